@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The algorithms, for table.c. */
+#ifndef PLAIT_ALGORITHMS_H
+#define PLAIT_ALGORITHMS_H
+
+#include <plait/plan.h>
+
+extern const struct plait_alg plait_alg_ring;
+
+#endif

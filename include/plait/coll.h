@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives: what is exchanged, the element types and the operators.
+ *
+ *     float in[1000], out[1000];
+ *     plait_allreduce(comm, in, out, 1000, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+ *
+ * Every collective is called by every rank of the comm, in the same order, with the same count,
+ * type, operator and options. A rank that differs is named in the error that every rank gets.
+ */
+#ifndef PLAIT_COLL_H
+#define PLAIT_COLL_H
+
+#include <plait/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plait_comm;
+
+/* symbol, name, text */
+#define PLAIT_COLL_LIST(X)                                                                         \
+    X(PLAIT_ALLREDUCE, "allreduce", "combine every rank's vector; every rank gets the result")     \
+    X(PLAIT_BARRIER, "barrier", "return when every rank has entered")
+
+enum plait_coll {
+#define PLAIT_X(symbol, name, text) symbol,
+    PLAIT_COLL_LIST(PLAIT_X)
+#undef PLAIT_X
+    PLAIT_NCOLL
+};
+
+/* symbol, value (NCCL's), bytes, name. A build that lacks a type's kernels answers PLAIT_ERR_UNSUPPORTED. */
+#define PLAIT_DTYPE_LIST(X)                                                                        \
+    X(PLAIT_INT32, 2, 4, "int32")                                                                  \
+    X(PLAIT_INT64, 4, 8, "int64")                                                                  \
+    X(PLAIT_FLOAT16, 6, 2, "float16")                                                              \
+    X(PLAIT_FLOAT32, 7, 4, "float32")                                                              \
+    X(PLAIT_FLOAT64, 8, 8, "float64")                                                              \
+    X(PLAIT_BFLOAT16, 9, 2, "bfloat16")
+
+enum plait_dtype {
+#define PLAIT_X(symbol, value, bytes, name) symbol = value,
+    PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+    PLAIT_NDTYPE = 12 /* room for NCCL's int8 .. float8e5m2 */
+};
+
+/*
+ * symbol, value (NCCL's), name.
+ * min and max: a NaN in any operand gives NaN, and -0 is below +0. Any NaN result is the quiet NaN
+ * with an empty payload, so results do not depend on operand order or instruction set.
+ * avg: the sum, divided once by the number of ranks; integers divide towards zero.
+ */
+#define PLAIT_OP_LIST(X)                                                                           \
+    X(PLAIT_SUM, 0, "sum")                                                                         \
+    X(PLAIT_PROD, 1, "prod")                                                                       \
+    X(PLAIT_MAX, 2, "max")                                                                         \
+    X(PLAIT_MIN, 3, "min")                                                                         \
+    X(PLAIT_AVG, 4, "avg")
+
+enum plait_op {
+#define PLAIT_X(symbol, value, name) symbol = value,
+    PLAIT_OP_LIST(PLAIT_X)
+#undef PLAIT_X
+    PLAIT_NOP = 5
+};
+
+/* Where 16-bit sums are rounded (integers and 32- and 64-bit floats ignore it). */
+enum plait_round {
+    PLAIT_ROUND_DEFAULT, /* once where that costs no bytes on the wire, else hop */
+    PLAIT_ROUND_ONCE,    /* partial results travel and stay in fp32; one rounding at the end */
+    PLAIT_ROUND_HOP      /* every combination rounds to the element type */
+};
+
+/* Options of one call. Start from PLAIT_CALL_DEFAULT; 0 and NULL mean "as the comm says". */
+struct plait_call {
+    size_t size;           /* sizeof (struct plait_call) */
+    const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
+    size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
+    enum plait_round round;
+    int reproducible;      /* 1: only algorithms with the canonical order; 0: as the comm */
+    double deadline;       /* seconds until a stall is an error; 0: the comm's */
+};
+#define PLAIT_CALL_DEFAULT { sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0 }
+
+/** Bytes of one element of `type`; 0 for an unknown type. */
+PLAIT_API size_t plait_dtype_size(enum plait_dtype type);
+
+/** Names as in the lists above; "?" for an unknown value. */
+PLAIT_API const char *plait_coll_name(enum plait_coll coll);
+PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
+PLAIT_API const char *plait_op_name(enum plait_op op);
+
+/** The value with this name (NCCL's short names "float", "half", ... too); -1 when there is none. */
+PLAIT_API int plait_dtype_find(const char *name);
+PLAIT_API int plait_op_find(const char *name);
+
+/**
+ * Combine `count` elements over all ranks with `op`; every rank gets the result.
+ *
+ * in     [count] elements of `type`; may equal `out` (in place), may not overlap it otherwise
+ * out    [count] elements; valid only when the call returns PLAIT_OK
+ * count  elements, not bytes; 0 is allowed: the ranks meet and nothing moves
+ * call   options of this call, or NULL
+ * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG,
+ *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
+ *         plait_comm_destroy() returns.
+ * Order:  collective; every rank of the comm calls it, in the same order.
+ * Thread: one thread per rank at a time.
+ * Result: same bits on all ranks and from run to run on the same shape; with `reproducible`
+ *         also independent of algorithm, slices and placement.
+ * Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED, PLAIT_ERR_CONFIG (nothing happened);
+ *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH, PLAIT_ERR_FAILED (the comm has
+ *         failed; plait_last_error() names rank, operation and field). A rank that finished
+ *         before another one failed gets the error at its next call or at destroy.
+ * Cost:   see plait-info --explain; ring: 2(P-1) messages and 2(P-1)/P * bytes sent by a rank.
+ * Source: Patarasuk & Yuan 2009 (ring); Rabenseifner 2004 (halving-doubling); docs/algorithms.md.
+ */
+PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out,
+                                            size_t count, enum plait_dtype type, enum plait_op op,
+                                            const struct plait_call *call);
+
+/**
+ * Return when every rank of the comm has called it.
+ *
+ * Order, Thread, Errors: as plait_allreduce.
+ */
+PLAIT_API enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: a numbered group of ranks that call collectives together.
+ *
+ * A rank is a process or a thread; a process may hold several. One rank makes a unique id and
+ * hands its 128 bytes to the others by any means; then every rank creates the comm:
+ *
+ *     struct plait_unique_id id;                     rank 0: plait_unique_id_create(&id); send it around
+ *     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+ *     o.nrank = 4; o.rank = r; o.id = &id;
+ *     plait_comm_create(&o, &comm);
+ *     plait_allreduce(comm, in, out, n, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+ *     plait_comm_destroy(comm);
+ */
+#ifndef PLAIT_COMM_H
+#define PLAIT_COMM_H
+
+#include <plait/coll.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plait_alg;
+
+struct plait_unique_id {
+    unsigned char bytes[128];
+};
+
+/** Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet. */
+PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
+
+/* Start from PLAIT_COMM_OPTIONS_DEFAULT. All but rank must be equal on all ranks. */
+struct plait_comm_options {
+    size_t size;    /* sizeof (struct plait_comm_options) */
+    uint32_t nrank; /* 1 .. 4096 */
+    uint32_t rank;  /* 0 .. nrank-1 */
+    const struct plait_unique_id *id; /* may be NULL when nrank is 1 */
+    const char *name;                 /* for messages and logs; NULL: "comm" */
+    double timeout;     /* seconds that creation waits for all ranks; 0: PLAIT_TIMEOUT (60) */
+    double deadline;    /* seconds until a stalled operation fails; 0: PLAIT_DEADLINE (600) */
+    double warn;        /* seconds until a stall is named in a warning; 0: PLAIT_WARN (30) */
+    int reproducible;   /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
+    enum plait_round round;
+    const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: found */
+    const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
+};
+#define PLAIT_COMM_OPTIONS_DEFAULT { sizeof(struct plait_comm_options), 0, 0, NULL, NULL, 0, 0, 0, 0, \
+                                     PLAIT_ROUND_DEFAULT, NULL, NULL }
+
+/**
+ * Meet the other ranks and make a comm.
+ *
+ * options  copied; the id, name, node and algorithms arrays may be freed afterwards, the
+ *          algorithms themselves must live as long as the comm
+ * out      written only on success; free it with plait_comm_destroy()
+ * Order:   collective over the ranks that hold the id
+ * Thread:  any; ranks of one process are created by one thread each
+ * Errors:  PLAIT_ERR_ARG, PLAIT_ERR_CONFIG (a variable, named), PLAIT_ERR_TIMEOUT (names the ranks
+ *          that did not come), PLAIT_ERR_MISMATCH (names the option and both values),
+ *          PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM
+ */
+PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out);
+
+/**
+ * Leave the comm and free it. NULL is allowed.
+ *
+ * Waits (at most the deadline) until the other ranks no longer read this rank's memory.
+ * Errors: the error of the comm, if it had failed; it is freed in any case.
+ */
+PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
+
+/**
+ * Make the comm fail on every rank: operations in flight and later ones return PLAIT_ERR_FAILED.
+ *
+ * reason  for the error text of all ranks; NULL: "aborted"
+ * Thread: any, also while another thread is inside an operation of this comm.
+ */
+PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
+
+PLAIT_API uint32_t plait_comm_rank(const struct plait_comm *comm);
+PLAIT_API uint32_t plait_comm_nrank(const struct plait_comm *comm);
+
+/* Counted since creation, by this rank. */
+struct plait_comm_stats {
+    uint64_t operations;
+    uint64_t messages;      /* sent */
+    uint64_t bytes_sent;    /* payload of those messages */
+    uint64_t bytes_staged;  /* copied into library memory because the caller's memory is not shared */
+    uint64_t bytes_copied;  /* by COPY steps and by receives that moved data */
+    uint64_t bytes_reduced; /* results written by REDUCE steps */
+    uint64_t allocations;   /* by operations (not by creation) */
+    uint64_t yields;        /* sched_yield calls while waiting */
+    uint64_t sleeps;        /* futex waits */
+    uint64_t wakes;         /* futex wakes of other ranks */
+    uint64_t plan_hash;     /* of the last operation; equals plait_choice.plan_hash */
+};
+PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out);
+
+/* What would run, and why. */
+struct plait_choice {
+    char algorithm[64];       /* spec, e.g. "two-shot" */
+    char path[16];            /* "line" (tiny messages in cache lines) or "engine" */
+    size_t slice;             /* bytes of the vector per slice */
+    uint64_t nslice;
+    enum plait_round round;   /* ONCE or HOP; DEFAULT where the type does not round */
+    uint64_t plan_hash;       /* of algorithm, shape, slice and rounding */
+    char why[256];            /* one sentence */
+};
+
+/**
+ * The choice for one operation of this comm; PLAIT_ALGO and `call` are obeyed as in the call itself.
+ *
+ * Errors: as the call's.
+ */
+PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
+                                              enum plait_dtype type, enum plait_op op, int inplace,
+                                              const struct plait_call *call, struct plait_choice *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Library memory: buffers that other processes read in place.
+ *
+ * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of
+ * any other allocator works too; between processes it is staged in slices that stay in cache.
+ */
+#ifndef PLAIT_MEMORY_H
+#define PLAIT_MEMORY_H
+
+#include <plait/status.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Allocate `bytes` of library memory, zeroed, aligned to 4096 bytes.
+ *
+ * out    the memory, readable and writable by this process, readable by its peers; free it with
+ *        plait_mem_free()
+ * Ownership: the caller's. It may outlive every comm.
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_NOMEM (the arena, PLAIT_ARENA bytes, is full)
+ */
+PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
+
+/** Free memory of plait_mem_alloc(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. */
+PLAIT_API enum plait_status plait_mem_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans: every collective as data.
+ *
+ * An algorithm is a pure function that writes one rank's steps with a builder. A step names blocks
+ * of the vector in three buffers; it holds no pointers, bytes, types or tags. The same plan is
+ * checked (plait_plan_check), printed, simulated and run.
+ *
+ * Writing an algorithm: fill a `struct plait_alg` and emit moves in program order; the builder
+ * derives what must wait for what. algorithms/decompose.c is the model, docs/CONTRIBUTING.md the
+ * recipe.
+ *
+ *     static void emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+ *     {
+ *         plait_blocks(b, 1, 1);                           two ranks swap and add
+ *         plait_send(b, !me, plait_in(0), 0, 1);
+ *         plait_recv(b, !me, plait_tmp(0), 0, 1);
+ *         plait_reduce(b, plait_out(0), me ? plait_tmp(0) : plait_in(0),
+ *                      me ? plait_in(0) : plait_tmp(0), 0, 1);
+ *     }
+ */
+#ifndef PLAIT_PLAN_H
+#define PLAIT_PLAN_H
+
+#include <plait/coll.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum plait_verb { PLAIT_SEND, PLAIT_RECV, PLAIT_COPY, PLAIT_REDUCE, PLAIT_NVERB };
+enum plait_buf { PLAIT_IN, PLAIT_OUT, PLAIT_TMP, PLAIT_NBUF };
+
+/*
+ * Where: slot counts blocks of that buffer. In IN and OUT of an all-reduce, slot b holds block b. A
+ * step of n blocks uses slots slot .. slot+n-1. A TMP slot has room for the largest block; blocks
+ * that were written into TMP by one step are read from the same first slot with the same first block.
+ */
+struct plait_span {
+    uint32_t buf : 2, slot : 30;
+};
+
+struct plait_step { /* what one rank does once */
+    uint8_t verb;
+    uint8_t lane; /* 0 .. nlane-1: rail, thread block or stream */
+    uint16_t ndep;
+    int32_t peer;                /* SEND, RECV: rank in the comm, else -1 */
+    uint32_t blk, nblk;          /* which logical blocks: gives the size */
+    struct plait_span dst, a, b; /* SEND reads a; RECV writes dst; COPY dst <- a; REDUCE dst <- a op b */
+    uint32_t dep0;               /* first of ndep entries in the dependency array */
+};
+
+/*
+ * One allocation without pointers: memcpy it anywhere. The array order is topological: a
+ * dependency is an earlier step. The k-th SEND from s to r on a lane pairs with the k-th RECV at r
+ * from s on that lane.
+ */
+struct plait_plan {
+    uint32_t nrank, rank;
+    uint32_t nblk; /* logical blocks of the vector */
+    uint32_t ntmp; /* TMP slots, each as big as the largest block */
+    uint32_t nstep, ndep;
+    uint32_t bytes; /* of this allocation */
+    uint8_t coll, inplace, nlane, version;
+#ifndef __cplusplus
+    struct plait_step step[]; /* nstep steps, then ndep uint32_t dependencies */
+#endif
+};
+
+#define PLAIT_PLAN_VERSION 1
+#define PLAIT_MAX_PARAM 8
+#define PLAIT_MAX_SPEC 64 /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
+
+/* What an algorithm may know. Equal on all ranks of a collective. */
+struct plait_shape {
+    enum plait_coll coll;
+    uint32_t nrank;
+    uint32_t root;        /* rooted collectives; else 0 */
+    bool inplace;         /* IN is an alias of OUT */
+    const uint32_t *node; /* [nrank] node of each rank, numbered from 0; NULL: all on one node */
+    uint32_t nparam;
+    uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
+};
+
+/*
+ * What an algorithm costs, as closed formulas over the shape. depth, sent and received are equal to
+ * the plan's figures for every rank count; rounds is equal when rounds_exact, else an upper bound.
+ */
+struct plait_claim {
+    uint64_t depth;    /* most messages on a dependency path */
+    uint64_t rounds;   /* one-port rounds of a greedy schedule in array order */
+    uint64_t nblk;     /* blocks the vector is cut into */
+    uint64_t sent;     /* most blocks sent by a rank */
+    uint64_t received; /* most blocks received by a rank */
+    bool rounds_exact;
+};
+
+struct plait_builder; /* opaque; errors are sticky: the first is recorded, later calls do nothing */
+
+/* One algorithm. The library's are in algorithms/table.c; a comm takes more through its options. */
+struct plait_alg {
+    const char *name; /* "torus" */
+    enum plait_coll coll;
+    const char *params; /* syntax of what may follow the name, e.g. ":XxY[xZ]"; "" when nothing may */
+    const char *text;   /* one line */
+    const char *source; /* paper or code it comes from */
+    /*
+     * Every block of every rank is combined in the canonical order E(n) = E(m) + E(n-m), m the
+     * largest power of two below n, over ranks 0 .. n-1 (checked, not trusted).
+     */
+    bool canonical;
+    /* Only single contributions and final results travel, never partial sums (checked). */
+    bool no_partials;
+    /* Fill shape->param from the text behind the first ':' ("" when there is none). NULL: no parameters. */
+    bool (*parse)(const char *text, struct plait_shape *shape);
+    /* Can it run on this shape at all? */
+    bool (*applies)(const struct plait_shape *shape);
+    /* One rank's steps. Pure: no globals, clock, environment, allocation. */
+    void (*emit)(struct plait_builder *b, const struct plait_shape *shape, uint32_t rank);
+    struct plait_claim (*claim)(const struct plait_shape *shape);
+};
+
+/* NULL-ended, in the order in which tools list them. */
+PLAIT_API extern const struct plait_alg *const plait_algs[];
+
+/* ---- Writing a plan: moves in program order ---------------------------------------------------- */
+
+static inline struct plait_span plait_in(uint32_t slot)
+{
+    struct plait_span s = { PLAIT_IN, slot & 0x3fffffffu };
+    return s;
+}
+static inline struct plait_span plait_out(uint32_t slot)
+{
+    struct plait_span s = { PLAIT_OUT, slot & 0x3fffffffu };
+    return s;
+}
+static inline struct plait_span plait_tmp(uint32_t slot)
+{
+    struct plait_span s = { PLAIT_TMP, slot & 0x3fffffffu };
+    return s;
+}
+
+/** Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. */
+PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
+
+/** Send, receive, copy or combine the `nblk` logical blocks from `blk` on. `reduce` is dst <- x op y, in this order. */
+PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);
+PLAIT_API void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk);
+PLAIT_API void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk);
+PLAIT_API void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
+                            uint32_t blk, uint32_t nblk);
+
+/** The moves that follow use this lane (0 at the start). Matching counts per peer and lane. */
+PLAIT_API void plait_lane(struct plait_builder *b, uint32_t lane);
+
+/* ---- Plans ------------------------------------------------------------------------------------- */
+
+/**
+ * Find an algorithm by its spec, e.g. "ring" or "torus:4x8", and set the shape's parameters.
+ *
+ * algs   NULL-ended array to search, e.g. plait_algs
+ * shape  coll, nrank, inplace and node are set by the caller; nparam and param are written
+ * Errors: PLAIT_ERR_CONFIG: no such name (the nearest is named), bad parameters, or it does not
+ *         apply to this shape.
+ */
+PLAIT_API enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec,
+                                           struct plait_shape *shape, const struct plait_alg **out);
+
+/**
+ * Emit one rank's plan.
+ *
+ * out    the plan; free it with plait_plan_destroy()
+ * Errors: PLAIT_ERR_ARG (rank out of range), PLAIT_ERR_NOMEM, PLAIT_ERR_PLAN (the emitter broke a
+ *         rule of the builder; plait_last_error() names algorithm, rank and step).
+ */
+PLAIT_API enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape,
+                                            uint32_t rank, struct plait_plan **out);
+PLAIT_API void plait_plan_destroy(struct plait_plan *plan);
+
+/** The dependency array of a plan: plan->ndep numbers of steps. */
+PLAIT_API const uint32_t *plait_plan_deps(const struct plait_plan *plan);
+
+/** First element of block `blk` when `count` elements are cut into `nblk` blocks; blk == nblk gives count. */
+static inline size_t plait_block_start(size_t count, uint32_t nblk, uint32_t blk)
+{
+    const size_t q = count / nblk, r = count % nblk;
+    return blk * q + (blk < r ? blk : r);
+}
+
+/* ---- Checking ---------------------------------------------------------------------------------- */
+
+/* symbol, name, what it proves */
+#define PLAIT_CHECK_LIST(X)                                                                        \
+    X(PLAIT_CHECK_SHAPE, "shape", "fields are in range; dependencies are earlier steps")          \
+    X(PLAIT_CHECK_MATCHING, "matching", "every SEND has its RECV, with the same blocks")          \
+    X(PLAIT_CHECK_DEADLOCK, "deadlock", "no cycle when every send waits for its receive")         \
+    X(PLAIT_CHECK_RACE, "race", "conflicting accesses are ordered by the rank's dependencies")    \
+    X(PLAIT_CHECK_MEANING, "meaning", "every block ends with each contribution exactly once")     \
+    X(PLAIT_CHECK_SAME_BITS, "same bits", "all ranks evaluate the same expression")               \
+    X(PLAIT_CHECK_CLAIM, "claim", "the plan's figures equal the algorithm's claim")
+
+enum plait_check {
+#define PLAIT_X(symbol, name, text) symbol,
+    PLAIT_CHECK_LIST(PLAIT_X)
+#undef PLAIT_X
+    PLAIT_NCHECK
+};
+PLAIT_API const char *plait_check_name(enum plait_check check);
+
+struct plait_report {
+    enum plait_check failed; /* valid after PLAIT_ERR_PLAN */
+    char text[512];          /* "ring, 7 ranks: rank 3 step 12 reads out[4], which was never written" */
+    struct plait_claim seen; /* the plan's own figures */
+    bool canonical;          /* every block has the canonical expression */
+    bool no_partials;        /* no partial result travels */
+    bool probabilistic;      /* contributor sets were random-weight sums (more than 1,024 ranks) */
+};
+
+/**
+ * Prove a whole comm's plans, or say what is wrong and where.
+ *
+ * name   for the messages
+ * plans  [shape->nrank], plans[r] is rank r's
+ * claim  compared with the plans' figures; NULL: not compared
+ * report filled in either case; may be NULL
+ * Errors: PLAIT_ERR_PLAN (see report), PLAIT_ERR_NOMEM.
+ * Cost:   linear in steps and dependencies, times P/64 for the contributor sets.
+ */
+PLAIT_API enum plait_status plait_plan_check(const char *name, const struct plait_shape *shape,
+                                             const struct plait_plan *const *plans,
+                                             const struct plait_claim *claim, struct plait_report *report);
+
+/** Emit all ranks' plans of an algorithm, check them, its claim and its `canonical` and `no_partials`. */
+PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
+                                            struct plait_report *report);
+
+/* ---- Text -------------------------------------------------------------------------------------- */
+
+/**
+ * One plan as text, one line per step: "r2 #5 reduce out[3] = in[3], tmp[0]   after 4".
+ *
+ * out    a string to free() with the C library
+ */
+PLAIT_API enum plait_status plait_plan_print(const struct plait_plan *plan, char **out);
+
+/** Read what plait_plan_print wrote; print and parse are inverse. PLAIT_ERR_PLAN names the line. */
+PLAIT_API enum plait_status plait_plan_parse(const char *text, struct plait_plan **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finding an algorithm by its spec, such as "torus:4x8". */
+#include <plait/plan.h>
+
+#include "nearest.h"
+#include "status.h"
+
+#include <string.h>
+
+static const char *nearest_alg(const struct plait_alg *const *algs, enum plait_coll coll, const char *name)
+{
+    const char *best = "";
+    unsigned least = UINT32_MAX;
+
+    for (; *algs != NULL; algs++) {
+        const unsigned d = plait_distance(name, (*algs)->name);
+        if ((*algs)->coll == coll && d < least) {
+            least = d;
+            best = (*algs)->name;
+        }
+    }
+    return best;
+}
+
+enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec,
+                                 struct plait_shape *shape, const struct plait_alg **out)
+{
+    const char *colon = strchr(spec, ':');
+    const size_t length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    char name[PLAIT_MAX_SPEC];
+
+    if (strlen(spec) >= sizeof name)
+        return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%.70s...' is longer than %zu characters", spec, sizeof name - 1);
+    memcpy(name, spec, length);
+    name[length] = '\0';
+    shape->nparam = 0;
+    memset(shape->param, 0, sizeof shape->param);
+    for (const struct plait_alg *const *a = algs; *a != NULL; a++) {
+        const struct plait_alg *alg = *a;
+        const char *params = colon != NULL ? colon + 1 : "";
+        if (alg->coll != shape->coll || strcmp(alg->name, name) != 0)
+            continue;
+        if (alg->parse != NULL ? !alg->parse(params, shape) : colon != NULL)
+            return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s': parameters '%s' are not of the form %s%s", spec,
+                              params, alg->name, alg->params);
+        if (!alg->applies(shape))
+            return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s' does not fit %u ranks", spec, shape->nrank);
+        *out = alg;
+        return PLAIT_OK;
+    }
+    return plait_fail(PLAIT_ERR_CONFIG, "no algorithm '%s' for %s; did you mean '%s'? (plait-plan list shows all)",
+                      name, plait_coll_name(shape->coll), nearest_alg(algs, shape->coll, name));
+}

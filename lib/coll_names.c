@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names and sizes of collectives, types and operators, from the lists in <plait/coll.h>. */
+#include <plait/coll.h>
+
+#include <string.h>
+
+size_t plait_dtype_size(enum plait_dtype type)
+{
+    switch ((int)type) {
+#define PLAIT_X(symbol, value, bytes, name)                                                        \
+    case symbol:                                                                                   \
+        return bytes;
+        PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+    }
+    return 0;
+}
+
+const char *plait_coll_name(enum plait_coll coll)
+{
+    switch ((int)coll) {
+#define PLAIT_X(symbol, name, text)                                                                \
+    case symbol:                                                                                   \
+        return name;
+        PLAIT_COLL_LIST(PLAIT_X)
+#undef PLAIT_X
+    }
+    return "?";
+}
+
+const char *plait_dtype_name(enum plait_dtype type)
+{
+    switch ((int)type) {
+#define PLAIT_X(symbol, value, bytes, name)                                                        \
+    case symbol:                                                                                   \
+        return name;
+        PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+    }
+    return "?";
+}
+
+const char *plait_op_name(enum plait_op op)
+{
+    switch ((int)op) {
+#define PLAIT_X(symbol, value, name)                                                               \
+    case symbol:                                                                                   \
+        return name;
+        PLAIT_OP_LIST(PLAIT_X)
+#undef PLAIT_X
+    }
+    return "?";
+}
+
+int plait_dtype_find(const char *name)
+{
+    static const struct { const char *name; enum plait_dtype type; } short_names[] = {
+        { "half", PLAIT_FLOAT16 }, { "float", PLAIT_FLOAT32 }, { "double", PLAIT_FLOAT64 },
+        { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { "fp32", PLAIT_FLOAT32 },
+        { "fp64", PLAIT_FLOAT64 }, { "int", PLAIT_INT32 },
+    };
+
+#define PLAIT_X(symbol, value, bytes, text)                                                        \
+    if (strcmp(name, text) == 0)                                                                   \
+        return symbol;
+    PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+    for (size_t i = 0; i < sizeof short_names / sizeof *short_names; i++)
+        if (strcmp(name, short_names[i].name) == 0)
+            return (int)short_names[i].type;
+    return -1;
+}
+
+int plait_op_find(const char *name)
+{
+#define PLAIT_X(symbol, value, text)                                                               \
+    if (strcmp(name, text) == 0)                                                                   \
+        return symbol;
+    PLAIT_OP_LIST(PLAIT_X)
+#undef PLAIT_X
+    return -1;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Edit distance, for "did you mean". */
+#ifndef PLAIT_LIB_NEAREST_H
+#define PLAIT_LIB_NEAREST_H
+
+/* Insertions, deletions and replacements that turn `a` into `b`; both are cut at 63 characters. */
+unsigned plait_distance(const char *a, const char *b);
+
+#endif
