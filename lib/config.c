@@ -151,7 +151,8 @@ static const struct row table[] = {
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
-    { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log), parse_log },
+    { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
+      parse_log },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
@@ -265,8 +266,8 @@ static enum plait_status gather_file(struct reading *r)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, line.number,
                               row->name);
         if (seen[i] != 0)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s was already set in line %u", r->path, line.number,
-                              row->name, seen[i]);
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s was already set in line %u", r->path, line.number, row->name,
+                              seen[i]);
         seen[i] = line.number;
         if (line.value.length >= sizeof r->row[i].value)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: the value of %s is longer than %zu characters", r->path,
@@ -310,8 +311,8 @@ static enum plait_status gather_environment(struct reading *r)
         if (value == NULL)
             continue;
         if (strlen(value) >= sizeof r->row[i].value)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters",
-                              table[i].name, value, sizeof r->row[i].value - 1);
+            return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters", table[i].name,
+                              value, sizeof r->row[i].value - 1);
         strcpy(r->row[i].value, value);
         strcpy(r->row[i].origin, "environment");
         if (table[i].parse == parse_path && value[0] != '\0')
