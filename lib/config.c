@@ -419,17 +419,25 @@ static void warn_unknown(const struct reading *r)
 
 /* ---- Entry points -------------------------------------------------------------------------------- */
 
+/* Parse every row; when all are valid, set the log level and warn. */
+static enum plait_status apply(const struct reading *r, struct plait_config *out)
+{
+    const enum plait_status status = parse_all(r, out);
+
+    if (status == PLAIT_OK) {
+        plait_log_level((enum plait_log_level)out->log);
+        warn_unknown(r);
+    }
+    return status;
+}
+
 enum plait_status plait_config_load(struct plait_config *out)
 {
     struct reading r;
     enum plait_status status = gather(&r);
 
     if (status == PLAIT_OK)
-        status = parse_all(&r, out);
-    if (status == PLAIT_OK) {
-        plait_log_level((enum plait_log_level)out->log);
-        warn_unknown(&r);
-    }
+        status = apply(&r, out);
     free(r.text);
     return status;
 }
@@ -465,8 +473,8 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     if (i >= NROW)
         return plait_fail(PLAIT_ERR_ARG, "plait_config_get: there are %zu settings, not a number %zu", NROW, i);
     status = gather(&r);
-    if (status == PLAIT_OK)
-        status = parse_row(&r, i, &scratch);
+    if (status == PLAIT_OK && apply(&r, &scratch) != PLAIT_OK)
+        status = parse_row(&r, i, &scratch); /* another row's mistake is no reason to withhold this one */
     if (status == PLAIT_OK) {
         out->name = table[i].name;
         out->text = table[i].text;

@@ -57,29 +57,28 @@ static size_t cache_size(int level, int name)
     return bytes != 0 ? bytes : fallback > 0 ? (size_t)fallback : 0;
 }
 
-/* "model name : X" on x86, "Processor", "cpu model" or "Model" elsewhere. */
+/* "model name : X" on x86, one of the others elsewhere. */
 static void processor_name(char *out, size_t room)
 {
     static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
     char line[512];
     FILE *f = fopen("/proc/cpuinfo", "re");
 
-    out[0] = '\0';
-    while (f != NULL && out[0] == '\0' && fgets(line, sizeof line, f) != NULL) {
-        const char *colon = strchr(line, ':');
+    snprintf(out, room, "unknown");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        const size_t key = strcspn(line, "\t:");
+        const char *value = line + key + strspn(line + key, "\t: ");
+
         line[strcspn(line, "\n")] = '\0';
-        if (colon == NULL)
-            continue;
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0] && out[0] == '\0'; i++) {
-            const size_t n = strlen(keys[i]);
-            if (strncmp(line, keys[i], n) == 0 && (line[n] == '\t' || line[n] == ' ' || line[n] == ':'))
-                snprintf(out, room, "%s", colon + 1 + strspn(colon + 1, " \t"));
-        }
+        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+            if (strlen(keys[i]) == key && memcmp(line, keys[i], key) == 0 && *value != '\0') {
+                snprintf(out, room, "%s", value);
+                goto out;
+            }
     }
+out:
     if (f != NULL)
         fclose(f);
-    if (out[0] == '\0')
-        snprintf(out, room, "unknown");
 }
 
 static uint32_t allowed_processors(void)
