@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "config.h"
 #include "reduce.h"
+#include "select.h"
 #include "transport.h"
 
 #include <poll.h>
@@ -17,9 +18,11 @@
 #define PLAIT_LINE 64      /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_NRECORD 64   /* operations a rank remembers for the others */
 #define PLAIT_WINDOW 16    /* messages on the way from one rank to another */
+#define PLAIT_POST_DATA 48 /* payload that travels in the line that offers it */
 #define PLAIT_LINE_DATA 56 /* payload of a cache line that carries its own flag */
 #define PLAIT_NLINE 37     /* lines of a tiny message: up to 2072 bytes */
 #define PLAIT_LINE_MAX ((size_t)PLAIT_NLINE * PLAIT_LINE_DATA)
+#define PLAIT_LINE_RANKS 64 /* ranks that all read each other's lines */
 #define PLAIT_NFLIGHT 4    /* slices in flight */
 
 /* One operation as a rank called it: the text of a mismatch comes from here. */
@@ -35,7 +38,7 @@ _Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
 struct plait_post { /* an offered message */
     _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
     uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
-    uint8_t data[48];      /* of messages that fit; address points here then */
+    uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
 
@@ -98,24 +101,21 @@ struct plait_op_plan {
     enum plait_coll coll;
     enum plait_dtype type;
     enum plait_op op;
-    size_t count;
     bool inplace;
-    enum plait_round round; /* as asked */
-    int reproducible;
-    size_t slice_asked;
-    char spec_asked[PLAIT_MAX_SPEC];
+    size_t count;
+    struct plait_call call; /* algorithm points to `asked` */
+    char asked[PLAIT_MAX_SPEC];
 
-    struct plait_choice choice;
-    bool line;                /* runs in cache lines, without the engine */
+    struct plait_selection selection;
     uint32_t fingerprint;
-    size_t size;              /* bytes of an element */
-    size_t slice;             /* elements per slice */
-    uint64_t nslice;
-    uint32_t divisor;         /* of the last REDUCE: avg */
+    bool stream;            /* larger than the caches: copies go past them */
+    size_t size;            /* bytes of an element */
+    uint32_t divisor;       /* of the last combination: avg */
     plait_reduce_fn reduce;
-    enum plait_op base;       /* SUM for AVG */
-    struct plait_prog *prog;  /* NULL for `line` */
+    struct plait_prog *prog; /* NULL when it runs in lines */
 };
+
+#define PLAIT_NOP_PLAN 256 /* operations remembered per comm */
 
 struct plait_comm {
     uint32_t rank, nrank;
@@ -134,14 +134,14 @@ struct plait_comm {
     char name[64];
     double deadline, warn;
     double call_deadline; /* of the operation in progress */
+    size_t cache, last_level; /* bytes; rank 0's */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     enum plait_round round;
     uint32_t *node; /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
-    struct plait_op_plan **op_plans; /* cache, most recent first */
-    uint32_t nop_plan;
+    struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
 
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */

@@ -92,21 +92,29 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
     return plait_comm_fail(comm, PLAIT_ERR_MISMATCH, "%s on rank %u", what, rank);
 }
 
+enum plait_status plait_look_for_failures(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_control *c = comm->peers[r].control;
+        const int32_t failed = atomic_load_explicit(&c->failed, memory_order_acquire);
+        if (__builtin_expect(failed != PLAIT_OK, 0))
+            return poison(comm, (enum plait_status)failed, c->failure);
+    }
+    return PLAIT_OK;
+}
+
 /* Has another rank failed, or called operation `sequence` with other arguments? */
 static enum plait_status look_at_calls(struct plait_comm *comm)
 {
     const uint64_t own = atomic_load_explicit(&record_of(comm, comm->rank)->word, memory_order_relaxed);
+    const enum plait_status status = plait_look_for_failures(comm);
 
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_control *c = comm->peers[r].control;
-        const int32_t failed = atomic_load_explicit(&c->failed, memory_order_acquire);
-        if (failed != PLAIT_OK)
-            return poison(comm, (enum plait_status)failed, c->failure);
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         const uint64_t word = atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire);
         if ((uint32_t)word == (uint32_t)own && word != own)
             return mismatch(comm, r);
     }
-    return PLAIT_OK;
+    return status;
 }
 
 /* A rank that has left or died cannot finish this operation, unless it has done so already. */

@@ -62,6 +62,12 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
     w->announced = w->sleepy = false;
 }
 
+/*
+ * Has any rank failed? Asked before a success is reported: a rank that failed and left may since have
+ * changed the memory that this rank read.
+ */
+enum plait_status plait_look_for_failures(struct plait_comm *comm);
+
 /* Wake `peer` if it sleeps; after news for it was written. */
 void plait_ring(struct plait_comm *comm);
 static inline void plait_wake(struct plait_comm *comm, uint32_t peer)

@@ -83,7 +83,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     struct plait_post *post = &s->out[number % PLAIT_WINDOW];
     const bool taken = take && bytes <= sizeof post->data;
 
-    if (taken) {
+    if (taken && bytes > 0) {
         memcpy(post->data, data, bytes);
         data = post->data;
     }
