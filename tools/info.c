@@ -37,7 +37,7 @@ static const struct cli_option options[] = {
     { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
     { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_NUMBER,
       &nrank },
-    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3,1,2 is uneven (default: one node)", CLI_TEXT,
+    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
       &nodes },
     { "--type", "TYPE", "element type of --explain (default float32)", CLI_TEXT, &type_name },
     { "--op", "OP", "sum, prod, min, max or avg (default sum)", CLI_TEXT, &op_name },
@@ -192,7 +192,7 @@ static struct plait_shape make_shape(enum plait_coll coll)
     uint32_t mapped = 0;
 
     if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
-        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3,1,2, with at most %d ranks", nodes,
+        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                  MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
         cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
