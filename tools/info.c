@@ -18,10 +18,6 @@
 
 #define MAX_RANKS 4096
 
-/* Not in the library yet. */
-enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
-                               const struct plait_call *call, struct plait_choice *out) __attribute__((weak));
-
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
 static uint32_t nrank;
 static size_t slice;
@@ -269,8 +265,6 @@ static int print_choice(const char *coll_name, const char *size_text)
     if (bytes % element != 0)
         cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape(PLAIT_ALLREDUCE);
-    if (plait_choose == NULL)
-        cli_fail(&program, "this build chooses nothing yet");
     call.algorithm = algorithm;
     call.slice = slice;
     call.round = round_option();
