@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#pragma weak plait_kernels_find
-
 /* First line of a file of /sys or /proc, without its newline; false when it cannot be read. */
 static bool read_line(const char *path, char *line, int room)
 {
@@ -105,7 +103,7 @@ static uint32_t allowed_processors(void)
 
 void plait_topology_get(struct plait_topology *out)
 {
-    const struct plait_kernels *kernels = plait_kernels_find != NULL ? plait_kernels_find("") : NULL;
+    const struct plait_kernels *kernels = plait_kernels_find("");
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
     memset(out, 0, sizeof *out);

@@ -47,7 +47,7 @@ bool cli_bytes(const char *text, size_t *out);
 void cli_show_bytes(char *text, uint64_t bytes);
 
 /*
- * A node map: "4x2" is four nodes of two ranks each, "3,1,2" (or 3+1+2) nodes of that many ranks in
+ * A node map: "4x2" is four nodes of two ranks each, "3+1+2" (or 3,1,2) nodes of that many ranks in
  * rank order. Fills node[0 .. *nrank-1]; false when the text is neither or has more than `room` ranks.
  */
 bool cli_nodes(const char *text, uint32_t *node, uint32_t room, uint32_t *nrank);

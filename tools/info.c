@@ -18,10 +18,6 @@
 
 #define MAX_RANKS 4096
 
-/* Not in the library yet. */
-enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
-                               const struct plait_call *call, struct plait_choice *out) __attribute__((weak));
-
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
 static uint32_t nrank;
 static size_t slice;
@@ -37,7 +33,7 @@ static const struct cli_option options[] = {
     { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
     { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_NUMBER,
       &nrank },
-    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3,1,2 is uneven (default: one node)", CLI_TEXT,
+    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
       &nodes },
     { "--type", "TYPE", "element type of --explain (default float32)", CLI_TEXT, &type_name },
     { "--op", "OP", "sum, prod, min, max or avg (default sum)", CLI_TEXT, &op_name },
@@ -192,7 +188,7 @@ static struct plait_shape make_shape(enum plait_coll coll)
     uint32_t mapped = 0;
 
     if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
-        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3,1,2, with at most %d ranks", nodes,
+        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                  MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
         cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
@@ -269,8 +265,6 @@ static int print_choice(const char *coll_name, const char *size_text)
     if (bytes % element != 0)
         cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape(PLAIT_ALLREDUCE);
-    if (plait_choose == NULL)
-        cli_fail(&program, "this build chooses nothing yet");
     call.algorithm = algorithm;
     call.slice = slice;
     call.round = round_option();
