@@ -175,30 +175,24 @@ static uint64_t grid_rounds(const struct grid *g)
  * Group i is `level` messages from group 0, both ways. Blocks: a rank of a group of m sends all but its own
  * piece twice, and its piece once more to each neighbour in the chain.
  *
- * Rounds: an owner in group i takes q messages to send up, and the owners before it finish one after the
- * other. `queue` counts these rounds from group 0 on; `ready` is when group 0 can have the whole of a group.
+ * Rounds are exact for a grid of all ranks. Folding adds those that an owner spends on sending up to
+ * the owners before it, one after the other, and at most one more gather and two for each group in the chain,
+ * in which gathers that could start early hold up what still comes up.
  */
 static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 {
-    struct plait_claim c = { .nblk = g.size, .rounds_exact = true };
-    uint64_t queue = 0, own = 0, gather = 0;
+    struct plait_claim c = { .nblk = g.size, .rounds = 2 * grid_rounds(&g), .rounds_exact = g.size == nrank };
 
     for (struct fold f = first_fold(&g, nrank);; f = next_fold(&f, nrank)) {
-        const uint64_t piece = g.size / f.n, rounds = grid_rounds(&f.grid);
+        const uint64_t piece = g.size / f.n;
         c.depth = most(c.depth, 2 * (f.level + grid_depth(&f.grid)));
         c.sent = most(c.sent, 2 * (g.size - piece) + (f.below > 0) * piece + (f.above > 0) * piece);
-        queue += f.above > 0 ? f.n / f.above : 0;
-        own = most(own, rounds + f.level);
         if (f.below > 0)
-            c.rounds = most(c.rounds, gather + rounds + queue);
-        if (f.above > 0)
-            c.rounds = most(c.rounds, own + rounds + queue + 1);
-        gather = most(gather, rounds + f.level + 1);
+            c.rounds += f.below / f.n + 2;
         if (f.above == 0)
             break;
     }
-    if (g.size == nrank)
-        c.rounds = 2 * own;
+    c.rounds += c.rounds_exact ? 0 : grid_rounds(&g);
     c.received = c.sent;
     return c;
 }
