@@ -34,7 +34,7 @@ static uint64_t next_random(uint64_t *state)
 }
 
 struct trial { /* one operation; equal on all ranks */
-    const char *spec;
+    char spec[PLAIT_MAX_SPEC]; /* "": chosen */
     enum plait_dtype type;
     enum plait_op op;
     size_t count, slice;
@@ -86,7 +86,7 @@ static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     CHECK(in != NULL && out != NULL);
-    call.algorithm = t->spec;
+    call.algorithm = t->spec[0] != '\0' ? t->spec : NULL;
     call.slice = t->slice;
     call.round = t->round;
     for (unsigned again = 0; again < 2; again++) {
@@ -132,30 +132,34 @@ static struct sums *new_sums(void)
     return p;
 }
 
-static void run_trials(uint32_t nprocess, uint32_t nthread, struct trial *trials, size_t n)
+static void run_trials(uint32_t nprocess, uint32_t nthread, const uint32_t *node, struct trial *trials, size_t n)
 {
     struct plan_of_trials p = { trials, n, new_sums(), nprocess * nthread };
-    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = full() ? 1200 : 120, .body = try_all, .arg = &p };
+    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = full() ? 1200 : 120, .body = try_all, .arg = &p,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
 
+    r.options.node = node;
     assert_int_equal(ranks_run(&r), 0);
     munmap(p.sums, sizeof *p.sums);
 }
 
-/* Every algorithm at least twice, everything else drawn at random. */
-static size_t draw_trials(uint32_t nrank, uint64_t seed, unsigned each, size_t largest, struct trial **out)
+/* Every algorithm `each` times, everything else drawn at random. `map`: which of the specs' node maps. */
+static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nrank, uint64_t seed, unsigned each,
+                          size_t largest, struct trial **out)
 {
-    struct specs specs = specs_for(nrank);
-    const size_t n = specs.n * each;
-    struct trial *trials = calloc(n + 1, sizeof *trials);
     const size_t counts[] = { 0, 1, nrank > 1 ? nrank - 1 : 2, 17, 997, 4099, 65537, 1000003, 10000000 };
-    size_t ncount = sizeof counts / sizeof *counts;
+    struct trial *trials = calloc((size_t)specs->n * each + 1, sizeof *trials);
+    size_t n = 0, ncount = sizeof counts / sizeof *counts;
 
     assert_non_null(trials);
     while (counts[ncount - 1] > largest)
         ncount--;
-    for (size_t i = 0; i < n; i++) {
-        struct trial *t = &trials[i];
-        t->spec = specs.spec[i / each];
+    for (size_t i = 0; i < (size_t)specs->n * each; i++) {
+        const struct spec *spec = &specs->spec[i / each];
+        struct trial *t = &trials[n];
+        if (spec->shape.node != specs->maps[map])
+            continue;
+        snprintf(t->spec, sizeof t->spec, "%.*s", (int)strcspn(spec->text, " "), spec->text);
         t->type = types[next_random(&seed) % NTYPE];
         t->op = (enum plait_op)(next_random(&seed) % PLAIT_NOP);
         if (t->op == PLAIT_AVG && nrank > 16 && (nrank & (nrank - 1)) != 0)
@@ -167,6 +171,7 @@ static size_t draw_trials(uint32_t nrank, uint64_t seed, unsigned each, size_t l
         t->inplace = next_random(&seed) % 2;
         t->library = next_random(&seed) % 2;
         t->round = (enum plait_round)(next_random(&seed) % 3);
+        n++;
     }
     *out = trials;
     return n;
@@ -183,11 +188,18 @@ static uint64_t seed_of_run(void)
 
 static void random_trials(uint32_t nprocess, uint32_t nthread, unsigned each, size_t largest)
 {
+    const uint32_t nrank = nprocess * nthread;
+    struct specs specs;
     struct trial *trials;
-    const size_t n = draw_trials(nprocess * nthread, seed_of_run() + nprocess * 100 + nthread, each, largest, &trials);
 
-    run_trials(nprocess, nthread, trials, n);
-    free(trials);
+    specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
+    for (unsigned map = 0; map < 3; map++) {
+        const size_t n = draw_trials(&specs, map, nrank, seed_of_run() + nprocess * 100 + nthread, each, largest, &trials);
+        if (n > 0)
+            run_trials(nprocess, nthread, specs.maps[map], trials, n);
+        free(trials);
+    }
+    specs_finish(&specs);
 }
 
 static void every_algorithm_is_right_between_processes(void **state)
@@ -227,7 +239,7 @@ static void two_hundred_and_fifty_six_threads_reduce_a_megabyte(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
         trials[i].op = PLAIT_MAX;
-    run_trials(1, 256, trials, sizeof trials / sizeof *trials);
+    run_trials(1, 256, NULL, trials, sizeof trials / sizeof *trials);
 }
 
 static void every_type_and_operator_is_right(void **state)
@@ -238,11 +250,13 @@ static void every_type_and_operator_is_right(void **state)
     (void)state;
     for (size_t t = 0; t < NTYPE; t++)
         for (unsigned op = 0; op < PLAIT_NOP; op++)
-            for (unsigned k = 0; k < 4; k++)
-                trials[n++] = (struct trial){ .spec = k < 2 ? NULL : k == 2 ? "ring" : "two-shot", .type = types[t],
+            for (unsigned k = 0; k < 4; k++, n++) {
+                trials[n] = (struct trial){ .type = types[t],
                                               .op = (enum plait_op)op, .count = k == 0 ? 13 : 5003, .inplace = k == 3 };
-    run_trials(3, 1, trials, n);
-    run_trials(1, 4, trials, n);
+                strcpy(trials[n].spec, k < 2 ? "" : k == 2 ? "ring" : "two-shot");
+            }
+    run_trials(3, 1, NULL, trials, n);
+    run_trials(1, 4, NULL, trials, n);
 }
 
 int main(void)
