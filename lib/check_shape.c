@@ -118,6 +118,8 @@ static bool has_more_deps(const struct plait_plan *p)
 
 enum plait_status plait_check_shape(struct plait_checker *c)
 {
+    if (c->nrank == 0 || (unsigned)c->coll >= PLAIT_NCOLL)
+        return plait_check_fail(c, PLAIT_CHECK_SHAPE, "there are no ranks, or there is no such collective");
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
         const char *fault = plan_fault(c, p, r);

@@ -46,7 +46,7 @@ struct plans plans_read(const char *const *texts, uint32_t n, bool inplace)
         FILE *f = must(open_memstream(&text, &size));
         if (sscanf(texts[r], "%u %u %u", &nblk, &ntmp, &nlane) != 3)
             abort();
-        fprintf(f, "plan 1 allreduce rank %u of %u, %u blocks, %u tmp, %u lanes, %s\n", r, n, nblk, ntmp, nlane,
+        fprintf(f, "plan 1 allreduce rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", r, n, nblk, ntmp, nlane,
                 inplace ? "in place" : "out of place");
         for (const char *line = strchr(texts[r], '\n') + 1; *line != '\0'; line = strchr(line, '\n') + 1)
             fprintf(f, "r%u #%u %.*s\n", r, step++, (int)strcspn(line, "\n"), line);
