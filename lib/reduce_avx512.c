@@ -91,8 +91,9 @@ static inline __m512 get_bf16(const uint16_t *p, size_t k)
 static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
 {
     const __m512i u = _mm512_castps_si512(v);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    const __m512i half = _mm512_mask_mov_epi32(_mm512_set1_epi32(0x7fff), odd, _mm512_set1_epi32(0x8000));
+    const __m512i up = _mm512_add_epi32(u, half);
 
     put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
 }
