@@ -6,5 +6,9 @@
 
 const struct plait_alg *const plait_algs[] = {
     &plait_alg_ring,
+    &plait_alg_torus,
+    &plait_alg_halving,
+    &plait_alg_one_shot,
+    &plait_alg_two_shot,
     NULL,
 };
