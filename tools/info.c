@@ -274,7 +274,7 @@ static int print_choice(const char *coll_name, const char *size_text)
         return 1;
     }
     cli_show_bytes(size, bytes);
-    cli_show_bytes(slice_size, choice.slice);
+    cli_show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
     printf("%s of %zu %s (%s), %s, %" PRIu32 " ranks%s\n", coll_name, bytes / element,
            plait_dtype_name((enum plait_dtype)type), size, plait_op_name((enum plait_op)op), shape.nrank,
            inplace ? ", in place" : "");
