@@ -28,12 +28,25 @@ void limits_measure(struct limits *out)
     }
 }
 
+void limits_improve(struct limits *l, const struct limits *later)
+{
+    l->latency = fmin(l->latency, later->latency);
+    l->clock = fmin(l->clock, later->clock);
+    for (int i = 0; i < NLEVEL; i++) {
+        struct level *to = &l->level[i];
+        const struct level *from = &later->level[i];
+        to->copy = fmax(to->copy, from->copy);
+        to->reduce = fmax(to->reduce, from->reduce);
+        to->read = fmax(to->read, from->read);
+        to->others = fmax(to->others, from->others);
+    }
+}
+
 void limits_print(const struct limits *l)
 {
-    printf("# Processor            : %s, %u processors used\n", l->processor, l->cpus);
     printf("# Cache line one way   : %.0f ns; reading the clock: %.0f ns\n", 1e9 * l->latency, 1e9 * l->clock);
     for (int i = 0; i < NLEVEL; i++)
-        printf("# %5zu KiB in all      : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f\n",
+        printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f\n",
                l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
                1e-9 * l->level[i].others);
 }

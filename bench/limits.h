@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the machine can do, measured at the start of a run, and the bound on an all-reduce that follows. */
+/* What the machine can do, measured at both ends of a run, and the bound on an all-reduce that follows. */
 #ifndef PLAIT_BENCH_LIMITS_H
 #define PLAIT_BENCH_LIMITS_H
 
@@ -22,6 +22,9 @@ struct limits {
 };
 
 void limits_measure(struct limits *out);
+
+/* Keep the better of each figure: measured at both ends of a run, they are less at the mercy of one moment. */
+void limits_improve(struct limits *l, const struct limits *later);
 
 /* Lines that begin with #. */
 void limits_print(const struct limits *l);

@@ -96,7 +96,7 @@ static void write_sizes(FILE *f)
     fprintf(f, "set xtics (");
     for (int power = 2; power <= 32; power += 2)
         fprintf(f, "%s'%d %s' %llu", power > 2 ? ", " : "", 1 << power % 10, units[power / 10], 1ull << power);
-    fprintf(f, ") rotate by -45\n");
+    fprintf(f, ") rotate by 45 right\n");
 }
 
 static void write_script(FILE *f, const struct bench *b, const char *path)
