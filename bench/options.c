@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum kind {
     SWITCH,  /* no argument; sets a bool */
@@ -327,7 +329,7 @@ static bool apply(struct options *o, const struct row *r, const char *flag, cons
 static const char *nearest_option(const char *name)
 {
     const char *best = "help";
-    unsigned least = UINT32_MAX;
+    unsigned least = 4; /* farther is no misspelling */
 
     for (size_t i = 0; i < NROW; i++) {
         const unsigned d = rows[i].name != NULL ? plait_distance(name, rows[i].name) : UINT32_MAX;
@@ -341,9 +343,18 @@ static const char *nearest_option(const char *name)
 
 /* ---- combinations ------------------------------------------------------------------------------ */
 
+static bool check_folder(const char *flag, const char *path)
+{
+    char *copy = strdup(path);
+    const bool ok = copy != NULL && access(dirname(copy), W_OK) == 0;
+
+    free(copy);
+    return ok || complain("%s %s: its folder is missing or cannot be written", flag, path);
+}
+
 static bool check_files(const struct options *o)
 {
-    if (o->plot != NULL && !plot_possible(o->plot))
+    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)))
         return false;
 #ifndef HAVE_JANSSON
     if (o->json != NULL)
@@ -383,11 +394,13 @@ static void set_defaults(struct options *o)
     };
 }
 
-/* -f wins over -i, as in nccl-tests; with neither sizes grow fourfold. */
-static void settle_steps(struct options *o)
+/* -f wins over -i, as in nccl-tests; with neither sizes grow fourfold. Every round has an iteration. */
+static void settle(struct options *o)
 {
     if (o->step_factor == 0)
         o->step_factor = o->step_bytes > 0 ? 1 : 4;
+    if (o->iterations > 0 && o->iterations < o->rounds)
+        o->rounds = o->iterations;
 }
 
 bool options_parse(int argc, char **argv, struct options *out)
@@ -415,7 +428,7 @@ bool options_parse(int argc, char **argv, struct options *out)
         if (c == '?' && optopt != 0 && optopt < 256)
             return complain("unknown flag -%c; see --help", optopt);
         if (c == '?')
-            return complain("unknown option %s; did you mean --%s? See --help", word, nearest_option(word + 2));
+            return complain("unknown option %s; the nearest is --%s", word, nearest_option(word + 2));
         for (size_t i = 0; i < NROW; i++)
             if (c == rows[i].letter || c == 256 + (int)i) {
                 snprintf(flag, sizeof flag, c < 256 ? "-%c" : "--", c);
@@ -428,7 +441,7 @@ bool options_parse(int argc, char **argv, struct options *out)
     }
     if (optind < argc)
         return complain("unexpected argument '%s'; options begin with -, see --help", argv[optind]);
-    settle_steps(out);
+    settle(out);
     return out->help || check_combination(out);
 }
 

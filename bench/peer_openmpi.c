@@ -122,6 +122,7 @@ int main(int argc, char **argv)
         perror("plait-perf-openmpi: no coordinator");
         _exit(1);
     }
+    worker_watch(fd); /* the launcher is slow to notice that its own parent has gone */
     if (!worker_serve(fd, stage, (uint32_t)rank, &openmpi, &error))
         _exit(1); /* the coordinator has gone or knows; finalizing could wait for ranks that are gone */
     MPI_Finalize();

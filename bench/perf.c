@@ -22,12 +22,11 @@
 
 #define START_SECONDS 60
 
-enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_INTERRUPTED = 130 };
+enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_SIGNAL = 128 };
 
 static void on_signal(int number)
 {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
 }
 
 static void catch_signals(void)
@@ -241,9 +240,9 @@ static int run_cycle(struct bench *b, const struct tensors *t)
     const bool complete = measure_all(b);
     if (complete)
         measure_limits_again(b);
-    const bool enough = report_end(b), written = write_files(b);
+    const bool enough = report_end(b, complete), written = b->ncell == 0 || write_files(b);
     if (!complete)
-        return interrupted ? EXIT_INTERRUPTED : EXIT_RANKS;
+        return EXIT_RANKS;
     if (b->wrong > 0)
         complain("%llu wrong elements", (unsigned long long)b->wrong);
     return b->wrong > 0 || !enough || !written ? EXIT_WRONG : 0;
@@ -267,7 +266,7 @@ static int run(struct bench *b)
         ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);
     forget_cells(b);
     tensors_finish(&t);
-    return interrupted ? EXIT_INTERRUPTED : status;
+    return interrupted ? EXIT_SIGNAL + interrupted : status;
 }
 
 int main(int argc, char **argv)

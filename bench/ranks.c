@@ -83,6 +83,8 @@ static bool explain_death(struct ranks *r, uint32_t rank)
 
     for (int tries = 0; tries < 20 && !reap_one(r, how, sizeof how); tries++)
         pause_for(0.01);
+    if (interrupted) /* the whole process group got the signal */
+        return false;
     read_tail(r, tail);
     return complain("%s: rank %u ended unexpectedly: %s%s%s", r->name, rank, how, *tail != '\0' ? "\n" : "", tail);
 }

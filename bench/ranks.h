@@ -23,7 +23,7 @@ struct ranks {
     int stage_fd;
 };
 
-extern volatile sig_atomic_t interrupted; /* by SIGINT or SIGTERM: every wait ends */
+extern volatile sig_atomic_t interrupted; /* the number of the signal, or 0: then every wait ends */
 
 /* Zero, and make the stage: `counts` are the elements of each tensor. ranks_stop() frees it, also after an error. */
 bool ranks_init(struct ranks *r, const char *name, const struct options *o, uint32_t ntensor, const uint64_t *counts,

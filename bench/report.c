@@ -270,7 +270,7 @@ static void print_modes(const struct bench *b)
                b->guard.most < 2 * b->guard.least ? "; only one mode was seen" : "");
 }
 
-bool report_end(const struct bench *b)
+bool report_end(const struct bench *b, bool complete)
 {
     const char *wanted = getenv("NCCL_TESTS_MIN_BW");
     const double average = average_bandwidth(b);
@@ -278,11 +278,11 @@ bool report_end(const struct bench *b)
 
     printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong, b->wrong ? "FAILED" : "OK");
     printf("# %-20s : %g %s\n", "Avg bus bandwidth", average, wanted == NULL ? "" : enough ? "OK" : "FAILED");
-    if (b->nbackend > 1)
+    if (b->nbackend > 1 && b->ncell > 0)
         print_peers(b);
     printf("#\n");
     print_modes(b);
-    printf("# Collective test concluded: all_reduce_perf\n");
+    printf("# Collective test %s: all_reduce_perf\n", complete ? "concluded" : "cut short");
     fflush(stdout);
     return enough;
 }

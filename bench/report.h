@@ -8,8 +8,8 @@
 void report_begin(const struct bench *b);
 void report_cell(const struct bench *b, const struct cell *c);
 
-/* false: NCCL_TESTS_MIN_BW was not reached. */
-bool report_end(const struct bench *b);
+/* What was measured, `complete` or not. false: NCCL_TESTS_MIN_BW was not reached. */
+bool report_end(const struct bench *b, bool complete);
 
 /* algorithm and bus bandwidth, bytes per second */
 double algorithm_bandwidth(const struct cell *c, double seconds);

@@ -4,6 +4,8 @@
 #include "verify.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -318,4 +320,21 @@ void worker_follow(pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
+}
+
+static void *watch(void *argument)
+{
+    struct pollfd p = { .fd = (int)(intptr_t)argument }; /* no events: returns on a hang-up only */
+
+    while (poll(&p, 1, -1) <= 0)
+        ;
+    _exit(1);
+}
+
+void worker_watch(int fd)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, watch, (void *)(intptr_t)fd) == 0)
+        pthread_detach(thread);
 }

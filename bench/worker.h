@@ -77,6 +77,9 @@ void worker_pin(uint32_t rank);
 /* Processors that this process may run on. */
 uint32_t worker_cpus(void);
 
+/* End this process when the coordinator closes its end of `fd`, also in the middle of an operation. */
+void worker_watch(int fd);
+
 /* Kill this process when the one that started it dies. `parent` is who that was. */
 void worker_follow(pid_t parent);
 
