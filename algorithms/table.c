@@ -6,5 +6,13 @@
 
 const struct plait_alg *const plait_algs[] = {
     &plait_alg_ring,
+    &plait_alg_torus,
+    &plait_alg_halving,
+    &plait_alg_binomial,
+    &plait_alg_chain,
+    &plait_alg_double_tree,
+    &plait_alg_trees,
+    &plait_alg_one_shot,
+    &plait_alg_two_shot,
     NULL,
 };

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Grids of ranks, and the chain of groups that any rank count makes of one (decompose.c says how).
+ *
+ * Ranks count through the first dimension fastest, pieces of the vector through it slowest.
+ */
+#ifndef PLAIT_ALGORITHMS_GRID_H
+#define PLAIT_ALGORITHMS_GRID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_DIM 32
+
+struct grid {
+    uint32_t ndim, size; /* size = f[0] * f[1] * ... */
+    uint32_t f[MAX_DIM];
+    bool direct[MAX_DIM]; /* exchange directly inside the dimension, not round a ring */
+};
+
+struct fold { /* one group of the chain */
+    uint32_t first, n, level;
+    uint32_t below, above; /* ranks in the group before and in the group after; 0: none */
+    struct grid grid;
+};
+
+struct fold first_fold(const struct grid *g, uint32_t nrank);
+struct fold next_fold(const struct fold *last, uint32_t nrank);
+
+/* The group that holds position `me`, and in *before the one before it, if any. */
+struct fold fold_of(const struct grid *g, uint32_t nrank, uint32_t me, struct fold *before);
+
+/* The piece that position `me` of a grid owns once it is reduced, and back. */
+uint32_t piece_of(const struct grid *g, uint32_t me);
+uint32_t owner_of(const struct grid *g, uint32_t piece);
+
+#endif
