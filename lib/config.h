@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The settings, parsed. The table in config.c gives each its name, default, text and parser. */
+/*
+ * The settings, parsed. The table in config.c gives each its name, default, text and parser.
+ *
+ * An empty value means the default. PLAIT_TEST_* variables belong to the tests and are ignored.
+ */
 #ifndef PLAIT_LIB_CONFIG_H
 #define PLAIT_LIB_CONFIG_H
 
@@ -13,6 +17,7 @@ struct plait_config {
     char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;       /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
     int check;          /* PLAIT_CHECK      1: prove every plan before its first run */
+    char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
     double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
     char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
     int log;            /* PLAIT_LOG        enum plait_log_level by name, "warn" */
@@ -22,9 +27,16 @@ struct plait_config {
 };
 
 /*
- * Read the environment and the file of PLAIT_CONFIG. Unknown PLAIT_* variables are logged once
- * per process with the nearest name. PLAIT_ERR_CONFIG names the variable, its value and what is allowed.
+ * Read the environment and the file of PLAIT_CONFIG, and set the log level. Unknown PLAIT_* names are
+ * logged once per process with the nearest name. PLAIT_ERR_CONFIG names the variable, its value and
+ * what is allowed, and for a file its line.
  */
 enum plait_status plait_config_load(struct plait_config *out);
+
+/*
+ * The same without the environment: `text` are the `bytes` bytes of a file, `path` its name for
+ * messages. Any input is safe; nothing is logged.
+ */
+enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out);
 
 #endif

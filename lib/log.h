@@ -5,10 +5,10 @@
 
 #include "config.h"
 
-/* Lines above this level are dropped; set by whoever loads the configuration. */
+/* Lines above this level are dropped; plait_config_load() sets it from PLAIT_LOG. Before: warn. */
 void plait_log_level(enum plait_log_level level);
 
-/* One line; thread-safe, written with one write(2). */
+/* One line; thread-safe, written with one write(2). Control characters become '?'; errno is kept. */
 void plait_log(enum plait_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -117,6 +117,16 @@ PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, enu
                                               enum plait_dtype type, enum plait_op op, int inplace,
                                               const struct plait_call *call, struct plait_choice *out);
 
+struct plait_shape;
+
+/**
+ * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
+ *
+ * shape  coll, nrank, inplace and node are read
+ */
+PLAIT_API enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type,
+                                         enum plait_op op, const struct plait_call *call, struct plait_choice *out);
+
 #ifdef __cplusplus
 }
 #endif

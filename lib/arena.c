@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "arena.h"
+
+#include "status.h"
+
+#include <plait/memory.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+
+struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
+    size_t start, size;
+    bool used;
+    struct extent *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct plait_arena arena = { .fd = -1 };
+static int arena_fd = -1; /* read-write, for giving pages back */
+static pid_t arena_pid;   /* a forked child makes its own */
+static struct extent *extents;
+
+static size_t main_memory(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 34;
+}
+
+/* A descriptor that peers can map only for reading; the plain one where /proc is missing. */
+static int read_only_copy(int fd)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int copy = open(path, O_RDONLY | O_CLOEXEC);
+    return copy >= 0 ? copy : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static enum plait_status make_arena(size_t bytes)
+{
+    struct plait_arena a = { .size = ((bytes ? bytes : main_memory()) + PAGE - 1) & ~(PAGE - 1), .fd = -1 };
+    struct extent *all = malloc(sizeof *all);
+    const int fd = memfd_create("plait", MFD_CLOEXEC);
+
+    if (all == NULL || fd < 0 || ftruncate(fd, (off_t)a.size) != 0 ||
+        getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
+        goto fail;
+    a.base = mmap(NULL, a.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (a.base == MAP_FAILED)
+        goto fail;
+    a.fd = read_only_copy(fd);
+    if (a.fd < 0) {
+        munmap(a.base, a.size);
+        goto fail;
+    }
+    *all = (struct extent){ .size = a.size };
+    extents = all;
+    arena_fd = fd;
+    arena_pid = getpid();
+    arena = a;
+    return PLAIT_OK;
+fail:;
+    const int error = errno;
+    free(all);
+    if (fd >= 0)
+        close(fd);
+    return plait_fail(PLAIT_ERR_SYSTEM,
+                      "no shared memory arena of %zu bytes: %s (lower PLAIT_ARENA, or raise the limits on "
+                      "address space and descriptors)",
+                      a.size, strerror(error));
+}
+
+enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&lock);
+    if (arena_pid != getpid())
+        status = make_arena(bytes);
+    pthread_mutex_unlock(&lock);
+    if (status == PLAIT_OK)
+        *out = &arena;
+    return status;
+}
+
+static bool split(struct extent *e, size_t bytes)
+{
+    if (e->size == bytes)
+        return true;
+    struct extent *rest = malloc(sizeof *rest);
+    if (rest == NULL)
+        return false;
+    *rest = (struct extent){ e->start + bytes, e->size - bytes, false, e->next };
+    e->size = bytes;
+    e->next = rest;
+    return true;
+}
+
+enum plait_status plait_arena_alloc(size_t bytes, void **out)
+{
+    const struct plait_arena *a;
+    enum plait_status status = plait_arena_get(0, &a);
+    const size_t rounded = (bytes + PAGE - 1) & ~(PAGE - 1);
+    struct extent *e;
+
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    for (e = extents; e != NULL && (e->used || e->size < rounded); e = e->next)
+        ;
+    if (e == NULL || rounded < bytes || !split(e, rounded)) {
+        status = plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes, a->size);
+    } else {
+        e->used = true;
+        *out = a->base + e->start;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void merge_with_next(struct extent *e)
+{
+    struct extent *next = e->next;
+
+    if (next == NULL || next->used || e->used)
+        return;
+    e->size += next->size;
+    e->next = next->next;
+    free(next);
+}
+
+bool plait_arena_free(void *p)
+{
+    struct extent *e, *before = NULL;
+
+    if (p == NULL || arena_pid != getpid()) /* a forked child leaves its parent's memory alone */
+        return true;
+    pthread_mutex_lock(&lock);
+    for (e = extents; e != NULL && !(e->used && arena.base + e->start == (char *)p); e = e->next)
+        before = e;
+    if (e != NULL) {
+        /* Pages go back to the system and read as zero from now on. */
+        if (fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0)
+            memset(p, 0, e->size);
+        e->used = false;
+        merge_with_next(e);
+        if (before != NULL)
+            merge_with_next(before);
+    }
+    pthread_mutex_unlock(&lock);
+    return e != NULL;
+}
+
+bool plait_arena_contains(const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)arena.base;
+    return start >= base && start - base <= arena.size && bytes <= arena.size - (start - base);
+}
+
+enum plait_status plait_mem_alloc(size_t bytes, void **out)
+{
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: out is NULL");
+    if (bytes == 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: bytes is 0; ask for at least 1");
+    return plait_arena_alloc(bytes, out);
+}
+
+enum plait_status plait_mem_free(void *memory)
+{
+    if (!plait_arena_free(memory))
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return", memory);
+    return PLAIT_OK;
+}

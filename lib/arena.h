@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared memory: one sparse arena per process, which only that process writes.
+ *
+ * The arena is a memfd, as large as main memory but empty; pages come when they are touched and go
+ * back when they are freed. Other processes map it read-only and pull. Everything peers may read
+ * is allocated here: control blocks, staging, TMP slots, plait_mem_alloc(). No file system is
+ * involved, so nothing is left behind when a process is killed.
+ */
+#ifndef PLAIT_LIB_ARENA_H
+#define PLAIT_LIB_ARENA_H
+
+#include <plait/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct plait_token { /* names a process among all that may ever meet; random */
+    uint64_t word[2];
+};
+
+/* This process's arena. */
+struct plait_arena {
+    char *base;
+    size_t size;
+    int fd; /* read-only, for peers */
+    struct plait_token token;
+};
+
+/* The arena, made at the first call (of `bytes`; 0: main memory) and kept until the process ends. */
+enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out);
+
+/* Zeroed, page aligned. PLAIT_ERR_NOMEM when the arena is full. Thread-safe. */
+enum plait_status plait_arena_alloc(size_t bytes, void **out);
+
+/* Give the pages back. NULL is allowed. False when `p` was not allocated here. */
+bool plait_arena_free(void *p);
+
+/* Is all of [p, p+bytes) in this process's arena? */
+bool plait_arena_contains(const void *p, size_t bytes);
+
+/* ---- Other processes' arenas -------------------------------------------------------------------- */
+
+/* A process whose arena is mapped here, shared by all comms. */
+struct plait_process {
+    struct plait_token token;
+    const char *base; /* read-only mapping; NULL for this process itself: offsets are addresses then */
+    size_t size;
+    int pid, pidfd;   /* readable when the process is dead; -1 for this process */
+    unsigned refs;
+    struct plait_process *next;
+};
+
+/*
+ * Map a process's arena, or take one more reference to it. The descriptors stay the caller's; fd may
+ * be -1 when the process is known to be mapped. Release with plait_process_put().
+ */
+enum plait_status plait_process_get(struct plait_token token, int pid, size_t size, int fd, int pidfd,
+                                    struct plait_process **out);
+void plait_process_put(struct plait_process *process);
+
+/* Has it ended? One system call. */
+bool plait_process_dead(const struct plait_process *process);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A plan's own figures, to compare with what its algorithm claims.
+ *
+ * Depth is the most messages on a path of the graph. Rounds are those of a greedy one-port schedule: in
+ * each round the ranks, from 0 on, each start the first of their sends, in array order, whose
+ * dependencies and whose receive's dependencies were done before the round and whose receiver takes
+ * nothing else in this round. COPY and REDUCE take no time.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool find_depth(const struct plait_checker *c, uint64_t *out)
+{
+    const struct plait_graph *g = &c->graph;
+    uint32_t *depth = calloc((size_t)g->nstep + 1, sizeof *depth); /* of a node, before it */
+
+    if (depth == NULL)
+        return false;
+    *out = 0;
+    for (uint32_t i = 0; i < g->nnode; i++) {
+        const uint32_t node = g->order[i], end = depth[node] + (g->pair[node] != PLAIT_NONE);
+        uint32_t n = node;
+        *out = end > *out ? end : *out;
+        do {
+            for (uint32_t s = g->succ0[n]; s < g->succ0[n + 1]; s++) {
+                uint32_t *d = &depth[g->node[g->succ[s]]];
+                *d = end > *d ? end : *d;
+            }
+            n = g->mate[n];
+        } while (n != node);
+    }
+    free(depth);
+    return true;
+}
+
+struct port { /* of a rank */
+    uint32_t nready; /* sends that can start */
+    uint32_t low;    /* all ready sends are steps of word `low` of the bits or later */
+    uint32_t word0;  /* where the rank's bits start */
+    uint64_t taken;  /* last round in which the rank receives */
+};
+
+struct schedule {
+    const struct plait_checker *c;
+    struct plait_graph *g;
+    struct port *port;   /* [nrank] */
+    uint64_t *ready;     /* one bit for each step: a send that can start */
+    uint32_t *done;      /* nodes that are done and whose successors are not yet told */
+    uint32_t ndone;
+    uint32_t nmessage;   /* not started yet */
+};
+
+/* All dependencies of a node are done: a message waits for a round, anything else is done at once. */
+static void make_ready(struct schedule *s, uint32_t node)
+{
+    const struct plait_graph *g = s->g;
+
+    if (g->pair[node] == PLAIT_NONE) {
+        s->done[s->ndone++] = node;
+        return;
+    }
+    const uint32_t send = plait_graph_step(s->c, node)->verb == PLAIT_SEND ? node : g->pair[node];
+    const uint32_t i = plait_graph_index(g, send);
+    struct port *p = &s->port[g->rank[send]];
+    s->ready[p->word0 + i / 64] |= 1ull << i % 64;
+    if (p->nready++ == 0 || i / 64 < p->low)
+        p->low = i / 64;
+}
+
+static void tell_successors(struct schedule *s)
+{
+    struct plait_graph *g = s->g;
+
+    while (s->ndone > 0) {
+        const uint32_t node = s->done[--s->ndone];
+        uint32_t n = node;
+        do {
+            for (uint32_t i = g->succ0[n]; i < g->succ0[n + 1]; i++)
+                if (--g->pending[g->node[g->succ[i]]] == 0)
+                    make_ready(s, g->node[g->succ[i]]);
+            n = g->mate[n];
+        } while (n != node);
+    }
+}
+
+/* Start the first send of this rank that can start in this round, if any. */
+static void start_send(struct schedule *s, uint32_t rank, uint64_t round)
+{
+    struct port *p = &s->port[rank];
+    uint32_t left = p->nready;
+
+    for (uint32_t w = p->low; left > 0; w++) {
+        for (uint64_t bits = s->ready[p->word0 + w]; bits != 0; bits &= bits - 1, left--) {
+            const uint32_t bit = (uint32_t)__builtin_ctzll(bits), send = s->g->first[rank] + 64 * w + bit;
+            struct port *to = &s->port[s->g->rank[s->g->pair[send]]];
+            if (to->taken == round)
+                continue;
+            to->taken = round;
+            s->ready[p->word0 + w] &= ~(1ull << bit);
+            p->nready--;
+            s->nmessage--;
+            s->done[s->ndone++] = s->g->node[send];
+            return;
+        }
+        if (w == p->low && s->ready[p->word0 + w] == 0)
+            p->low++;
+    }
+}
+
+static void count_messages(struct schedule *s)
+{
+    struct plait_graph *g = s->g;
+
+    for (uint32_t n = 0; n < g->nstep; n++)
+        g->pending[n] = 0;
+    for (uint32_t n = 0; n < g->nstep; n++) {
+        g->pending[g->node[n]] += plait_graph_step(s->c, n)->ndep;
+        s->nmessage += plait_graph_step(s->c, n)->verb == PLAIT_SEND;
+    }
+    for (uint32_t i = 0; i < g->nnode; i++)
+        if (g->pending[g->order[i]] == 0)
+            make_ready(s, g->order[i]);
+}
+
+static uint64_t run_rounds(struct schedule *s)
+{
+    uint64_t round = 0;
+
+    count_messages(s);
+    tell_successors(s);
+    while (s->nmessage > 0) {
+        round++;
+        for (uint32_t r = 0; r < s->c->nrank; r++)
+            start_send(s, r, round);
+        tell_successors(s);
+    }
+    return round;
+}
+
+static bool find_rounds(struct plait_checker *c, uint64_t *out)
+{
+    struct schedule s = { .c = c, .g = &c->graph };
+    uint32_t nword = 0;
+
+    s.port = calloc(c->nrank, sizeof *s.port);
+    for (uint32_t r = 0; s.port != NULL && r < c->nrank; r++) {
+        s.port[r].word0 = nword;
+        nword += c->plans[r]->nstep / 64 + 1;
+    }
+    s.ready = calloc((size_t)nword + 1, sizeof *s.ready);
+    s.done = malloc(((size_t)c->graph.nstep + 1) * sizeof *s.done);
+    const bool ok = s.port != NULL && s.ready != NULL && s.done != NULL;
+    if (ok)
+        *out = run_rounds(&s);
+    free(s.port);
+    free(s.ready);
+    free(s.done);
+    return ok;
+}
+
+enum plait_status plait_check_figures(struct plait_checker *c)
+{
+    struct plait_claim *seen = &c->report->seen;
+
+    *seen = (struct plait_claim){ .nblk = c->plans[0]->nblk, .rounds_exact = true };
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        uint64_t sent = 0, received = 0;
+        for (uint32_t i = 0; i < c->plans[r]->nstep; i++) {
+            const struct plait_step *s = &c->plans[r]->step[i];
+            sent += s->verb == PLAIT_SEND ? s->nblk : 0;
+            received += s->verb == PLAIT_RECV ? s->nblk : 0;
+        }
+        seen->sent = sent > seen->sent ? sent : seen->sent;
+        seen->received = received > seen->received ? received : seen->received;
+    }
+    return find_depth(c, &seen->depth) && find_rounds(c, &seen->rounds) ? PLAIT_OK : plait_check_nomem(c);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The graph of all ranks' steps, and the deadlock check: Kahn's algorithm over it.
+ *
+ * Steps that are done together are one node: a SEND with its RECV, and what an engine fuses. A node
+ * waits for the dependencies of all its steps. A dependency inside one fused step is no wait; one
+ * between different steps of a node is a wait for itself, so such a node never starts.
+ */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum plait_status plait_graph_init(struct plait_checker *c)
+{
+    struct plait_graph *g = &c->graph;
+    uint64_t nstep = 0, ndep = 0;
+
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        nstep += c->plans[r]->nstep;
+        ndep += c->plans[r]->ndep;
+    }
+    if (nstep >= UINT32_MAX / 2 || ndep >= UINT32_MAX / 2)
+        return plait_check_nomem(c);
+    g->nstep = (uint32_t)nstep;
+    g->first = malloc(((size_t)c->nrank + 1) * sizeof *g->first);
+    g->rank = malloc((nstep + 1) * sizeof *g->rank);
+    g->pair = malloc((nstep + 1) * sizeof *g->pair);
+    if (g->first == NULL || g->rank == NULL || g->pair == NULL)
+        return plait_check_nomem(c);
+    g->first[0] = 0;
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        g->first[r + 1] = g->first[r] + c->plans[r]->nstep;
+        for (uint32_t n = g->first[r]; n < g->first[r + 1]; n++) {
+            g->rank[n] = r;
+            g->pair[n] = PLAIT_NONE;
+        }
+    }
+    return PLAIT_OK;
+}
+
+void plait_graph_finish(struct plait_graph *g)
+{
+    free(g->first);
+    free(g->rank);
+    free(g->pair);
+    free(g->succ0);
+    free(g->succ);
+    free(g->node);
+    free(g->mate);
+    free(g->pending);
+    free(g->order);
+    memset(g, 0, sizeof *g);
+}
+
+/* Turn the dependencies round: for each step the steps that wait for it, in ascending order. */
+static bool fill_successors(struct plait_checker *c)
+{
+    struct plait_graph *g = &c->graph;
+    uint32_t ndep = 0;
+
+    g->succ0 = calloc((size_t)g->nstep + 2, sizeof *g->succ0);
+    if (g->succ0 == NULL)
+        return false;
+    uint32_t *end = g->succ0 + 1; /* counts are kept one place up: filling moves them down to the starts */
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        const uint32_t *deps = plait_plan_deps(c->plans[r]);
+        for (uint32_t d = 0; d < c->plans[r]->ndep; d++)
+            end[g->first[r] + deps[d] + 1]++;
+        ndep += c->plans[r]->ndep;
+    }
+    for (uint32_t i = 0; i < g->nstep; i++)
+        end[i + 1] += end[i];
+    g->succ = malloc(((size_t)ndep + 1) * sizeof *g->succ);
+    if (g->succ == NULL)
+        return false;
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        const struct plait_plan *p = c->plans[r];
+        const uint32_t *deps = plait_plan_deps(p);
+        for (uint32_t i = 0; i < p->nstep; i++)
+            for (uint32_t d = p->step[i].dep0; d < p->step[i].dep0 + p->step[i].ndep; d++)
+                g->succ[end[g->first[r] + deps[d]]++] = g->first[r] + i;
+    }
+    return true;
+}
+
+static uint32_t find(uint32_t *node, uint32_t n)
+{
+    while (node[n] != n)
+        n = node[n] = node[node[n]];
+    return n;
+}
+
+static void join(struct plait_graph *g, uint32_t x, uint32_t y)
+{
+    const uint32_t a = find(g->node, x), b = find(g->node, y), mate = g->mate[x];
+
+    if (a == b)
+        return;
+    g->node[a < b ? b : a] = a < b ? a : b;
+    g->mate[x] = g->mate[y]; /* two circles become one */
+    g->mate[y] = mate;
+}
+
+static void fill_nodes(struct plait_checker *c, const uint32_t *const *fused)
+{
+    struct plait_graph *g = &c->graph;
+
+    for (uint32_t n = 0; n < g->nstep; n++)
+        g->node[n] = g->mate[n] = n;
+    for (uint32_t n = 0; n < g->nstep; n++)
+        if (g->pair[n] != PLAIT_NONE && n < g->pair[n])
+            join(g, n, g->pair[n]);
+    for (uint32_t r = 0; fused != NULL && r < c->nrank; r++) {
+        uint32_t *last = g->pending; /* last step seen with this fused number; pending is free until now */
+        for (uint32_t i = 0; i < c->plans[r]->nstep; i++)
+            last[i] = PLAIT_NONE;
+        for (uint32_t i = 0; i < c->plans[r]->nstep; i++) {
+            if (last[fused[r][i]] != PLAIT_NONE)
+                join(g, g->first[r] + last[fused[r][i]], g->first[r] + i);
+            last[fused[r][i]] = i;
+        }
+    }
+    for (uint32_t n = 0; n < g->nstep; n++)
+        g->node[n] = find(g->node, n);
+}
+
+/* Is the dependency of step `to` on step `from` of the same rank inside one fused step? */
+static bool inside(const struct plait_graph *g, const uint32_t *const *fused, uint32_t from, uint32_t to)
+{
+    const uint32_t r = g->rank[from];
+
+    return fused != NULL && fused[r][from - g->first[r]] == fused[r][to - g->first[r]];
+}
+
+static void count_pending(struct plait_graph *g, const uint32_t *const *fused)
+{
+    for (uint32_t n = 0; n < g->nstep; n++)
+        g->pending[n] = 0;
+    for (uint32_t n = 0; n < g->nstep; n++)
+        for (uint32_t s = g->succ0[n]; s < g->succ0[n + 1]; s++)
+            g->pending[g->node[g->succ[s]]] += !inside(g, fused, n, g->succ[s]);
+}
+
+/* Do every node that can be done; their order is kept. */
+static void sort_nodes(struct plait_graph *g, const uint32_t *const *fused)
+{
+    uint32_t end = 0;
+
+    g->nnode = 0;
+    for (uint32_t n = 0; n < g->nstep; n++) {
+        g->nnode += g->node[n] == n;
+        if (g->node[n] == n && g->pending[n] == 0)
+            g->order[end++] = n;
+    }
+    for (uint32_t at = 0; at < end; at++) {
+        uint32_t n = g->order[at];
+        do {
+            for (uint32_t s = g->succ0[n]; s < g->succ0[n + 1]; s++) {
+                const uint32_t to = g->succ[s];
+                if (!inside(g, fused, n, to) && --g->pending[g->node[to]] == 0)
+                    g->order[end++] = g->node[to];
+            }
+            n = g->mate[n];
+        } while (n != g->order[at]);
+    }
+}
+
+/* A step of this stuck node that waits for another stuck node: the dependency, in *on. */
+static uint32_t waiting_step(struct plait_checker *c, const uint32_t *const *fused, uint32_t node, uint32_t *on)
+{
+    struct plait_graph *g = &c->graph;
+    uint32_t n = node;
+
+    do {
+        const struct plait_plan *p = c->plans[g->rank[n]];
+        const struct plait_step *s = plait_graph_step(c, n);
+        for (uint32_t d = s->dep0; d < s->dep0 + s->ndep; d++) {
+            *on = g->first[p->rank] + plait_plan_deps(p)[d];
+            if (!inside(g, fused, *on, n) && g->pending[g->node[*on]] > 0)
+                return n;
+        }
+        n = g->mate[n];
+    } while (n != node);
+    return PLAIT_NONE;
+}
+
+/* Walk from a stuck node to what it waits for until a node comes again, then tell that circle. */
+static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *const *fused)
+{
+    struct plait_graph *g = &c->graph;
+    char circle[256] = "";
+    uint32_t node = 0, on = 0, length = 0;
+
+    while (g->node[node] != node || g->pending[node] == 0)
+        node++;
+    uint32_t *seen = g->order; /* its content is of no use any more */
+    for (uint32_t n = 0; n < g->nstep; n++)
+        seen[n] = 0;
+    while (!seen[node]) {
+        seen[node] = 1;
+        waiting_step(c, fused, node, &on);
+        node = g->node[on];
+    }
+    const uint32_t start = waiting_step(c, fused, node, &on);
+    for (uint32_t n = start; length == 0 || g->node[n] != g->node[start]; length++) {
+        const size_t used = strlen(circle);
+        waiting_step(c, fused, g->node[n], &on);
+        if (length < 5)
+            snprintf(circle + used, sizeof circle - used, "%s rank %u step %u", length == 0 ? "" : ",", g->rank[on],
+                     plait_graph_index(g, on));
+        n = on;
+    }
+    const struct plait_step *s = plait_graph_step(c, start);
+    return plait_check_fail(c, PLAIT_CHECK_DEADLOCK,
+                            "rank %u step %u (%s block %u) waits for itself, through%s%s", g->rank[start],
+                            plait_graph_index(g, start), plait_verb_names[s->verb], s->blk, circle,
+                            length > 5 ? ", ..." : "");
+}
+
+enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused)
+{
+    struct plait_graph *g = &c->graph;
+    const size_t size = ((size_t)g->nstep + 1) * sizeof(uint32_t);
+
+    g->node = malloc(size);
+    g->mate = malloc(size);
+    g->pending = malloc(size);
+    g->order = malloc(size);
+    if (g->node == NULL || g->mate == NULL || g->pending == NULL || g->order == NULL || !fill_successors(c))
+        return plait_check_nomem(c);
+    fill_nodes(c, fused);
+    count_pending(g, fused);
+    sort_nodes(g, fused);
+    for (uint32_t n = 0; n < g->nstep; n++)
+        if (g->pending[n] > 0)
+            return tell_circle(c, fused);
+    return PLAIT_OK;
+}

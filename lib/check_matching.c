@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Matching: the k-th SEND from s to r on a lane belongs to the k-th RECV at r from s on that lane.
+ *
+ * All SENDs and all RECVs are sorted by (receiver, sender, lane, place in the array); then the two
+ * lists must be the same, element by element. The sorts are counting sorts, so the cost is linear.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+
+struct end { /* one end of a message */
+    uint32_t to, from, lane, number;
+};
+
+enum { BY_LANE, BY_FROM, BY_TO };
+
+static uint32_t key_of(const struct end *e, int by)
+{
+    return by == BY_LANE ? e->lane : by == BY_FROM ? e->from : e->to;
+}
+
+/* Stable; moves the n elements of `from` to `to`. count has room for `nkey` + 1 numbers. */
+static void sort_pass(const struct end *from, struct end *to, uint32_t n, int by, uint32_t *count, uint32_t nkey)
+{
+    for (uint32_t k = 0; k <= nkey; k++)
+        count[k] = 0;
+    for (uint32_t i = 0; i < n; i++)
+        count[key_of(&from[i], by) + 1]++;
+    for (uint32_t k = 0; k < nkey; k++)
+        count[k + 1] += count[k];
+    for (uint32_t i = 0; i < n; i++)
+        to[count[key_of(&from[i], by)]++] = from[i];
+}
+
+/* Sort `ends`; `spare` is as long. Returns the array that holds the result. */
+static struct end *sort_ends(struct end *ends, struct end *spare, uint32_t n, uint32_t nrank, uint32_t *count)
+{
+    sort_pass(ends, spare, n, BY_LANE, count, 256);
+    sort_pass(spare, ends, n, BY_FROM, count, nrank);
+    sort_pass(ends, spare, n, BY_TO, count, nrank);
+    return spare;
+}
+
+/* All messages' ends on one side, in array order. Returns how many. */
+static uint32_t collect(const struct plait_checker *c, enum plait_verb verb, struct end *ends)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        const struct plait_plan *p = c->plans[r];
+        for (uint32_t i = 0; i < p->nstep; i++) {
+            const struct plait_step *s = &p->step[i];
+            const uint32_t peer = (uint32_t)s->peer, number = c->graph.first[r] + i;
+            if (s->verb == verb)
+                ends[n++] = verb == PLAIT_SEND ? (struct end){ peer, r, s->lane, number }
+                                               : (struct end){ r, peer, s->lane, number };
+        }
+    }
+    return n;
+}
+
+static int compare_ends(const struct end *x, const struct end *y)
+{
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return (x->lane > y->lane) - (x->lane < y->lane);
+}
+
+static enum plait_status lonely_send(struct plait_checker *c, const struct end *e)
+{
+    return plait_check_fail(c, PLAIT_CHECK_MATCHING,
+                            "rank %u step %u sends block %u to rank %u on lane %u, which has no receive for it", e->from,
+                            plait_graph_index(&c->graph, e->number), plait_graph_step(c, e->number)->blk, e->to, e->lane);
+}
+
+static enum plait_status lonely_recv(struct plait_checker *c, const struct end *e)
+{
+    return plait_check_fail(c, PLAIT_CHECK_MATCHING,
+                            "rank %u step %u receives block %u from rank %u on lane %u, which does not send it", e->to,
+                            plait_graph_index(&c->graph, e->number), plait_graph_step(c, e->number)->blk, e->from, e->lane);
+}
+
+static enum plait_status pair_up(struct plait_checker *c, const struct end *sends, uint32_t nsend,
+                                 const struct end *recvs, uint32_t nrecv)
+{
+    struct plait_graph *g = &c->graph;
+
+    for (uint32_t i = 0; i < nsend || i < nrecv; i++) {
+        const int order = i == nsend ? 1 : i == nrecv ? -1 : compare_ends(&sends[i], &recvs[i]);
+        if (order < 0)
+            return lonely_send(c, &sends[i]);
+        if (order > 0)
+            return lonely_recv(c, &recvs[i]);
+        const uint32_t from = sends[i].number, to = recvs[i].number;
+        const struct plait_step *s = plait_graph_step(c, from), *r = plait_graph_step(c, to);
+        if (s->blk != r->blk || s->nblk != r->nblk)
+            return plait_check_fail(c, PLAIT_CHECK_MATCHING,
+                                    "rank %u step %u sends %u block%s from block %u, but rank %u step %u receives %u from block %u",
+                                    sends[i].from, plait_graph_index(g, from), s->nblk, s->nblk == 1 ? "" : "s", s->blk,
+                                    sends[i].to, plait_graph_index(g, to), r->nblk, r->blk);
+        g->pair[from] = to;
+        g->pair[to] = from;
+    }
+    return PLAIT_OK;
+}
+
+enum plait_status plait_check_matching(struct plait_checker *c)
+{
+    const uint32_t n = c->graph.nstep;
+    struct end *sends = malloc((n + 1) * sizeof *sends), *recvs = malloc((n + 1) * sizeof *recvs);
+    struct end *spare = malloc((n + 1) * sizeof *spare);
+    uint32_t *count = malloc(((size_t)c->nrank + 257) * sizeof *count);
+    enum plait_status status;
+
+    if (sends == NULL || recvs == NULL || spare == NULL || count == NULL) {
+        status = plait_check_nomem(c);
+    } else {
+        const uint32_t nsend = collect(c, PLAIT_SEND, sends), nrecv = collect(c, PLAIT_RECV, recvs);
+        struct end *sorted = sort_ends(sends, spare, nsend, c->nrank, count);
+        spare = sends;
+        sends = sorted;
+        sorted = sort_ends(recvs, spare, nrecv, c->nrank, count);
+        spare = recvs;
+        recvs = sorted;
+        status = pair_up(c, sends, nsend, recvs, nrecv);
+    }
+    free(sends);
+    free(recvs);
+    free(spare);
+    free(count);
+    return status;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Meaning and same bits: one symbolic run of all ranks.
+ *
+ * A slot holds a value: which block it is, which ranks have contributed, and a hash of the expression
+ * that was evaluated. A message is done in one go, so values go from slot to slot and no message is
+ * ever stored. Values share their contributor sets; a step of many blocks usually makes one new set.
+ *
+ * The hash of a op b depends on the order of a and b: equal hashes mean equal bits even for operators
+ * that are neither commutative nor associative, and for what a NaN carries.
+ */
+#include "check.h"
+#include "check_sets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct value {
+    uint64_t expr; /* hash of the expression */
+    uint32_t set;  /* contributors; PLAIT_NONE: the slot was never written */
+    uint32_t blk;
+    uint32_t base; /* first slot of the span that was written together */
+    uint32_t step; /* who wrote it */
+};
+
+struct meaning {
+    struct plait_checker *c;
+    struct plait_sets sets;
+    struct value **slots; /* [nrank][nblk + ntmp] OUT, then TMP */
+    uint32_t nblk;
+};
+
+/* What must be in OUT[slot] of a rank at the end: the contributors, a rank or ALL; the block is the slot's. */
+#define ALL PLAIT_NONE
+
+static uint32_t from_all(uint32_t rank, uint32_t slot)
+{
+    (void)rank;
+    (void)slot;
+    return ALL;
+}
+
+static uint32_t (*const wanted[PLAIT_NCOLL])(uint32_t rank, uint32_t slot) = {
+    [PLAIT_ALLREDUCE] = from_all,
+    [PLAIT_BARRIER] = from_all, /* the token of each rank stems from all */
+};
+
+static uint64_t leaf(uint32_t rank)
+{
+    return plait_mix(rank + 0x5eed5eed00000000u);
+}
+
+static uint64_t combined(uint64_t x, uint64_t y)
+{
+    return plait_mix(3 * x + plait_mix(y));
+}
+
+/* E(n) = E(m) + E(n-m), m the largest power of two below n, over the ranks first .. first+n-1. */
+static uint64_t canonical(uint32_t first, uint32_t n)
+{
+    uint32_t m = 1;
+
+    if (n == 1)
+        return leaf(first);
+    while (m < n - m)
+        m *= 2;
+    return combined(canonical(first, m), canonical(first + m, n - m));
+}
+
+static struct value *slot_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
+{
+    return &m->slots[rank][span.slot + i + (span.buf == PLAIT_TMP ? m->nblk : 0)];
+}
+
+/* The value that block i of the step reads from `span`; the input is what it always was unless it is the output. */
+static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
+{
+    if (span.buf == PLAIT_IN && !m->c->inplace)
+        return (struct value){ leaf(rank), rank, span.slot + i, span.slot, 0 };
+    return *slot_at(m, rank, span, i);
+}
+
+static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i, const char *fault,
+                                    uint32_t number)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    const struct plait_span at = { span.buf, span.slot + i };
+
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u reads %s as block %u, which %s %u", m->c->graph.rank[n],
+                            plait_graph_index(&m->c->graph, n), plait_span_text(at, 1).s, s->blk + i, fault, number);
+}
+
+/* May step n read block i of its blocks from `span`? */
+static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i)
+{
+    const uint32_t rank = m->c->graph.rank[n], blk = plait_graph_step(m->c, n)->blk + i;
+    const struct value v = value_at(m, rank, span, i);
+
+    if (v.set == PLAIT_NONE) {
+        const struct plait_span at = { span.buf, span.slot + i };
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u (block %u) reads %s, which was never written", rank,
+                                plait_graph_index(&m->c->graph, n), blk, plait_span_text(at, 1).s);
+    }
+    if (v.blk != blk)
+        return read_fault(m, n, span, i, "holds block", v.blk);
+    if (span.buf == PLAIT_TMP && v.base != span.slot)
+        return read_fault(m, n, span, i, "was written as part of a span that starts at slot", v.base);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait_span span)
+{
+    const uint32_t nblk = plait_graph_step(m->c, n)->nblk;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t i = 0; i < nblk && status == PLAIT_OK; i++)
+        status = check_read(m, n, span, i);
+    return status;
+}
+
+/* In OUT each block has its own place, which has the size of that block. */
+static enum plait_status check_write(struct meaning *m, uint32_t n)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+
+    if (s->dst.buf != PLAIT_OUT || s->dst.slot == s->blk)
+        return PLAIT_OK;
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u writes block %u into %s", m->c->graph.rank[n],
+                            plait_graph_index(&m->c->graph, n), s->blk, plait_span_text(s->dst, 1).s);
+}
+
+/* Step n writes v into block i of its destination. The reference on v's set goes over to the slot. */
+static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value v)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    struct value *slot = slot_at(m, m->c->graph.rank[n], s->dst, i);
+
+    v.base = s->dst.slot;
+    v.step = plait_graph_index(&m->c->graph, n);
+    if (slot->set != PLAIT_NONE)
+        plait_sets_drop(&m->sets, slot->set);
+    *slot = v;
+}
+
+/* Step `to` writes what step `from`, of another rank for a message, reads. */
+static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
+{
+    const struct plait_step *s = plait_graph_step(m->c, from);
+    const uint32_t rank = m->c->graph.rank[from];
+    enum plait_status status = check_reads(m, from, s->a);
+
+    if (status == PLAIT_OK)
+        status = check_write(m, to);
+    for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
+        const struct value v = value_at(m, rank, s->a, i);
+        if (s->verb == PLAIT_SEND && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
+            m->c->report->no_partials = false;
+        plait_sets_hold(&m->sets, v.set);
+        write_value(m, to, i, v);
+    }
+    return status;
+}
+
+static enum plait_status double_count(struct meaning *m, uint32_t n, uint32_t blk, uint32_t contributor)
+{
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u adds the contribution of rank %u to block %u twice",
+                            m->c->graph.rank[n], plait_graph_index(&m->c->graph, n), contributor, blk);
+}
+
+static enum plait_status reduce(struct meaning *m, uint32_t n)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    const uint32_t rank = m->c->graph.rank[n];
+    uint32_t last_a = PLAIT_NONE, last_b = PLAIT_NONE, set = PLAIT_NONE;
+    enum plait_status status = check_reads(m, n, s->a);
+
+    if (status == PLAIT_OK)
+        status = check_reads(m, n, s->b);
+    if (status == PLAIT_OK)
+        status = check_write(m, n);
+    for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
+        const struct value a = value_at(m, rank, s->a, i), b = value_at(m, rank, s->b, i);
+        if (a.set != last_a || b.set != last_b) {
+            const uint32_t twice = plait_sets_common(&m->sets, a.set, b.set);
+            if (twice != PLAIT_NONE)
+                return double_count(m, n, s->blk + i, twice);
+            set = plait_sets_unite(&m->sets, a.set, b.set);
+            if (set == PLAIT_NONE)
+                return plait_check_nomem(m->c);
+            last_a = a.set;
+            last_b = b.set;
+        } else {
+            plait_sets_hold(&m->sets, set);
+        }
+        write_value(m, n, i, (struct value){ .expr = combined(a.expr, b.expr), .set = set, .blk = s->blk + i });
+    }
+    return status;
+}
+
+static enum plait_status run(struct meaning *m)
+{
+    const struct plait_graph *g = &m->c->graph;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t i = 0; i < g->nnode && status == PLAIT_OK; i++) {
+        uint32_t n = g->order[i];
+        switch (plait_graph_step(m->c, n)->verb) {
+        case PLAIT_SEND:
+            status = move(m, n, g->pair[n]);
+            break;
+        case PLAIT_RECV:
+            status = move(m, g->pair[n], n);
+            break;
+        case PLAIT_COPY:
+            status = move(m, n, n);
+            break;
+        default:
+            status = reduce(m, n);
+        }
+    }
+    return status;
+}
+
+/* OUT[slot] of a rank against what the collective promises. */
+static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t slot)
+{
+    const struct value *v = &m->slots[rank][slot];
+    const uint32_t want = wanted[m->c->coll](rank, slot);
+    uint32_t missing = want;
+
+    if (v->set == PLAIT_NONE)
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u never writes out[%u] (block %u)", rank, slot, slot);
+    if (want == ALL ? plait_sets_is_all(&m->sets, v->set, &missing) : v->set == want)
+        return PLAIT_OK;
+    if (missing != PLAIT_NONE && m->sets.exact)
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                                "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): that of rank %u is missing",
+                                rank, m->sets.size[v->set], m->c->nrank, slot, v->blk, v->step, missing);
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once",
+                            rank, slot, v->blk, v->step);
+}
+
+static enum plait_status check_results(struct meaning *m)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < m->c->nrank; r++)
+        for (uint32_t s = 0; s < m->nblk && status == PLAIT_OK; s++)
+            status = check_result(m, r, s);
+    return status;
+}
+
+static enum plait_status check_same_bits(struct meaning *m)
+{
+    const uint64_t order = canonical(0, m->c->nrank);
+
+    m->c->report->canonical = true;
+    for (uint32_t r = 0; r < m->c->nrank; r++)
+        for (uint32_t s = 0; s < m->nblk; s++) {
+            const struct value *v = &m->slots[r][s];
+            if (v->expr != m->slots[0][s].expr)
+                return plait_check_fail(m->c, PLAIT_CHECK_SAME_BITS,
+                                        "rank %u step %u writes block %u, combined in another order than rank 0's", r, v->step, s);
+            m->c->report->canonical &= v->expr == order;
+        }
+    return PLAIT_OK;
+}
+
+static bool init_slots(struct meaning *m)
+{
+    for (uint32_t r = 0; r < m->c->nrank; r++) {
+        const size_t n = (size_t)m->nblk + m->c->plans[r]->ntmp;
+        struct value *slots = m->slots[r] = malloc(n * sizeof *slots);
+        if (slots == NULL)
+            return false;
+        for (size_t i = 0; i < n; i++)
+            slots[i] = (struct value){ .set = PLAIT_NONE };
+        for (uint32_t b = 0; b < m->nblk && m->c->inplace; b++)
+            slots[b] = (struct value){ leaf(r), r, b, b, 0 };
+    }
+    return true;
+}
+
+enum plait_status plait_check_meaning(struct plait_checker *c)
+{
+    struct meaning m = { .c = c, .nblk = c->plans[0]->nblk };
+    enum plait_status status;
+
+    c->report->no_partials = true;
+    c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;
+    m.slots = calloc(c->nrank, sizeof *m.slots);
+    if (m.slots == NULL || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
+        status = plait_check_nomem(c);
+    else
+        status = run(&m);
+    if (status == PLAIT_OK)
+        status = check_results(&m);
+    if (status == PLAIT_OK)
+        status = check_same_bits(&m);
+    for (uint32_t r = 0; m.slots != NULL && r < c->nrank; r++)
+        free(m.slots[r]);
+    free(m.slots);
+    plait_sets_finish(&m.sets);
+    return status;
+}

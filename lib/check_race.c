@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Race: two steps of a rank that touch the same slot, at least one of them writing, are ordered by the
+ * rank's own dependencies, directly or through other steps.
+ *
+ * It is enough to order each access after the last write of the slot and each write also after the
+ * reads since then: every other pair follows through these. Nearly always the needed order is a direct
+ * dependency; only when one is not are the step's ancestors searched, once, down to the earliest needed.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+
+struct touch { /* what happened to a slot: numbers of steps */
+    uint32_t writer;
+    uint32_t reads; /* newest read since then: a place in the list of reads */
+};
+
+struct read {
+    uint32_t step, older;
+};
+
+struct need { /* the current step must come after this one */
+    uint32_t step;
+    struct plait_span slot;
+    bool wrote, writes; /* what the earlier step did, what the current one does */
+};
+
+struct race {
+    struct plait_checker *c;
+    const struct plait_plan *plan;
+    const uint32_t *deps;
+    struct touch *touch; /* [nblk + ntmp] OUT, then TMP */
+    struct read *reads;
+    struct need *needs;
+    uint32_t nread, cread, nneed, cneed;
+    uint32_t *mark; /* [nstep] mark[i] == s + 1: step i is known as an ancestor of step s */
+    uint32_t *stack; /* [nstep] */
+};
+
+/* Make room for one more element. */
+static bool reserve(void **array, uint32_t n, uint32_t *capacity, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    const uint32_t grown = *capacity ? 2 * *capacity : 256;
+    void *p = realloc(*array, grown * size);
+    if (p == NULL)
+        return false;
+    *array = p;
+    *capacity = grown;
+    return true;
+}
+
+static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t i, bool wrote, bool writes)
+{
+    if (!reserve((void **)&x->needs, x->nneed, &x->cneed, sizeof *x->needs))
+        return false;
+    x->needs[x->nneed++] = (struct need){ step, { span.buf, span.slot + i }, wrote, writes };
+    return true;
+}
+
+/* The input is never written, so it is of interest only as an alias of the output. */
+static struct touch *touch_at(const struct race *x, struct plait_span span, uint32_t i)
+{
+    if (span.buf == PLAIT_IN && !x->plan->inplace)
+        return NULL;
+    return &x->touch[span.slot + i + (span.buf == PLAIT_TMP ? x->plan->nblk : 0)];
+}
+
+static bool read_span(struct race *x, uint32_t step, struct plait_span span, uint32_t nblk)
+{
+    for (uint32_t i = 0; i < nblk; i++) {
+        struct touch *t = touch_at(x, span, i);
+        if (t == NULL)
+            return true;
+        if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, false))
+            return false;
+        if (!reserve((void **)&x->reads, x->nread, &x->cread, sizeof *x->reads))
+            return false;
+        x->reads[x->nread] = (struct read){ step, t->reads };
+        t->reads = x->nread++;
+    }
+    return true;
+}
+
+static bool write_span(struct race *x, uint32_t step, struct plait_span span, uint32_t nblk)
+{
+    for (uint32_t i = 0; i < nblk; i++) {
+        struct touch *t = touch_at(x, span, i);
+        if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, true))
+            return false;
+        for (uint32_t r = t->reads; r != PLAIT_NONE; r = x->reads[r].older)
+            if (x->reads[r].step != step && !need(x, x->reads[r].step, span, i, false, true))
+                return false;
+        *t = (struct touch){ step, PLAIT_NONE };
+    }
+    return true;
+}
+
+/* Mark the step's dependencies that are not marked; with a stack, put those from `floor` on there. */
+static uint32_t mark_deps(struct race *x, uint32_t step, uint32_t of, uint32_t floor, uint32_t depth)
+{
+    const struct plait_step *s = &x->plan->step[of];
+
+    for (uint32_t d = s->dep0; d < s->dep0 + s->ndep; d++) {
+        const uint32_t on = x->deps[d];
+        if (x->mark[on] == step + 1)
+            continue;
+        x->mark[on] = step + 1;
+        if (on > floor)
+            x->stack[depth++] = on;
+    }
+    return depth;
+}
+
+/* The first needed step that the current one does not wait for, or NULL. */
+static const struct need *unordered(struct race *x, uint32_t step)
+{
+    uint32_t floor = PLAIT_NONE, depth;
+
+    mark_deps(x, step, step, PLAIT_NONE, 0);
+    for (uint32_t i = 0; i < x->nneed; i++)
+        if (x->mark[x->needs[i].step] != step + 1 && x->needs[i].step < floor)
+            floor = x->needs[i].step;
+    if (floor == PLAIT_NONE)
+        return NULL;
+    const struct plait_step *s = &x->plan->step[step];
+    for (depth = 0; depth < s->ndep; depth++)
+        x->stack[depth] = x->deps[s->dep0 + depth];
+    while (depth > 0)
+        depth = mark_deps(x, step, x->stack[depth - 1], floor, depth - 1);
+    for (uint32_t i = 0; i < x->nneed; i++)
+        if (x->mark[x->needs[i].step] != step + 1)
+            return &x->needs[i];
+    return NULL;
+}
+
+static enum plait_status race_found(struct race *x, uint32_t i, const struct need *n)
+{
+    return plait_check_fail(x->c, PLAIT_CHECK_RACE, "rank %u step %u %s %s (block %u) without waiting for step %u, which %s it",
+                            x->plan->rank, i, n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s,
+                            x->plan->step[i].blk, n->step, n->wrote ? "writes" : "reads");
+}
+
+/* A step may write what it reads only in a REDUCE, and then exactly the same slots. */
+static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
+{
+    const struct touch *to = touch_at(x, s->dst, 0), *t = touch_at(x, from, 0);
+
+    if (t == NULL || t + s->nblk <= to || to + s->nblk <= t)
+        return false;
+    return s->verb != PLAIT_REDUCE || t != to;
+}
+
+static enum plait_status check_step(struct race *x, uint32_t i)
+{
+    const struct plait_step *s = &x->plan->step[i];
+    const struct plait_uses *uses = &plait_verb_uses[s->verb];
+
+    if (uses->dst && ((uses->a && overlaps_itself(x, s, s->a)) || (uses->b && overlaps_itself(x, s, s->b))))
+        return plait_check_fail(x->c, PLAIT_CHECK_RACE, "rank %u step %u (block %u) writes %s, which overlaps what it reads",
+                                x->plan->rank, i, s->blk, plait_span_text(s->dst, s->nblk).s);
+    x->nneed = 0;
+    if ((uses->a && !read_span(x, i, s->a, s->nblk)) || (uses->b && !read_span(x, i, s->b, s->nblk)) ||
+        (uses->dst && !write_span(x, i, s->dst, s->nblk)))
+        return plait_check_nomem(x->c);
+    const struct need *n = unordered(x, i);
+    return n == NULL ? PLAIT_OK : race_found(x, i, n);
+}
+
+static enum plait_status check_rank(struct race *x, const struct plait_plan *plan)
+{
+    enum plait_status status = PLAIT_OK;
+
+    x->plan = plan;
+    x->deps = plait_plan_deps(plan);
+    x->nread = 0;
+    for (uint32_t s = 0; s < plan->nblk + plan->ntmp; s++)
+        x->touch[s] = (struct touch){ PLAIT_NONE, PLAIT_NONE };
+    for (uint32_t i = 0; i < plan->nstep; i++)
+        x->mark[i] = 0;
+    for (uint32_t i = 0; i < plan->nstep && status == PLAIT_OK; i++)
+        status = check_step(x, i);
+    return status;
+}
+
+enum plait_status plait_check_race(struct plait_checker *c)
+{
+    struct race x = { .c = c };
+    enum plait_status status = PLAIT_OK;
+    size_t nslot = 1, nstep = 1;
+
+    for (uint32_t r = 0; r < c->nrank; r++) {
+        const struct plait_plan *p = c->plans[r];
+        nslot = nslot > (size_t)p->nblk + p->ntmp ? nslot : (size_t)p->nblk + p->ntmp;
+        nstep = nstep > p->nstep ? nstep : p->nstep;
+    }
+    x.touch = malloc(nslot * sizeof *x.touch);
+    x.mark = malloc(nstep * sizeof *x.mark);
+    x.stack = malloc(nstep * sizeof *x.stack);
+    if (x.touch == NULL || x.mark == NULL || x.stack == NULL)
+        status = plait_check_nomem(c);
+    for (uint32_t r = 0; r < c->nrank && status == PLAIT_OK; r++)
+        status = check_rank(&x, c->plans[r]);
+    free(x.touch);
+    free(x.mark);
+    free(x.stack);
+    free(x.reads);
+    free(x.needs);
+    return status;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The collectives as users call them: check the arguments, find or make what to run, run it. */
+#include <plait/coll.h>
+
+#include "engine.h"
+#include "hash.h"
+#include "line.h"
+#include "status.h"
+#include "wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct plait_call no_wishes = PLAIT_CALL_DEFAULT;
+
+/* ---- Arguments ------------------------------------------------------------------------------------- */
+
+static enum plait_status check_type(const struct plait_comm *comm, enum plait_dtype type, enum plait_op op)
+{
+    if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: type is %d, which is no enum plait_dtype of this version", (int)type);
+    if ((unsigned)op >= PLAIT_NOP)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: op is %d, which is no enum plait_op", (int)op);
+    if (comm->kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "allreduce: no kernel for type %s with op %s", plait_dtype_name(type),
+                          plait_op_name(op));
+    return PLAIT_OK;
+}
+
+static enum plait_status check_buffers(const void *in, const void *out, size_t count, size_t size)
+{
+    const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+
+    if (count > (size_t)INT64_MAX / size)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes",
+                          count, size);
+    if (count > 0 && (in == NULL || out == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: %s is NULL, but count is %zu", in == NULL ? "in" : "out", count);
+    if (a != b && a < b + count * size && b < a + count * size)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: in %p and out %p overlap within %zu bytes; they must be equal or apart",
+                          in, out, count * size);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_call(const struct plait_call *call)
+{
+    if (call->size != sizeof *call)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT", call->size,
+                          sizeof *call);
+    if ((unsigned)call->round > PLAIT_ROUND_HOP)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->round is %d, which is no enum plait_round", (int)call->round);
+    if (!(call->deadline >= 0))
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->deadline is %g, which is no time in seconds", call->deadline);
+    if (call->algorithm != NULL && strlen(call->algorithm) >= PLAIT_MAX_SPEC)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->algorithm '%.80s' is longer than %d characters", call->algorithm,
+                          PLAIT_MAX_SPEC - 1);
+    return PLAIT_OK;
+}
+
+/* ---- What to run ----------------------------------------------------------------------------------- */
+
+static bool fits(const struct plait_op_plan *o, enum plait_coll coll, size_t count, enum plait_dtype type, enum plait_op op,
+                 bool inplace, const struct plait_call *call)
+{
+    return o->count == count && o->type == type && o->op == op && o->inplace == inplace && o->coll == coll &&
+           o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
+           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+}
+
+static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
+                                 char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+{
+    const enum plait_status status = plait_spec_for(comm->config.algo, coll, spec);
+
+    *out = (struct plait_wish){
+        .algorithms = comm->algorithms,
+        .spec = call->algorithm != NULL ? call->algorithm : spec,
+        .spec_origin = call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
+        .slice = call->slice ? call->slice : comm->config.slice,
+        .cache = comm->cache,
+        .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
+        .reproducible = comm->reproducible || call->reproducible,
+    };
+    return status;
+}
+
+/* Plans know the all-reduce only; a barrier is the all-reduce of nothing. */
+static struct plait_shape shape_of(const struct plait_comm *comm, bool inplace)
+{
+    return (struct plait_shape){ .coll = PLAIT_ALLREDUCE, .nrank = comm->nrank, .inplace = inplace, .node = comm->node };
+}
+
+static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape, const struct plait_selection *s,
+                                   struct plait_prog **out)
+{
+    for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
+        if (p->alg == s->alg && p->inplace == shape->inplace && strcmp(p->spec, s->spec) == 0) {
+            *out = p;
+            return PLAIT_OK;
+        }
+    comm->stats.allocations++;
+    if (comm->config.check) {
+        const enum plait_status status = plait_alg_check(s->alg, shape, NULL);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    const enum plait_status status = plait_prog_create(s->alg, s->spec, shape, comm->rank, out);
+    if (status == PLAIT_OK) {
+        (*out)->next = comm->progs;
+        comm->progs = *out;
+    }
+    return status;
+}
+
+static uint32_t fingerprint_of(const struct plait_op_plan *o)
+{
+    const uint64_t fields[] = { o->coll, o->type, o->op, o->count, o->selection.plan_hash };
+    const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
+{
+    struct plait_shape shape = shape_of(comm, o->inplace);
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status = wish_of(comm, o->coll, &o->call, spec, &wish);
+
+    if (status == PLAIT_OK)
+        status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
+    if (status == PLAIT_OK && !o->selection.line)
+        status = find_prog(comm, &shape, &o->selection, &o->prog);
+    if (status != PLAIT_OK)
+        return status;
+    o->size = plait_dtype_size(o->type);
+    o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
+    o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
+    o->stream = o->count * o->size > comm->last_level;
+    o->fingerprint = fingerprint_of(o);
+    return PLAIT_OK;
+}
+
+static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
+                                      enum plait_op op, bool inplace, const struct plait_call *call)
+{
+    const uint64_t key[] = { coll, count, type, op, inplace };
+    struct plait_op_plan **place = &comm->op_plans[plait_hash(PLAIT_HASH_START, key, sizeof key) % PLAIT_NOP_PLAN];
+    struct plait_op_plan fresh = { .coll = coll, .type = type, .op = op, .inplace = inplace, .count = count, .call = *call };
+    enum plait_status status;
+
+    if (*place != NULL && fits(*place, coll, count, type, op, inplace, call)) {
+        comm->last = *place;
+        return PLAIT_OK;
+    }
+    status = check_call(call);
+    if (status != PLAIT_OK)
+        return status;
+    if (call->algorithm != NULL)
+        memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
+    fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;
+    status = make_op_plan(comm, &fresh);
+    if (status != PLAIT_OK)
+        return status;
+    if (*place == NULL) {
+        comm->stats.allocations++;
+        *place = malloc(sizeof **place);
+        if (*place == NULL)
+            return plait_fail(PLAIT_ERR_NOMEM, "out of memory for an operation");
+    }
+    **place = fresh;
+    (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
+    comm->last = *place;
+    return PLAIT_OK;
+}
+
+/* ---- Running --------------------------------------------------------------------------------------- */
+
+/* Say what this rank calls, so that the others can compare and name it. */
+static void record(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    struct plait_record *r = &comm->own->record[comm->sequence % PLAIT_NRECORD];
+
+    r->count = o->count;
+    r->plan = o->selection.plan_hash;
+    r->coll = (uint8_t)o->coll;
+    r->type = (uint8_t)o->type;
+    r->op = (uint8_t)o->op;
+    r->inplace = o->inplace;
+    memcpy(r->algorithm, o->selection.spec, sizeof r->algorithm);
+    r->algorithm[sizeof r->algorithm - 1] = '\0';
+    atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
+}
+
+static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out, double deadline)
+{
+    enum plait_status status = o->selection.line ? PLAIT_OK : plait_engine_prepare(comm, o);
+
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t environment = plait_fpenv_enter();
+    comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
+    comm->sequence++;
+    record(comm, o);
+    status = o->selection.line ? plait_line_run(comm, o, in, out) : plait_engine_run(comm, o, in, out);
+    if (status == PLAIT_OK) {
+        comm->stats.operations++;
+        atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+    }
+    plait_fpenv_leave(environment);
+    return status;
+}
+
+static enum plait_status earlier_failure(const struct plait_comm *comm)
+{
+    return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
+}
+
+enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                                  enum plait_op op, const struct plait_call *call)
+{
+    enum plait_status status;
+
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
+    if (comm->failed != PLAIT_OK)
+        return earlier_failure(comm);
+    if (call == NULL)
+        call = &no_wishes;
+    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, in == out, call)) {
+        status = check_type(comm, type, op);
+        if (status == PLAIT_OK)
+            status = check_buffers(in, out, count, plait_dtype_size(type));
+        if (status == PLAIT_OK)
+            status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, in == out, call);
+    } else {
+        status = check_buffers(in, out, count, comm->last->size);
+    }
+    return status == PLAIT_OK ? run(comm, comm->last, in, out, call->deadline) : status;
+}
+
+enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
+{
+    enum plait_status status;
+
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
+    if (comm->failed != PLAIT_OK)
+        return earlier_failure(comm);
+    status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call != NULL ? call : &no_wishes);
+    return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
+}
+
+enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
+                                    enum plait_op op, int inplace, const struct plait_call *call, struct plait_choice *out)
+{
+    struct plait_shape shape;
+    struct plait_selection s;
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    if (comm == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
+    status = check_type(comm, type, op);
+    if (status == PLAIT_OK && call != NULL)
+        status = check_call(call);
+    if (status != PLAIT_OK)
+        return status;
+    shape = shape_of(comm, inplace != 0);
+    status = wish_of(comm, coll, call != NULL ? call : &no_wishes, spec, &wish);
+    if (status == PLAIT_OK)
+        status = plait_select(&shape, count, type, &wish, &s);
+    if (status == PLAIT_OK)
+        plait_explain(&s, plait_dtype_size(type), out);
+    return status;
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Creating a comm: meet, compare, map each other's arenas. Destroying it: leave without hurting late readers. */
+#include "comm.h"
+
+#include "bootstrap/bootstrap.h"
+#include "clock.h"
+#include "engine.h"
+#include "hash.h"
+#include "log.h"
+#include "status.h"
+#include "wait.h"
+
+#include <plait/topology.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MOST_RANKS 4096
+
+/* ---- What ranks tell each other at creation ---------------------------------------------------------- */
+
+struct card {
+    struct plait_token process;
+    uint64_t control; /* offset in the arena */
+    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
+    int32_t pid, reproducible, round;
+    char algo[64];
+};
+
+static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
+{
+    uint64_t h = PLAIT_HASH_START;
+
+    for (; algorithms != NULL && *algorithms != NULL; algorithms++)
+        h = plait_hash(h, (*algorithms)->name, strlen((*algorithms)->name) + 1);
+    return h;
+}
+
+static enum plait_status differs(const struct card *all, uint32_t rank, const char *what, const char *a, const char *b)
+{
+    (void)all;
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
+}
+
+/* Options and settings that must be equal; the first difference is named. */
+static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
+{
+    char a[64], b[64];
+
+    for (uint32_t r = 1; r < nrank; r++) {
+        const struct { const char *name; uint64_t here, there; } numbers[] = {
+            { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
+            { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
+            { "PLAIT_SLICE", all[0].slice, all[r].slice },
+            { "the node map (hash)", all[0].node_hash, all[r].node_hash },
+            { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
+        };
+        if (strcmp(all[0].algo, all[r].algo) != 0)
+            return differs(all, r, "PLAIT_ALGO", all[0].algo, all[r].algo);
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            if (numbers[i].here != numbers[i].there) {
+                snprintf(a, sizeof a, "%llu", (unsigned long long)numbers[i].here);
+                snprintf(b, sizeof b, "%llu", (unsigned long long)numbers[i].there);
+                return differs(all, r, numbers[i].name, a, b);
+            }
+    }
+    return PLAIT_OK;
+}
+
+/* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
+
+struct retired {
+    struct plait_comm *comm; /* only control block, peers, flights are left */
+    struct retired *next;
+};
+
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct retired *retired;
+
+static void release_shared(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++)
+        plait_process_put(comm->peers[r].process);
+    free(comm->peers);
+    plait_flights_destroy(comm->flights);
+    plait_arena_free(comm->own);
+    free(comm);
+}
+
+/* A peer no longer reads this rank's block when it has left too, or died. */
+static bool nobody_reads(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_control *c = comm->peers[r].control;
+        if (r != comm->rank && c->id == comm->id && !atomic_load_explicit(&c->departed, memory_order_acquire) &&
+            !plait_process_dead(comm->peers[r].process))
+            return false;
+    }
+    return true;
+}
+
+static void retire(struct plait_comm *comm)
+{
+    struct retired **link, *r = comm != NULL ? malloc(sizeof *r) : NULL;
+
+    pthread_mutex_lock(&retired_lock);
+    if (r != NULL) {
+        *r = (struct retired){ comm, retired };
+        retired = r;
+    } /* without memory for the list the block stays until the process ends: better than freed too early */
+    for (link = &retired; (r = *link) != NULL;) {
+        if (!nobody_reads(r->comm)) {
+            link = &r->next;
+            continue;
+        }
+        *link = r->next;
+        release_shared(r->comm);
+        free(r);
+    }
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* ---- Creation ------------------------------------------------------------------------------------------ */
+
+static enum plait_status check_options(const struct plait_comm_options *o, struct plait_comm **out)
+{
+    if (o == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
+    if (o->size != sizeof *o)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
+                          o->size, sizeof *o);
+    if (o->nrank < 1 || o->nrank > MOST_RANKS)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank, MOST_RANKS);
+    if (o->rank >= o->nrank)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
+    if (o->id == NULL && o->nrank > 1)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: id is NULL, but nrank is %u", o->nrank);
+    if (!(o->timeout >= 0) || !(o->deadline >= 0) || !(o->warn >= 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
+                          o->timeout, o->deadline, o->warn);
+    if ((unsigned)o->round > PLAIT_ROUND_HOP)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: round is %d, which is no enum plait_round", (int)o->round);
+    return PLAIT_OK;
+}
+
+static enum plait_status join_algorithms(struct plait_comm *comm, const struct plait_alg *const *own)
+{
+    size_t n = 0, m = 0;
+
+    while (own != NULL && own[n] != NULL)
+        n++;
+    while (plait_algs[m] != NULL)
+        m++;
+    comm->algorithms = malloc((n + m + 1) * sizeof *comm->algorithms);
+    if (comm->algorithms == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+    for (size_t i = 0; i < n; i++)
+        comm->algorithms[i] = own[i];
+    for (size_t i = 0; i <= m; i++)
+        comm->algorithms[n + i] = plait_algs[i];
+    return PLAIT_OK;
+}
+
+/* Everything that needs no other rank. */
+static enum plait_status create_own(struct plait_comm *comm, const struct plait_comm_options *o)
+{
+    struct plait_topology topology;
+    const struct plait_arena *arena;
+    void *control;
+    enum plait_status status = plait_config_load(&comm->config);
+
+    if (status != PLAIT_OK)
+        return status;
+    plait_log_level((enum plait_log_level)comm->config.log);
+    plait_topology_get(&topology);
+    comm->rank = o->rank;
+    comm->nrank = o->nrank;
+    comm->cache = topology.l2;
+    comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;
+    comm->deadline = o->deadline > 0 ? o->deadline : comm->config.deadline;
+    comm->warn = o->warn > 0 ? o->warn : comm->config.warn;
+    comm->reproducible = o->reproducible;
+    comm->round = o->round;
+    snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
+    comm->kernels = plait_kernels_find(comm->config.isa);
+    if (comm->kernels == NULL)
+        return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", comm->config.isa);
+    status = join_algorithms(comm, o->algorithms);
+    if (status == PLAIT_OK)
+        status = plait_arena_get(comm->config.arena, &arena);
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(plait_control_bytes(comm->nrank), &control);
+    if (status != PLAIT_OK)
+        return status;
+    comm->own = control;
+    comm->peers = calloc(comm->nrank, sizeof *comm->peers);
+    comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
+    comm->processes = calloc(comm->nrank, sizeof *comm->processes);
+    comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
+    comm->scratch = malloc((comm->nrank < PLAIT_LINE_RANKS ? comm->nrank : PLAIT_LINE_RANKS) * PLAIT_LINE_MAX);
+    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->scratch == NULL ||
+        (o->node != NULL && comm->node == NULL))
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm of %u ranks", comm->nrank);
+    if (o->node != NULL)
+        memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
+    return plait_flights_create(comm->nrank, &comm->flights);
+}
+
+static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
+{
+    const struct plait_arena *arena;
+    const enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status != PLAIT_OK)
+        return status;
+    *card = (struct card){
+        .process = arena->token,
+        .control = (uint64_t)((char *)comm->own - arena->base),
+        .arena_size = arena->size,
+        .slice = comm->config.slice,
+        .cache = comm->cache,
+        .last_level = comm->last_level,
+        .node_hash = comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
+        .algorithms_hash = hash_algorithms(o->algorithms),
+        .pid = getpid(),
+        .reproducible = comm->reproducible,
+        .round = comm->round,
+    };
+    memcpy(card->algo, comm->config.algo, sizeof card->algo);
+    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id || card->id == 0)
+        card->id = (uint64_t)getpid() << 32 | 1;
+    return PLAIT_OK;
+}
+
+static bool one_process(const struct card *a, const struct card *b)
+{
+    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
+}
+
+/* The lowest rank of a process speaks for it. */
+static bool is_leader(const struct card *all, uint32_t rank)
+{
+    for (uint32_t r = 0; r < rank; r++)
+        if (one_process(&all[r], &all[rank]))
+            return false;
+    return true;
+}
+
+/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
+static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, const struct card *all)
+{
+    const bool leader = is_leader(all, comm->rank);
+    const struct plait_arena *arena;
+    int (*fds)[2] = malloc(comm->nrank * sizeof *fds), own[2];
+    enum plait_status status = plait_arena_get(0, &arena), shared;
+
+    if (fds == NULL || status != PLAIT_OK) {
+        free(fds);
+        return plait_bootstrap_agree(boot, status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm"));
+    }
+    own[0] = arena->fd;
+    own[1] = leader ? (int)syscall(SYS_pidfd_open, getpid(), 0) : -1;
+    if (leader && own[1] < 0) /* an old kernel: deaths show as stalls only; the arena's own descriptor stands in */
+        own[1] = arena->fd;
+    shared = plait_bootstrap_share(boot, leader ? own : NULL, 2, &fds[0][0]);
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        if (shared == PLAIT_OK && status == PLAIT_OK && leader && is_leader(all, r))
+            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, fds[r][0], fds[r][1], &comm->peers[r].process);
+        for (unsigned i = 0; i < 2; i++)
+            if (fds[r][i] >= 0)
+                close(fds[r][i]);
+    }
+    if (leader && own[1] >= 0 && own[1] != arena->fd)
+        close(own[1]);
+    free(fds);
+    return shared != PLAIT_OK ? shared : plait_bootstrap_agree(boot, status);
+}
+
+/* Every rank's control block, once the processes are mapped. */
+static enum plait_status find_controls(struct plait_comm *comm, const struct card *all)
+{
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(0, &arena);
+    uint32_t here = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+        struct plait_peer *p = &comm->peers[r];
+        if (p->process == NULL)
+            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
+        if (status != PLAIT_OK)
+            break;
+        const char *base = p->process->base != NULL ? p->process->base : arena->base;
+        p->control = (const struct plait_control *)(const void *)(base + all[r].control);
+        here++;
+        if (p->process->pidfd >= 0 && is_leader(all, r))
+            comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
+    }
+    struct plait_topology topology;
+    plait_topology_get(&topology);
+    comm->oversubscribed = here > topology.ncpu;
+    return status;
+}
+
+static enum plait_status join(struct plait_comm *comm, const struct plait_comm_options *o, struct plait_bootstrap *boot)
+{
+    struct card own, *all = calloc(comm->nrank, sizeof *all);
+    enum plait_status status = all != NULL ? fill_card(comm, o, &own) : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+
+    status = plait_bootstrap_agree(boot, status);
+    if (status == PLAIT_OK)
+        status = plait_bootstrap_allgather(boot, &own, sizeof own, all);
+    if (status == PLAIT_OK)
+        status = compare_cards(all, comm->nrank);
+    if (status == PLAIT_OK) {
+        comm->own->id = comm->id = all[0].id;
+        comm->cache = all[0].cache;
+        comm->last_level = all[0].last_level;
+        status = share_arenas(comm, boot, all);
+    }
+    if (status == PLAIT_OK)
+        status = plait_bootstrap_agree(boot, find_controls(comm, all));
+    free(all);
+    return status;
+}
+
+static void free_private(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++)
+        if (comm->peers[r].link != NULL)
+            comm->peers[r].link->transport->disconnect(comm->peers[r].link);
+    for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
+        free(comm->op_plans[i]);
+    while (comm->progs != NULL) {
+        struct plait_prog *next = comm->progs->next;
+        plait_prog_destroy(comm->progs);
+        comm->progs = next;
+    }
+    free(comm->op_plans);
+    free(comm->scratch);
+    free(comm->algorithms);
+    free(comm->node);
+    free(comm->processes);
+}
+
+enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
+{
+    struct plait_comm *comm = NULL;
+    struct plait_bootstrap *boot = NULL;
+    struct plait_config config;
+    enum plait_status status = check_options(options, out);
+
+    if (status == PLAIT_OK)
+        status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    retire(NULL);
+    comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+    status = plait_bootstrap_create(options->id, options->rank, options->nrank,
+                                    options->timeout > 0 ? options->timeout : config.timeout, &boot);
+    if (status == PLAIT_OK)
+        status = plait_bootstrap_agree(boot, create_own(comm, options));
+    if (status == PLAIT_OK)
+        status = join(comm, options, boot);
+    plait_bootstrap_destroy(boot);
+    if (status == PLAIT_OK) {
+        *out = comm;
+    } else {
+        free_private(comm);
+        release_shared(comm);
+    }
+    return status;
+}
+
+/* ---- Destruction ---------------------------------------------------------------------------------------- */
+
+static uint32_t unfinished(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_comm *comm = context;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n < most; r++)
+        if (atomic_load_explicit(&comm->peers[r].control->done, memory_order_acquire) < comm->sequence)
+            ranks[n++] = r;
+    return n;
+}
+
+/* All ranks have finished the operations that this rank has finished: nobody reads its memory any more. */
+static enum plait_status wait_for_readers(struct plait_comm *comm)
+{
+    struct plait_wait w = { .awaited = unfinished, .context = comm };
+    enum plait_status status = PLAIT_OK;
+    uint32_t rank;
+
+    comm->call_deadline = comm->deadline;
+    while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
+        status = plait_wait_turn(comm, &w);
+    plait_wait_progress(comm, &w);
+    return status;
+}
+
+enum plait_status plait_comm_destroy(struct plait_comm *comm)
+{
+    enum plait_status status;
+
+    if (comm == NULL)
+        return PLAIT_OK;
+    status = comm->failed;
+    if (status == PLAIT_OK)
+        status = wait_for_readers(comm);
+    else
+        plait_fail(status, "%s", comm->own->failure);
+    atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
+    plait_ring(comm);
+    free_private(comm);
+    retire(comm);
+    return status;
+}
+
+enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
+    snprintf(comm->own->failure, sizeof comm->own->failure, "comm '%s': aborted by rank %u: %s", comm->name, comm->rank,
+             reason != NULL ? reason : "no reason given");
+    int32_t none = PLAIT_OK;
+    atomic_compare_exchange_strong(&comm->own->failed, &none, PLAIT_ERR_FAILED);
+    plait_ring(comm);
+    return PLAIT_OK;
+}
+
+uint32_t plait_comm_rank(const struct plait_comm *comm)
+{
+    return comm->rank;
+}
+
+uint32_t plait_comm_nrank(const struct plait_comm *comm)
+{
+    return comm->nrank;
+}
+
+void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out)
+{
+    *out = comm->stats;
+    out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside a comm: what a rank shows the others, and what it knows of them. */
+#ifndef PLAIT_LIB_COMM_H
+#define PLAIT_LIB_COMM_H
+
+#include <plait/comm.h>
+#include <plait/plan.h>
+
+#include "arena.h"
+#include "config.h"
+#include "reduce.h"
+#include "select.h"
+#include "transport.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#define PLAIT_LINE 64      /* bytes of a cache line, and of everything that must not share one */
+#define PLAIT_NRECORD 64   /* operations a rank remembers for the others */
+#define PLAIT_WINDOW 16    /* messages on the way from one rank to another */
+#define PLAIT_POST_DATA 48 /* payload that travels in the line that offers it */
+#define PLAIT_LINE_DATA 56 /* payload of a cache line that carries its own flag */
+#define PLAIT_NLINE 37     /* lines of a tiny message: up to 2072 bytes */
+#define PLAIT_LINE_MAX ((size_t)PLAIT_NLINE * PLAIT_LINE_DATA)
+#define PLAIT_LINE_RANKS 64 /* ranks that all read each other's lines */
+#define PLAIT_NFLIGHT 4    /* slices in flight */
+
+/* One operation as a rank called it: the text of a mismatch comes from here. */
+struct plait_record {
+    _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
+    uint64_t count;
+    uint64_t plan; /* hash */
+    uint8_t coll, type, op, inplace, round, unused[3];
+    char algorithm[32];
+};
+_Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
+
+struct plait_post { /* an offered message */
+    _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
+    uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
+    uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
+};
+_Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
+
+struct plait_flagged_line { /* payload and flag in one line */
+    uint8_t data[PLAIT_LINE_DATA];
+    _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
+};
+_Static_assert(sizeof(struct plait_flagged_line) == PLAIT_LINE, "one line each");
+
+/*
+ * A rank's control block of one comm, in its arena. Only the owner writes it; others read. Lines
+ * that are written at different times are apart. posts and acks follow, [nrank][PLAIT_WINDOW] each.
+ */
+struct plait_control {
+    _Alignas(PLAIT_LINE) uint64_t id; /* random, equal in the whole comm; 0 once the block is freed */
+    _Atomic uint32_t departed;        /* destroy was called; `done` is final */
+
+    _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
+    _Atomic uint32_t waiting_for;               /* rank + 1 that this rank last waited long for */
+
+    _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
+    _Alignas(PLAIT_LINE) _Atomic uint32_t bell;   /* futex; counts wakes by this rank */
+
+    _Alignas(PLAIT_LINE) _Atomic int32_t failed; /* status of the comm on this rank; text first */
+    char failure[512];
+
+    struct plait_record record[PLAIT_NRECORD];
+    struct plait_flagged_line line[2][PLAIT_NLINE];
+    struct plait_post post[];
+};
+
+static inline size_t plait_control_bytes(uint32_t nrank)
+{
+    return sizeof(struct plait_control) +
+           (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
+}
+
+/* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
+static inline struct plait_post *plait_control_post(const struct plait_control *of, uint32_t to)
+{
+    return (struct plait_post *)(uintptr_t)&of->post[(size_t)to * PLAIT_WINDOW];
+}
+
+static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of, uint32_t nrank, uint32_t to)
+{
+    return (_Atomic uint32_t *)(uintptr_t)&of->post[(size_t)nrank * PLAIT_WINDOW] + (size_t)to * PLAIT_WINDOW;
+}
+
+struct plait_peer { /* another rank (or this one), as this rank sees it */
+    const struct plait_control *control;
+    struct plait_process *process;
+    struct plait_link *link; /* made at the first message; NULL for this rank */
+};
+
+struct plait_prog;
+struct plait_flight;
+
+/* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
+struct plait_op_plan {
+    enum plait_coll coll;
+    enum plait_dtype type;
+    enum plait_op op;
+    bool inplace;
+    size_t count;
+    struct plait_call call; /* algorithm points to `asked` */
+    char asked[PLAIT_MAX_SPEC];
+
+    struct plait_selection selection;
+    uint32_t fingerprint;
+    bool stream;            /* larger than the caches: copies go past them */
+    size_t size;            /* bytes of an element */
+    uint32_t divisor;       /* of the last combination: avg */
+    plait_reduce_fn reduce;
+    struct plait_prog *prog; /* NULL when it runs in lines */
+};
+
+#define PLAIT_NOP_PLAN 256 /* operations remembered per comm */
+
+struct plait_comm {
+    uint32_t rank, nrank;
+    struct plait_control *own;
+    struct plait_peer *peers; /* [nrank] */
+    enum plait_status failed; /* sticky */
+
+    /* The fast path. */
+    uint64_t sequence; /* of the operation in progress, or the last */
+    uint64_t nline;    /* operations that ran in lines */
+    struct plait_op_plan *last;
+    void *scratch; /* [nrank][PLAIT_LINE_MAX] */
+
+    struct plait_config config;
+    const struct plait_kernels *kernels;
+    char name[64];
+    double deadline, warn;
+    double call_deadline; /* of the operation in progress */
+    size_t cache, last_level; /* bytes; rank 0's */
+    bool reproducible;
+    bool oversubscribed; /* more ranks of this comm here than processors */
+    enum plait_round round;
+    uint32_t *node; /* [nrank] or NULL */
+    const struct plait_alg **algorithms; /* the caller's, then the library's */
+
+    struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
+    struct plait_prog *progs;
+
+    struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
+    uint64_t next_flight;
+
+    struct pollfd *processes; /* one per other process, for deaths */
+    uint32_t *process_rank;   /* its lowest rank */
+    uint32_t nprocess;
+
+    struct plait_comm_stats stats;
+    uint64_t id;
+};
+
+#endif

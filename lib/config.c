@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One table makes every setting: its variable, default, text, place in struct plait_config and parser.
+ *
+ * Reading goes in three passes: gather (the raw text of each row and where it came from), parse (into
+ * the struct), warn (names that no row has). Nothing else in the library reads the environment.
+ */
+#include "config.h"
+
+#include "build.h"
+#include "log.h"
+#include "nearest.h"
+#include "status.h"
+
+#include <plait/coll.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGEST_FILE (1 << 20)
+
+extern char **environ;
+
+/* Parsers write *field and return NULL, or return what is allowed and leave it. */
+typedef const char *parse_fn(const char *text, void *field);
+
+struct row {
+    const char *name, *initial, *text;
+    size_t offset;
+    parse_fn *parse;
+};
+
+static const char *parse_algo(const char *text, void *field)
+{
+    const char *allowed = "allreduce:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
+    const char *prefix = "allreduce:";
+    const size_t room = sizeof((struct plait_config *)0)->algo;
+
+    if (text[0] != '\0' && (strncmp(text, prefix, strlen(prefix)) != 0 || text[strlen(prefix)] == '\0'))
+        return allowed;
+    if (strlen(text) >= room)
+        return "at most 63 characters";
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_flag(const char *text, void *field)
+{
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return "0 or 1";
+    *(int *)field = text[0] == '1';
+    return NULL;
+}
+
+static const char *parse_path(const char *text, void *field)
+{
+    if (strlen(text) >= sizeof((struct plait_config *)0)->file)
+        return "a path of at most 255 characters";
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_isa(const char *text, void *field)
+{
+    static const char *const names[] = { "", "scalar", "avx2", "avx512" };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0) {
+            strcpy(field, text);
+            return NULL;
+        }
+    return "scalar, avx2 or avx512";
+}
+
+static const char *parse_log(const char *text, void *field)
+{
+    static const char *const names[] = {
+        [PLAIT_LOG_ERROR] = "error",
+        [PLAIT_LOG_WARN] = "warn",
+        [PLAIT_LOG_INFO] = "info",
+        [PLAIT_LOG_DEBUG] = "debug",
+    };
+
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(int *)field = i;
+            return NULL;
+        }
+    return "error, warn, info or debug";
+}
+
+static const char *parse_bytes(const char *text, void *field)
+{
+    const char *allowed = "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
+    size_t value = 0, unit = 1;
+
+    if (!isdigit((unsigned char)*text))
+        return allowed;
+    for (; isdigit((unsigned char)*text); text++)
+        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
+            __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
+            return allowed;
+    switch (toupper((unsigned char)*text)) {
+    case 'G':
+        unit <<= 10;
+        /* fall through */
+    case 'M':
+        unit <<= 10;
+        /* fall through */
+    case 'K':
+        unit <<= 10;
+        text++;
+    }
+    if (*text != '\0' || __builtin_mul_overflow(value, unit, &value))
+        return allowed;
+    *(size_t *)field = value;
+    return NULL;
+}
+
+/* Not strtod: it follows the caller's locale, and takes "inf" and "nan". */
+static const char *parse_seconds(const char *text, void *field)
+{
+    const char *allowed = "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
+    double value = 0, place = 1;
+    bool digits = false;
+
+    for (; isdigit((unsigned char)*text); text++, digits = true)
+        value = value * 10 + (*text - '0');
+    if (*text == '.')
+        for (text++; isdigit((unsigned char)*text); text++, digits = true)
+            value += (*text - '0') * (place /= 10);
+    if (!digits || *text != '\0' || !(value > 0) || value > 1e9)
+        return allowed;
+    *(double *)field = value;
+    return NULL;
+}
+
+#define FIELD(name) offsetof(struct plait_config, name)
+static const struct row table[] = {
+    { "PLAIT_ALGO", "", "algorithm of every call, as allreduce:ALGORITHM; empty: chosen by size", FIELD(algo),
+      parse_algo },
+    { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
+      parse_bytes },
+    { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
+    { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
+    { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
+    { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
+      parse_isa },
+    { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
+      parse_log },
+    { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
+    { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
+    { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
+};
+#undef FIELD
+#define NROW (sizeof table / sizeof table[0])
+
+/* The raw value of each row, "" for the default, and where it was set. */
+struct found {
+    char value[256], origin[256];
+};
+
+struct reading {
+    struct found row[NROW];
+    const char *path; /* of the file; NULL: none */
+    char *text;       /* its bytes, owned; NULL: none */
+    size_t bytes;
+};
+
+static const struct row *find_row(const char *name, size_t length)
+{
+    for (size_t i = 0; i < NROW; i++)
+        if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* ---- The file ---------------------------------------------------------------------------------- */
+
+/* A part of a line; not terminated. */
+struct piece {
+    const char *at;
+    size_t length;
+};
+
+struct line {
+    const char *path;
+    unsigned number;
+    struct piece name, value;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static struct piece trim(const char *from, const char *to)
+{
+    while (from < to && is_blank(*from))
+        from++;
+    while (to > from && is_blank(to[-1]))
+        to--;
+    return (struct piece){ from, (size_t)(to - from) };
+}
+
+/*
+ * Advance *at to the line behind the next "NAME = value" and split that into `line`, whose number
+ * counts on from the last call. *found is false at the end.
+ */
+static enum plait_status next_setting(const char **at, const char *end, struct line *line, bool *found)
+{
+    *found = false;
+    while (*at < end && !*found) {
+        const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+        const char *const start = *at, *equals;
+        struct piece all;
+
+        if (stop == NULL)
+            stop = end;
+        *at = stop < end ? stop + 1 : end;
+        line->number++;
+        if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: a NUL byte; the file must be text", line->path, line->number);
+        for (const char *c = start; c < stop; c++)
+            if (*c == '#' && (c == start || is_blank(c[-1])))
+                stop = c;
+        all = trim(start, stop);
+        if (all.length == 0)
+            continue;
+        equals = memchr(all.at, '=', all.length);
+        if (equals == NULL || equals == all.at)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: '%.*s' is not of the form NAME = value", line->path,
+                              line->number, (int)(all.length < 60 ? all.length : 60), all.at);
+        line->name = trim(all.at, equals);
+        line->value = trim(equals + 1, all.at + all.length);
+        *found = true;
+    }
+    return PLAIT_OK;
+}
+
+/* Enter the file's values in the rows that the environment left empty. */
+static enum plait_status gather_file(struct reading *r)
+{
+    struct line line = { .path = r->path };
+    const char *at = r->text;
+    unsigned seen[NROW] = { 0 };
+
+    for (;;) {
+        bool found;
+        const enum plait_status status = next_setting(&at, r->text + r->bytes, &line, &found);
+        const struct row *row;
+        size_t i;
+
+        if (status != PLAIT_OK || !found)
+            return status;
+        row = find_row(line.name.at, line.name.length);
+        if (row == NULL)
+            continue; /* warn_unknown() names it */
+        i = (size_t)(row - table);
+        if (row->parse == parse_path)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, line.number,
+                              row->name);
+        if (seen[i] != 0)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s was already set in line %u", r->path, line.number, row->name,
+                              seen[i]);
+        seen[i] = line.number;
+        if (line.value.length >= sizeof r->row[i].value)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: the value of %s is longer than %zu characters", r->path,
+                              line.number, row->name, sizeof r->row[i].value - 1);
+        if (r->row[i].origin[0] != '\0')
+            continue; /* the environment comes first */
+        memcpy(r->row[i].value, line.value.at, line.value.length);
+        snprintf(r->row[i].origin, sizeof r->row[i].origin, "%.200s:%u", r->path, line.number);
+    }
+}
+
+static enum plait_status read_file(struct reading *r)
+{
+    enum plait_status status = PLAIT_OK;
+    FILE *f = fopen(r->path, "re");
+
+    if (f == NULL)
+        return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be opened: %s", r->path, strerror(errno));
+    r->text = malloc(LARGEST_FILE + 1);
+    if (r->text == NULL) {
+        status = plait_fail(PLAIT_ERR_NOMEM, "no memory for the file of PLAIT_CONFIG");
+        goto out;
+    }
+    r->bytes = fread(r->text, 1, LARGEST_FILE + 1, f);
+    if (ferror(f))
+        status = plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be read: %s", r->path, strerror(errno));
+    else if (r->bytes > LARGEST_FILE)
+        status = plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' is larger than %d bytes", r->path, LARGEST_FILE);
+out:
+    fclose(f);
+    return status;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+static enum plait_status gather_environment(struct reading *r)
+{
+    for (size_t i = 0; i < NROW; i++) {
+        const char *value = getenv(table[i].name);
+
+        if (value == NULL)
+            continue;
+        if (strlen(value) >= sizeof r->row[i].value)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters", table[i].name,
+                              value, sizeof r->row[i].value - 1);
+        strcpy(r->row[i].value, value);
+        strcpy(r->row[i].origin, "environment");
+        if (table[i].parse == parse_path && value[0] != '\0')
+            r->path = r->row[i].value;
+    }
+    return PLAIT_OK;
+}
+
+static enum plait_status gather(struct reading *r)
+{
+    enum plait_status status;
+
+    memset(r, 0, sizeof *r);
+    status = gather_environment(r);
+    if (status == PLAIT_OK && r->path != NULL)
+        status = read_file(r);
+    if (status == PLAIT_OK && r->path != NULL)
+        status = gather_file(r);
+    return status;
+}
+
+static const char *effective(const struct reading *r, size_t i)
+{
+    return r->row[i].value[0] != '\0' ? r->row[i].value : table[i].initial;
+}
+
+static const char *origin(const struct reading *r, size_t i)
+{
+    return r->row[i].origin[0] != '\0' ? r->row[i].origin : "default";
+}
+
+static enum plait_status parse_row(const struct reading *r, size_t i, struct plait_config *out)
+{
+    const char *value = effective(r, i);
+    const char *allowed = table[i].parse(value, (char *)out + table[i].offset);
+
+    if (allowed == NULL)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", table[i].name, value, origin(r, i), allowed);
+}
+
+static enum plait_status parse_all(const struct reading *r, struct plait_config *out)
+{
+    struct plait_config config;
+
+    memset(&config, 0, sizeof config);
+    for (size_t i = 0; i < NROW; i++) {
+        const enum plait_status status = parse_row(r, i, &config);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    *out = config;
+    return PLAIT_OK;
+}
+
+/* ---- Names that nobody knows --------------------------------------------------------------------- */
+
+static void warn_name(const char *where, const char *name, size_t length)
+{
+    char copy[64];
+    const char *best = "";
+    unsigned least = UINT32_MAX;
+
+    snprintf(copy, sizeof copy, "%.*s", (int)(length < sizeof copy ? length : sizeof copy - 1), name);
+    for (size_t i = 0; i < NROW; i++) {
+        const unsigned d = plait_distance(copy, table[i].name);
+        if (d < least) {
+            least = d;
+            best = table[i].name;
+        }
+    }
+    plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; did you mean %s? (plait-info --config lists all)", where,
+              copy, best);
+}
+
+static bool is_known(const char *name, size_t length)
+{
+    static const char tests[] = "PLAIT_TEST_";
+
+    return find_row(name, length) != NULL || (length >= sizeof tests - 1 && memcmp(name, tests, sizeof tests - 1) == 0);
+}
+
+static void warn_unknown(const struct reading *r)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    struct line line = { .path = r->path };
+    const char *at = r->text;
+    bool found = r->text != NULL;
+
+    if (atomic_flag_test_and_set(&done))
+        return;
+    for (char **e = environ; e != NULL && *e != NULL; e++) {
+        const size_t length = strcspn(*e, "=");
+        if (strncmp(*e, "PLAIT_", 6) == 0 && !is_known(*e, length))
+            warn_name("environment", *e, length);
+    }
+    while (found && next_setting(&at, r->text + r->bytes, &line, &found) == PLAIT_OK && found)
+        if (!is_known(line.name.at, line.name.length)) {
+            char where[272];
+            snprintf(where, sizeof where, "%s:%u", r->path, line.number);
+            warn_name(where, line.name.at, line.name.length);
+        }
+}
+
+/* ---- Entry points -------------------------------------------------------------------------------- */
+
+/* Parse every row; when all are valid, set the log level and warn. */
+static enum plait_status apply(const struct reading *r, struct plait_config *out)
+{
+    const enum plait_status status = parse_all(r, out);
+
+    if (status == PLAIT_OK) {
+        plait_log_level((enum plait_log_level)out->log);
+        warn_unknown(r);
+    }
+    return status;
+}
+
+enum plait_status plait_config_load(struct plait_config *out)
+{
+    struct reading r;
+    enum plait_status status = gather(&r);
+
+    if (status == PLAIT_OK)
+        status = apply(&r, out);
+    free(r.text);
+    return status;
+}
+
+enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out)
+{
+    struct reading r;
+    enum plait_status status;
+
+    memset(&r, 0, sizeof r);
+    r.path = path;
+    r.bytes = bytes;
+    r.text = malloc(bytes + 1);
+    if (r.text == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "no memory for %zu bytes of %s", bytes, path);
+    if (bytes > 0)
+        memcpy(r.text, text, bytes);
+    status = gather_file(&r);
+    if (status == PLAIT_OK)
+        status = parse_all(&r, out);
+    free(r.text);
+    return status;
+}
+
+enum plait_status plait_config_get(size_t i, struct plait_setting *out)
+{
+    struct plait_config scratch;
+    struct reading r;
+    enum plait_status status;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_config_get: out is NULL");
+    if (i >= NROW)
+        return plait_fail(PLAIT_ERR_ARG, "plait_config_get: there are %zu settings, not a number %zu", NROW, i);
+    status = gather(&r);
+    if (status == PLAIT_OK && apply(&r, &scratch) != PLAIT_OK)
+        status = parse_row(&r, i, &scratch); /* another row's mistake is no reason to withhold this one */
+    if (status == PLAIT_OK) {
+        out->name = table[i].name;
+        out->text = table[i].text;
+        snprintf(out->value, sizeof out->value, "%s", effective(&r, i));
+        snprintf(out->origin, sizeof out->origin, "%s", origin(&r, i));
+    }
+    free(r.text);
+    return status;
+}
+
+const char *plait_version(void)
+{
+    return PLAIT_VERSION;
+}
+
+const char *plait_features(void)
+{
+    return PLAIT_FEATURES;
+}

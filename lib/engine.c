@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine.h"
+
+#include "status.h"
+#include "wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
+
+struct late { /* messages to one peer whose staged data it may still read */
+    uint32_t first, end;
+};
+
+struct plait_flight {
+    /* Where in the vector. */
+    uint64_t slice;
+    size_t q, r;         /* its blocks have q elements, the first r one more */
+    char *in, *out;      /* of its first element */
+    uint32_t done;       /* instructions; == prog->ninstr: idle */
+
+    /* Library memory, [bytes]: TMP slots, then staging. */
+    char *memory, *stage;
+    size_t bytes, stride; /* stride: of a TMP slot and of a staged block */
+
+    /* [capacity] instructions each. */
+    uint32_t capacity, nstage;
+    uint16_t *pending;    /* dependencies not yet done */
+    const void **message; /* borrowed RECV: the bytes in the sender's memory */
+    uint32_t *ready;      /* instructions to start, in the order in which they became ready */
+    uint32_t first_ready, end_ready;
+    uint32_t *receiving, nreceiving; /* RECVs started, in program order */
+    uint32_t *sending, nsending;     /* SENDs offered and not yet released */
+    uint32_t *blocked, nblocked;     /* SENDs that found the window full */
+    unsigned char *staged;           /* [nstage] blocks whose copy is made */
+
+    struct late *late; /* [nrank] of its last use */
+};
+
+struct run {
+    struct plait_comm *comm;
+    const struct plait_op_plan *o;
+    const struct plait_prog *prog;
+    bool stream; /* the vector does not fit in the caches: copy past them */
+    size_t stride;
+    uint64_t next_slice, done_slices;
+    char *in, *out;
+    struct plait_wait wait;
+};
+
+/* Bytes between TMP slots, and between staged blocks: the largest block, in whole cache lines. */
+static size_t stride(const struct plait_op_plan *o)
+{
+    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * o->size);
+}
+
+/* ---- Addresses ----------------------------------------------------------------------------------- */
+
+static inline size_t block_start(const struct plait_flight *f, uint32_t block)
+{
+    return block * f->q + (block < f->r ? block : f->r);
+}
+
+static inline size_t elements(const struct plait_flight *f, const struct plait_instr *in)
+{
+    return block_start(f, in->blk + in->nblk) - block_start(f, in->blk);
+}
+
+static inline char *address(const struct run *run, const struct plait_flight *f, struct plait_span s)
+{
+    if (s.buf == PLAIT_TMP)
+        return f->memory + s.slot * f->stride;
+    return (s.buf == PLAIT_IN ? f->in : f->out) + block_start(f, s.slot) * run->o->size;
+}
+
+/* ---- Steps --------------------------------------------------------------------------------------- */
+
+static inline void complete(const struct run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+    const uint32_t *s = run->prog->successors + in->successor;
+
+    f->done++;
+    for (uint32_t k = 0; k < in->nsuccessor; k++)
+        if (--f->pending[s[k]] == 0)
+            f->ready[f->end_ready++] = s[k];
+}
+
+static inline uint32_t out_number(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    return run->comm->peers[in->peer].link->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+}
+
+static inline uint32_t in_number(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    return run->comm->peers[in->peer].link->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+}
+
+/* The staged copy of a SEND's data; made once for all peers that get it. */
+static const char *stage(struct run *run, struct plait_flight *f, const struct plait_instr *in, const char *data, size_t bytes)
+{
+    char *copy = f->stage + in->stage * f->stride;
+
+    if (!f->staged[in->stage]) {
+        memcpy(copy, data, bytes);
+        f->staged[in->stage] = 1;
+        run->comm->stats.bytes_staged += bytes;
+    }
+    return copy;
+}
+
+static void read_later(struct late *late, uint32_t number)
+{
+    const bool none = late->first == late->end;
+
+    if (none || (int32_t)(number - late->first) < 0)
+        late->first = number;
+    if (none || (int32_t)(number + 1 - late->end) > 0)
+        late->end = number + 1;
+}
+
+/* Offer a message; false when the window is full. */
+static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+    struct plait_link *link = run->comm->peers[in->peer].link;
+    const uint32_t number = out_number(run, f, in);
+    const char *data = address(run, f, run->prog->sources[in->source].span);
+    const size_t bytes = elements(f, in) * run->o->size;
+    bool free_at_once = true;
+
+    if (!link->transport->ready(link, number))
+        return false;
+    if (bytes <= PLAIT_POST_DATA) {
+        free_at_once = link->transport->offer(link, number, run->o->fingerprint, data, bytes, true);
+    } else if (link->transport->reaches(link, data, bytes)) {
+        link->transport->offer(link, number, run->o->fingerprint, data, bytes, false);
+        free_at_once = false;
+    } else {
+        link->transport->offer(link, number, run->o->fingerprint, stage(run, f, in, data, bytes), bytes, false);
+        read_later(&f->late[in->peer], number);
+    }
+    run->comm->stats.messages++;
+    run->comm->stats.bytes_sent += bytes;
+    if (free_at_once)
+        complete(run, f, i);
+    else
+        f->sending[f->nsending++] = i;
+    return true;
+}
+
+static void copy(struct run *run, void *to, const void *from, size_t bytes)
+{
+    if (run->stream)
+        run->comm->kernels->stream(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+    run->comm->stats.bytes_copied += bytes;
+}
+
+static void release(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    struct plait_link *link = run->comm->peers[in->peer].link;
+    link->transport->release(link, in_number(run, f, in));
+}
+
+static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
+{
+    enum { MOST = 1024 };
+    const struct plait_instr *in = &run->prog->instrs[i];
+    const struct plait_source *s = run->prog->sources + in->source;
+    const size_t n = elements(f, in);
+    const void *from[MOST];
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span);
+    if (n > 0)
+        run->o->reduce(address(run, f, in->dst), from, in->nsource, n, in->final ? run->o->divisor : 0);
+    run->comm->stats.bytes_reduced += n * run->o->size;
+    for (uint32_t k = 0; k < in->nsource; k++)
+        if (s[k].borrowed != PLAIT_NONE)
+            release(run, f, &run->prog->instrs[s[k].borrowed]);
+    complete(run, f, i);
+}
+
+static void start(struct run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+
+    switch ((enum plait_verb)in->verb) {
+    case PLAIT_SEND:
+        if (!start_send(run, f, i))
+            f->blocked[f->nblocked++] = i;
+        break;
+    case PLAIT_RECV:
+        f->receiving[f->nreceiving++] = i;
+        break;
+    case PLAIT_COPY:
+        copy(run, address(run, f, in->dst), address(run, f, run->prog->sources[in->source].span),
+             elements(f, in) * run->o->size);
+        complete(run, f, i);
+        break;
+    case PLAIT_REDUCE:
+        do_reduce(run, f, i);
+        break;
+    case PLAIT_NVERB:
+        break;
+    }
+}
+
+/* ---- One turn ------------------------------------------------------------------------------------ */
+
+static bool poll_receives(struct run *run, struct plait_flight *f)
+{
+    uint32_t kept = 0;
+    const uint32_t n = f->nreceiving;
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t i = f->receiving[k];
+        const struct plait_instr *in = &run->prog->instrs[i];
+        struct plait_link *link = run->comm->peers[in->peer].link;
+        const size_t bytes = elements(f, in) * run->o->size;
+        char *to = in->borrowed ? NULL : address(run, f, in->dst);
+        const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, bytes);
+        if (data == NULL) {
+            f->receiving[kept++] = i;
+            continue;
+        }
+        f->message[i] = data;
+        if (!in->borrowed) {
+            if (data != to && bytes > 0)
+                copy(run, to, data, bytes);
+            release(run, f, in);
+        }
+        complete(run, f, i);
+    }
+    f->nreceiving = kept;
+    return kept < n;
+}
+
+static bool poll_sends(struct run *run, struct plait_flight *f)
+{
+    uint32_t kept = 0, n = f->nsending;
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t i = f->sending[k];
+        const struct plait_instr *in = &run->prog->instrs[i];
+        const struct plait_link *link = run->comm->peers[in->peer].link;
+        if (link->transport->sent(link, out_number(run, f, in)))
+            complete(run, f, i);
+        else
+            f->sending[kept++] = i;
+    }
+    f->nsending = kept;
+    const uint32_t nblocked = f->nblocked;
+    f->nblocked = 0;
+    for (uint32_t k = 0; k < nblocked; k++)
+        if (!start_send(run, f, f->blocked[k]))
+            f->blocked[f->nblocked++] = f->blocked[k];
+    return kept < n || f->nblocked < nblocked;
+}
+
+/* Poll, mark done, release successors, start what is ready. False: nothing moved. */
+static bool turn(struct run *run, struct plait_flight *f)
+{
+    bool moved = poll_receives(run, f);
+
+    if (f->nsending + f->nblocked > 0)
+        moved |= poll_sends(run, f);
+    while (f->first_ready < f->end_ready) {
+        start(run, f, f->ready[f->first_ready++]);
+        moved = true;
+    }
+    return moved;
+}
+
+/* Has the peer read everything this flight staged for it the last time? */
+static bool late_readers_done(const struct plait_comm *comm, struct plait_flight *f)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        struct late *late = &f->late[r];
+        const struct plait_link *link = comm->peers[r].link;
+        while (late->first != late->end && link->transport->sent(link, late->first))
+            late->first++;
+        if (late->first != late->end)
+            return false;
+    }
+    return true;
+}
+
+/* Start the next slice in an idle flight. */
+static void launch(struct run *run, struct plait_flight *f)
+{
+    const struct plait_prog *p = run->prog;
+    const size_t start_at = run->next_slice * run->o->selection.slice;
+    const size_t left = run->o->count - start_at, n = left < run->o->selection.slice ? left : run->o->selection.slice;
+
+    f->slice = run->next_slice++;
+    f->stride = run->stride;
+    f->stage = f->memory + run->stride * p->ntmp;
+    f->q = n / p->nblk;
+    f->r = n % p->nblk;
+    f->in = run->in + start_at * run->o->size;
+    f->out = run->out + start_at * run->o->size;
+    f->done = f->first_ready = f->end_ready = 0;
+    f->nreceiving = f->nsending = f->nblocked = 0;
+    memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
+    memset(f->staged, 0, p->nstage);
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (f->pending[i] == 0)
+            f->ready[f->end_ready++] = i;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------------- */
+
+static uint32_t add_peers(const struct run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have, uint32_t most)
+{
+    for (uint32_t k = 0; k < n && have < most; k++) {
+        const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
+        bool known = false;
+        for (uint32_t j = 0; j < have; j++)
+            known |= ranks[j] == peer;
+        if (!known)
+            ranks[have++] = peer;
+    }
+    return have;
+}
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct run *run = context;
+    uint32_t n = 0;
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        const struct plait_flight *f = &run->comm->flights[d];
+        n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
+        n = add_peers(run, f->sending, f->nsending, ranks, n, most);
+        n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
+        for (uint32_t r = 0; r < run->comm->nrank && n < most; r++)
+            if (f->done == run->prog->ninstr && f->late[r].first != f->late[r].end)
+                ranks[n++] = r;
+    }
+    return n;
+}
+
+/* ---- Running ------------------------------------------------------------------------------------- */
+
+enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
+{
+    const uint64_t nslice = o->selection.nslice, first = comm->next_flight;
+    const uint64_t depth = nslice < PLAIT_NFLIGHT ? nslice : PLAIT_NFLIGHT;
+    struct run run = { .comm = comm, .o = o, .prog = o->prog, .in = (char *)(uintptr_t)in, .out = out };
+    enum plait_status status = PLAIT_OK;
+
+    run.stream = o->stream;
+    run.stride = stride(o);
+    run.wait.awaited = awaited;
+    run.wait.context = &run;
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        struct plait_flight *f = &comm->flights[d];
+        f->done = run.prog->ninstr;
+        f->nreceiving = f->nsending = f->nblocked = 0;
+    }
+    while (run.done_slices < nslice && status == PLAIT_OK) {
+        bool moved = false;
+        for (uint64_t d = 0; d < depth; d++) {
+            struct plait_flight *f = &comm->flights[(first + d) % PLAIT_NFLIGHT];
+            if (f->done == run.prog->ninstr) {
+                if ((first + run.next_slice) % PLAIT_NFLIGHT != (first + d) % PLAIT_NFLIGHT ||
+                    run.next_slice == nslice || !late_readers_done(comm, f))
+                    continue;
+                launch(&run, f);
+                moved = true;
+            }
+            moved |= turn(&run, f);
+            run.done_slices += f->done == run.prog->ninstr;
+        }
+        if (moved)
+            plait_wait_progress(comm, &run.wait);
+        else
+            status = plait_wait_turn(comm, &run.wait);
+    }
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        struct plait_link *link = comm->peers[r].link;
+        if (link != NULL) {
+            link->next_out += (uint32_t)nslice * run.prog->nsend[r];
+            link->next_in += (uint32_t)nslice * run.prog->nrecv[r];
+        }
+    }
+    comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
+    return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
+}
+
+/* ---- Memory -------------------------------------------------------------------------------------- */
+
+static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
+{
+    const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
+    const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
+    void *pending, *message, *lists, *staged;
+
+    if (f->capacity == n && f->nstage == nstage)
+        return PLAIT_OK;
+    comm->stats.allocations += 4;
+    pending = malloc(n * sizeof *f->pending);
+    message = malloc(n * sizeof *f->message);
+    lists = malloc(4 * (size_t)n * sizeof *f->ready);
+    staged = malloc(nstage);
+    if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
+        free(pending);
+        free(message);
+        free(lists);
+        free(staged);
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to run a plan of %u steps", p->ninstr);
+    }
+    free(f->pending);
+    free(f->message);
+    free(f->ready);
+    free(f->staged);
+    f->pending = pending;
+    f->message = message;
+    f->ready = lists;
+    f->receiving = f->ready + n;
+    f->sending = f->receiving + n;
+    f->blocked = f->sending + n;
+    f->staged = staged;
+    f->capacity = n;
+    f->nstage = nstage;
+    return PLAIT_OK;
+}
+
+struct await_late {
+    const struct plait_comm *comm;
+    struct plait_flight *flight;
+};
+
+static uint32_t awaited_late(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct await_late *a = context;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < a->comm->nrank && n < most; r++)
+        if (a->flight->late[r].first != a->flight->late[r].end)
+            ranks[n++] = r;
+    return n;
+}
+
+static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
+{
+    const struct await_late a = { comm, f };
+    struct plait_wait wait = { .awaited = awaited_late, .context = &a };
+    enum plait_status status = PLAIT_OK;
+    void *memory;
+
+    if (bytes <= f->bytes)
+        return PLAIT_OK;
+    while (status == PLAIT_OK && !late_readers_done(comm, f))
+        status = plait_wait_turn(comm, &wait);
+    plait_wait_progress(comm, &wait);
+    if (status != PLAIT_OK)
+        return status;
+    comm->stats.allocations++;
+    status = plait_arena_alloc(bytes, &memory);
+    if (status != PLAIT_OK)
+        return status;
+    plait_arena_free(f->memory);
+    f->memory = memory;
+    f->bytes = bytes;
+    return PLAIT_OK;
+}
+
+static enum plait_status connect_links(struct plait_comm *comm, const struct plait_prog *p)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        if (comm->peers[r].link != NULL || p->nsend[r] + p->nrecv[r] == 0)
+            continue;
+        comm->peers[r].link = plait_transports[0]->connect(comm, r);
+        if (comm->peers[r].link == NULL)
+            return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the link to rank %u", r);
+        comm->peers[r].link->transport = plait_transports[0];
+    }
+    return PLAIT_OK;
+}
+
+enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    const struct plait_prog *p = o->prog;
+    enum plait_status status = connect_links(comm, p);
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
+        status = grow_lists(comm, &comm->flights[d], p);
+        if (status == PLAIT_OK)
+            status = grow_memory(comm, &comm->flights[d], stride(o) * ((size_t)p->ntmp + p->nstage));
+    }
+    return status;
+}
+
+enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out)
+{
+    struct plait_flight *flights = calloc(PLAIT_NFLIGHT, sizeof *flights);
+
+    for (uint32_t d = 0; flights != NULL && d < PLAIT_NFLIGHT; d++) {
+        flights[d].late = calloc(nrank, sizeof *flights[d].late);
+        if (flights[d].late == NULL) {
+            plait_flights_destroy(flights);
+            flights = NULL;
+        }
+    }
+    if (flights == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the comm's slices");
+    *out = flights;
+    return PLAIT_OK;
+}
+
+void plait_flights_destroy(struct plait_flight *flights)
+{
+    if (flights == NULL)
+        return;
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        plait_arena_free(flights[d].memory);
+        free(flights[d].pending);
+        free(flights[d].message);
+        free(flights[d].ready);
+        free(flights[d].staged);
+        free(flights[d].late);
+    }
+    free(flights);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The processes whose arenas are mapped here: one mapping each, whatever the number of comms and ranks. */
+#include "arena.h"
+
+#include "status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct plait_process *processes;
+
+static bool same(struct plait_token a, struct plait_token b)
+{
+    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
+static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
+{
+    const struct plait_arena *own;
+    enum plait_status status = plait_arena_get(0, &own);
+
+    if (status != PLAIT_OK || same(own->token, p->token))
+        return status;
+    if (fd < 0)
+        return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
+    void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED)
+        return plait_fail(PLAIT_ERR_SYSTEM, "cannot map %zu bytes of process %d: %s (limit on address space?)", p->size,
+                          p->pid, strerror(errno));
+    p->base = base;
+    p->pidfd = pidfd < 0 ? -1 : fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_process_get(struct plait_token token, int pid, size_t size, int fd, int pidfd,
+                                    struct plait_process **out)
+{
+    enum plait_status status = PLAIT_OK;
+    struct plait_process *p;
+
+    pthread_mutex_lock(&lock);
+    for (p = processes; p != NULL && !same(p->token, token); p = p->next)
+        ;
+    if (p == NULL) {
+        p = malloc(sizeof *p);
+        if (p == NULL) {
+            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for a peer process");
+        } else {
+            *p = (struct plait_process){ .token = token, .size = size, .pid = pid, .pidfd = -1, .next = processes };
+            status = map_process(p, fd, pidfd);
+            if (status == PLAIT_OK)
+                processes = p;
+            else
+                free(p);
+        }
+    }
+    if (status == PLAIT_OK) {
+        p->refs++;
+        *out = p;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void plait_process_put(struct plait_process *process)
+{
+    struct plait_process **link;
+
+    if (process == NULL)
+        return;
+    pthread_mutex_lock(&lock);
+    if (--process->refs == 0) {
+        for (link = &processes; *link != process; link = &(*link)->next)
+            ;
+        *link = process->next;
+        if (process->base != NULL)
+            munmap((void *)(uintptr_t)process->base, process->size);
+        if (process->pidfd >= 0)
+            close(process->pidfd);
+        free(process);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool plait_process_dead(const struct plait_process *process)
+{
+    struct pollfd p = { .fd = process->pidfd, .events = POLLIN };
+    return process->pidfd >= 0 && poll(&p, 1, 0) > 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Binding: from a plan to what the engine runs. */
+#include "prog.h"
+
+#include "plan_check.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
+
+/* Prove that the comm's plans, fused as `fusing` says on every rank, cannot deadlock. */
+static bool proved(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape)
+{
+    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
+    bool ok = plans != NULL && nodes != NULL;
+
+    for (uint32_t r = 0; ok && r < shape->nrank; r++) {
+        ok = plait_plan_emit(alg, shape, r, &plans[r]) == PLAIT_OK;
+        if (ok)
+            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
+        ok = ok && nodes[r] != NULL && plait_fuse(plans[r], PLAIT_FUSE_PROVED, nodes[r]) == PLAIT_OK;
+    }
+    ok = ok && plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
+                                    (const uint32_t *const *)nodes, NULL) == PLAIT_OK;
+    for (uint32_t r = 0; r < shape->nrank; r++) {
+        if (plans != NULL)
+            plait_plan_destroy(plans[r]);
+        if (nodes != NULL)
+            free(nodes[r]);
+    }
+    free(plans);
+    free(nodes);
+    return ok;
+}
+
+/* ---- From steps to instructions ------------------------------------------------------------------ */
+
+struct binder {
+    const struct plait_plan *plan;
+    const uint32_t *deps, *node;
+    struct plait_prog *prog;
+    uint32_t *instr;   /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
+    uint32_t *tmp;     /* [ntmp] step that last wrote the slot, so far */
+    uint32_t *writer[2]; /* [nstep] REDUCE: the step whose TMP value is operand a, b; or NONE */
+    uint32_t *version; /* [2][nblk] number of the last step that wrote IN or OUT */
+    uint32_t nsource;
+};
+
+static bool is_borrowed(const struct binder *b, uint32_t step)
+{
+    return b->plan->step[step].verb == PLAIT_RECV && b->node[step] != step;
+}
+
+/* Steps inside a fused REDUCE, other than its borrowed RECVs, have no instruction of their own. */
+static bool is_inner(const struct binder *b, uint32_t step)
+{
+    return b->plan->step[step].verb == PLAIT_REDUCE && b->node[step] != step;
+}
+
+/* The messages of each lane follow those of the lane before, per peer and direction. */
+static void number_messages(struct binder *b)
+{
+    struct plait_prog *p = b->prog;
+
+    for (unsigned lane = 0; lane < b->plan->nlane; lane++)
+        for (uint32_t i = 0; i < b->plan->nstep; i++) {
+            const struct plait_step *s = &b->plan->step[i];
+            if (s->lane != lane || s->peer < 0)
+                continue;
+            uint32_t *counter = s->verb == PLAIT_SEND ? p->nsend : p->nrecv;
+            p->instrs[b->instr[i]].message = counter[s->peer]++;
+        }
+}
+
+static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed)
+{
+    b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed };
+    in->nsource++;
+}
+
+static uint32_t tmp_writer(const struct binder *b, struct plait_span span)
+{
+    return span.buf == PLAIT_TMP ? b->tmp[span.slot] : PLAIT_NONE;
+}
+
+/* The operands of the REDUCE `step`, left to right, through the steps fused into `root`. */
+static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root, uint32_t step)
+{
+    for (unsigned k = 0; k < 2; k++) {
+        const struct plait_span span = k == 0 ? b->plan->step[step].a : b->plan->step[step].b;
+        const uint32_t w = b->writer[k][step];
+        if (w == PLAIT_NONE || b->node[w] != root)
+            add_source(b, in, span, PLAIT_NONE);
+        else if (b->plan->step[w].verb == PLAIT_RECV)
+            add_source(b, in, span, b->instr[w]);
+        else
+            add_operands(b, in, root, w);
+    }
+}
+
+/* Equal data has equal versions: the last write of any of the blocks. IN in place is OUT. */
+static uint32_t version_of(const struct binder *b, struct plait_span span, uint32_t nblk)
+{
+    const bool in = span.buf == PLAIT_IN && !b->plan->inplace;
+    uint32_t newest = 0;
+
+    for (uint32_t k = 0; k < nblk; k++) {
+        const uint32_t v = b->version[(in ? b->plan->nblk : 0) + span.slot + k];
+        newest = v > newest ? v : newest;
+    }
+    return newest;
+}
+
+/* A SEND's staged copy: shared with an earlier SEND of the same blocks of the same version. */
+static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
+{
+    const struct plait_step *s = &b->plan->step[step];
+    struct plait_prog *p = b->prog;
+    struct plait_instr *in = &p->instrs[b->instr[step]];
+
+    version[step] = version_of(b, s->a, s->nblk);
+    for (uint32_t i = step; i-- > 0;) {
+        const struct plait_step *e = &b->plan->step[i];
+        if (e->verb == PLAIT_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
+            version[i] == version[step]) {
+            in->stage = p->instrs[b->instr[i]].stage;
+            return;
+        }
+        if (step - i > 4096) /* long plans: sharing is a saving, not a need */
+            break;
+    }
+    in->stage = p->nstage;
+    p->nstage += s->nblk;
+}
+
+static void note_write(struct binder *b, uint32_t step)
+{
+    const struct plait_step *s = &b->plan->step[step];
+
+    if (s->verb == PLAIT_SEND)
+        return;
+    for (uint32_t k = 0; k < s->nblk; k++) {
+        if (s->dst.buf == PLAIT_TMP)
+            b->tmp[s->dst.slot + k] = step;
+        else if (s->dst.buf == PLAIT_OUT)
+            b->version[s->dst.slot + k] = step + 1;
+    }
+}
+
+static void use_tmp(struct plait_prog *p, struct plait_span span, uint32_t nblk)
+{
+    if (span.buf == PLAIT_TMP && span.slot + nblk > p->ntmp)
+        p->ntmp = span.slot + nblk;
+}
+
+static void make_instrs(struct binder *b, uint32_t *version)
+{
+    struct plait_prog *p = b->prog;
+
+    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        b->writer[0][i] = s->verb == PLAIT_REDUCE ? tmp_writer(b, s->a) : PLAIT_NONE;
+        b->writer[1][i] = s->verb == PLAIT_REDUCE ? tmp_writer(b, s->b) : PLAIT_NONE;
+        if (is_inner(b, i)) {
+            note_write(b, i);
+            continue;
+        }
+        b->instr[i] = p->ninstr;
+        struct plait_instr *in = &p->instrs[p->ninstr++];
+        *in = (struct plait_instr){ .verb = s->verb, .borrowed = is_borrowed(b, i), .peer = s->peer, .blk = s->blk,
+                                    .nblk = s->nblk, .dst = s->dst, .source = b->nsource };
+        if (s->verb == PLAIT_REDUCE) {
+            add_operands(b, in, i, i);
+        } else if (s->verb != PLAIT_RECV) {
+            add_source(b, in, s->a, PLAIT_NONE);
+        }
+        if (s->verb == PLAIT_SEND)
+            place_stage(b, i, version);
+        if (s->verb != PLAIT_SEND && !in->borrowed)
+            use_tmp(p, s->dst, s->nblk);
+        for (uint32_t k = 0; k < in->nsource; k++)
+            if (p->sources[in->source + k].borrowed == PLAIT_NONE)
+                use_tmp(p, p->sources[in->source + k].span, s->nblk);
+        note_write(b, i);
+    }
+}
+
+/* Is what step `at` wrote to `dst` still there at the end? */
+static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        if (b->version[dst.slot + k] != at + 1)
+            return false;
+    return dst.buf == PLAIT_OUT;
+}
+
+/* The COPY to OUT of a TMP value, or NONE. */
+static uint32_t copied_by(const struct binder *b, uint32_t step)
+{
+    const struct plait_span from = b->plan->step[step].dst;
+
+    for (uint32_t i = step + 1; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        if (s->verb == PLAIT_COPY && s->dst.buf == PLAIT_OUT && s->a.buf == PLAIT_TMP && s->a.slot == from.slot)
+            return i;
+        if (s->verb != PLAIT_SEND && s->dst.buf == PLAIT_TMP && s->dst.slot == from.slot)
+            break;
+    }
+    return PLAIT_NONE;
+}
+
+/* A REDUCE result is final when it, or a copy of it, is in OUT at the end (the tests compare with contributor sets). */
+static void mark_final(struct binder *b)
+{
+    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        if (s->verb != PLAIT_REDUCE || is_inner(b, i))
+            continue;
+        const uint32_t at = s->dst.buf == PLAIT_TMP ? copied_by(b, i) : i;
+        b->prog->instrs[b->instr[i]].final = at != PLAIT_NONE && stays(b, b->plan->step[at].dst, s->nblk, at);
+    }
+}
+
+/* ---- Dependencies, reversed ---------------------------------------------------------------------- */
+
+/* The instruction that is done when step `i` is done. */
+static uint32_t done_with(const struct binder *b, uint32_t i)
+{
+    return b->instr[is_inner(b, i) ? b->node[i] : i];
+}
+
+/*
+ * Call visit(from, to) for every edge between instructions: the dependencies of the steps, those of fused
+ * steps taken over by the REDUCE. A borrowed RECV's successors other than its REDUCE wait for the REDUCE,
+ * which is what releases the message.
+ */
+static void each_edge(const struct binder *b, void (*visit)(struct plait_prog *, uint32_t from, uint32_t to))
+{
+    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        const uint32_t to = done_with(b, i);
+        for (uint32_t k = 0; k < s->ndep; k++) {
+            const uint32_t dep = b->deps[s->dep0 + k];
+            uint32_t from = done_with(b, dep);
+            if (is_borrowed(b, dep) && b->node[dep] != (is_inner(b, i) ? b->node[i] : i))
+                from = b->instr[b->node[dep]];
+            if (from != to)
+                visit(b->prog, from, to);
+        }
+    }
+}
+
+static void count_edge(struct plait_prog *p, uint32_t from, uint32_t to)
+{
+    p->instrs[from].nsuccessor++;
+    p->ndeps[to]++;
+    p->instrs[to].ndep++;
+}
+
+static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
+{
+    struct plait_instr *in = &p->instrs[from];
+    p->successors[in->successor + in->nsuccessor++] = to;
+}
+
+static enum plait_status reverse_deps(struct binder *b)
+{
+    struct plait_prog *p = b->prog;
+    uint32_t n = 0;
+
+    each_edge(b, count_edge);
+    for (uint32_t i = 0; i < p->ninstr; i++) {
+        p->instrs[i].successor = n;
+        n += p->instrs[i].nsuccessor;
+        p->instrs[i].nsuccessor = 0;
+    }
+    p->successors = malloc((n + 1) * sizeof *p->successors);
+    if (p->successors == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+    each_edge(b, store_edge);
+    return PLAIT_OK;
+}
+
+static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, struct plait_prog *p)
+{
+    struct binder b = { .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p };
+    const size_t n = plan->nstep + 1;
+    uint32_t *version = malloc(n * sizeof *version);
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    b.instr = malloc(n * sizeof *b.instr);
+    b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
+    b.writer[1] = b.writer[0] + n;
+    b.tmp = malloc((plan->ntmp + 1) * sizeof *b.tmp);
+    b.version = calloc(2 * (size_t)plan->nblk, sizeof *b.version);
+    p->instrs = calloc(n, sizeof *p->instrs);
+    p->sources = calloc(2 * n, sizeof *p->sources);
+    p->ndeps = calloc(n, sizeof *p->ndeps);
+    p->nsend = calloc(plan->nrank, sizeof *p->nsend);
+    p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
+    if (version && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps && p->nsend && p->nrecv) {
+        memset(b.tmp, 0xff, (plan->ntmp + 1) * sizeof *b.tmp);
+        make_instrs(&b, version);
+        number_messages(&b);
+        mark_final(&b);
+        status = reverse_deps(&b);
+    } else {
+        plait_fail(status, "out of memory to bind a plan");
+    }
+    free(version);
+    free(b.instr);
+    free(b.writer[0]);
+    free(b.tmp);
+    free(b.version);
+    return status;
+}
+
+enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, struct plait_prog **out)
+{
+    struct plait_prog *p = calloc(1, sizeof *p);
+    struct plait_plan *plan = NULL;
+    uint32_t *node = NULL;
+    enum plait_status status = plait_plan_emit(alg, shape, rank, &plan);
+    const enum plait_fusing fusing =
+        shape->nrank <= MOST_PROVED && proved(alg, spec, shape) ? PLAIT_FUSE_PROVED : PLAIT_FUSE_LOCAL;
+
+    if (status != PLAIT_OK)
+        goto out;
+    node = malloc((plan->nstep + 1) * sizeof *node);
+    if (p == NULL || node == NULL) {
+        status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan of %u steps", plan->nstep);
+        goto out;
+    }
+    p->alg = alg;
+    p->inplace = shape->inplace;
+    p->nrank = shape->nrank;
+    p->nblk = plan->nblk;
+    strncpy(p->spec, spec, sizeof p->spec - 1);
+    status = plait_fuse(plan, fusing, node);
+    if (status == PLAIT_OK)
+        status = bind(plan, node, p);
+out:
+    free(node);
+    plait_plan_destroy(plan);
+    if (status == PLAIT_OK)
+        *out = p;
+    else
+        plait_prog_destroy(p);
+    return status;
+}
+
+void plait_prog_destroy(struct plait_prog *p)
+{
+    if (p == NULL)
+        return;
+    free(p->instrs);
+    free(p->sources);
+    free(p->successors);
+    free(p->ndeps);
+    free(p->nsend);
+    free(p->nrecv);
+    free(p);
+}

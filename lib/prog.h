@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A bound plan: what the engine runs. Immutable, free of sizes and addresses, kept for the comm's life.
+ *
+ * Binding numbers the messages, reverses the dependencies, and fuses: a RECV whose data only the
+ * next REDUCE reads is not copied; the REDUCE reads the sender's memory (the RECV is *borrowed* and
+ * released when the REDUCE is done). A whole canonical combination of n sources becomes one
+ * REDUCE of n. Fusing delays the release, so it is done only where it cannot change what waits for
+ * what: either every other dependency of the REDUCE is an ancestor of the RECV, or the comm's
+ * whole fused graph has been proved free of deadlock.
+ */
+#ifndef PLAIT_LIB_PROG_H
+#define PLAIT_LIB_PROG_H
+
+#include <plait/plan.h>
+
+#define PLAIT_NONE UINT32_MAX
+
+enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
+
+struct plait_source { /* an operand */
+    struct plait_span span;
+    uint32_t borrowed; /* the RECV whose message is read in place, or PLAIT_NONE */
+};
+
+struct plait_instr {
+    uint8_t verb;
+    bool borrowed;      /* RECV: only its arrival matters; a REDUCE reads and releases it */
+    bool final;         /* REDUCE: its result is the collective's result */
+    int32_t peer;
+    uint32_t message;   /* SEND, RECV: number within a slice, per peer and direction */
+    uint32_t blk, nblk;
+    struct plait_span dst;
+    uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
+    uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data */
+    uint32_t ndep;            /* dependencies */
+    uint32_t successor, nsuccessor; /* in prog->successors */
+};
+
+struct plait_prog {
+    const struct plait_alg *alg;
+    struct plait_prog *next;
+    char spec[PLAIT_MAX_SPEC];
+    bool inplace;
+    uint32_t nrank, nblk, ninstr;
+    uint32_t ntmp;   /* TMP slots that are still used */
+    uint32_t nstage; /* blocks of staging for one slice */
+    struct plait_instr *instrs;
+    struct plait_source *sources;
+    uint32_t *successors;
+    uint16_t *ndeps;          /* [ninstr], to copy at every start */
+    uint32_t *nsend, *nrecv;  /* [nrank] messages per slice and peer */
+};
+
+/* Fuse a plan: node[i] is the step that step i is done together with. */
+enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);
+
+/*
+ * Emit and bind this rank's plan. PLAIT_FUSE_PROVED is used for up to 64 ranks after the proof, else
+ * PLAIT_FUSE_LOCAL.
+ */
+enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, struct plait_prog **out);
+void plait_prog_destroy(struct plait_prog *prog);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Kernels for AVX2 and F16C. The compiler vectorises the loops; 16-bit floats take intrinsics. */
+#include "reduce_ops.h"
+
+#include <immintrin.h>
+
+static inline __m256 get_f32x8(const float *p, size_t k)
+{
+    float part[8] = { 0 };
+
+    if (k == 8)
+        return _mm256_loadu_ps(p);
+    memcpy(part, p, k * sizeof *p);
+    return _mm256_loadu_ps(part);
+}
+
+static inline void put_f32x8(float *p, __m256 v, size_t k)
+{
+    float part[8];
+
+    if (k == 8) {
+        _mm256_storeu_ps(p, v);
+    } else {
+        _mm256_storeu_ps(part, v);
+        memcpy(p, part, k * sizeof *p);
+    }
+}
+
+static inline __m256 sum_f32x8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline __m256 prod_f32x8(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+/* As min_f32: MINPS gives b when either is a NaN or both are zero. */
+static inline __m256 min_f32x8(__m256 a, __m256 b)
+{
+    const __m256 equal = _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+    const __m256 number = _mm256_blendv_ps(_mm256_min_ps(a, b), _mm256_or_ps(a, b), equal);
+
+    return _mm256_blendv_ps(number, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+static inline __m256 max_f32x8(__m256 a, __m256 b)
+{
+    const __m256 equal = _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+    const __m256 number = _mm256_blendv_ps(_mm256_max_ps(a, b), _mm256_and_ps(a, b), equal);
+
+    return _mm256_blendv_ps(number, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+static inline __m256 quotient_f32x8(__m256 v, uint32_t divisor)
+{
+    return _mm256_div_ps(v, _mm256_set1_ps((float)divisor));
+}
+
+static inline __m256 clean_f32x8(__m256 v)
+{
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+
+    return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+}
+
+static inline __m128i get_u16x8(const uint16_t *p, size_t k)
+{
+    uint16_t part[8] = { 0 };
+
+    if (k == 8)
+        return _mm_loadu_si128((const __m128i *)(const void *)p);
+    memcpy(part, p, k * sizeof *p);
+    return _mm_loadu_si128((const __m128i *)(const void *)part);
+}
+
+static inline void put_u16x8(uint16_t *p, __m128i v, size_t k)
+{
+    uint16_t part[8];
+
+    if (k == 8) {
+        _mm_storeu_si128((__m128i *)(void *)p, v);
+    } else {
+        _mm_storeu_si128((__m128i *)(void *)part, v);
+        memcpy(p, part, k * sizeof *p);
+    }
+}
+
+static inline __m256 get_f16(const uint16_t *p, size_t k)
+{
+    return _mm256_cvtph_ps(get_u16x8(p, k));
+}
+
+static inline void put_f16(uint16_t *p, __m256 v, size_t k)
+{
+    put_u16x8(p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), k);
+}
+
+static inline __m256 get_bf16(const uint16_t *p, size_t k)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(get_u16x8(p, k)), 16));
+}
+
+static inline void put_bf16(uint16_t *p, __m256 v, size_t k)
+{
+    const __m256i u = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i half = _mm256_srli_epi32(up, 16);
+
+    put_u16x8(p, _mm_packus_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)), k);
+}
+
+static void stream(void *dst, const void *src, size_t bytes)
+{
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    const size_t head = -(uintptr_t)d % 64;
+
+    if (bytes >= 128) {
+        memcpy(d, s, head);
+        d += head, s += head, bytes -= head;
+        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
+            for (int i = 0; i < 64; i += 32)
+                _mm256_stream_si256((__m256i *)(void *)(d + i),
+                                    _mm256_loadu_si256((const __m256i *)(const void *)(s + i)));
+        _mm_sfence();
+    }
+    if (bytes > 0)
+        memcpy(d, s, bytes);
+}
+
+#define HALF_V __m256
+#define HALF_LANES 8
+#define HALF_VN(name) name##_f32x8
+#define HALF_GET_WIDE get_f32x8
+#define HALF_PUT_WIDE put_f32x8
+#define GET_F16 get_f16
+#define PUT_F16 put_f16
+#define GET_BF16 get_bf16
+#define PUT_BF16 put_bf16
+#include "reduce_set.h"
+
+const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2");

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16-bit floats take
+ * intrinsics. AVX512_BF16's conversion would flush denormals, so bfloat16 uses integer arithmetic.
+ */
+#include "reduce_ops.h"
+
+#include <immintrin.h>
+
+static inline __m512 get_f32x16(const float *p, size_t k)
+{
+    return k == 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps((__mmask16)((1u << k) - 1), p);
+}
+
+static inline void put_f32x16(float *p, __m512 v, size_t k)
+{
+    if (k == 16)
+        _mm512_storeu_ps(p, v);
+    else
+        _mm512_mask_storeu_ps(p, (__mmask16)((1u << k) - 1), v);
+}
+
+static inline __m512 sum_f32x16(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline __m512 prod_f32x16(__m512 a, __m512 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+/* As min_f32: MINPS gives b when either is a NaN or both are zero. */
+static inline __m512 min_f32x16(__m512 a, __m512 b)
+{
+    const __mmask16 equal = _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+    const __m512 number = _mm512_mask_or_ps(_mm512_min_ps(a, b), equal, a, b);
+
+    return _mm512_mask_mov_ps(number, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a);
+}
+
+static inline __m512 max_f32x16(__m512 a, __m512 b)
+{
+    const __mmask16 equal = _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+    const __m512 number = _mm512_mask_and_ps(_mm512_max_ps(a, b), equal, a, b);
+
+    return _mm512_mask_mov_ps(number, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a);
+}
+
+static inline __m512 quotient_f32x16(__m512 v, uint32_t divisor)
+{
+    return _mm512_div_ps(v, _mm512_set1_ps((float)divisor));
+}
+
+static inline __m512 clean_f32x16(__m512 v)
+{
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+
+    return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
+}
+
+static inline __m256i get_u16x16(const uint16_t *p, size_t k)
+{
+    return k == 16 ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                   : _mm256_maskz_loadu_epi16((__mmask16)((1u << k) - 1), p);
+}
+
+static inline void put_u16x16(uint16_t *p, __m256i v, size_t k)
+{
+    if (k == 16)
+        _mm256_storeu_si256((__m256i *)(void *)p, v);
+    else
+        _mm256_mask_storeu_epi16(p, (__mmask16)((1u << k) - 1), v);
+}
+
+static inline __m512 get_f16(const uint16_t *p, size_t k)
+{
+    return _mm512_cvtph_ps(get_u16x16(p, k));
+}
+
+static inline void put_f16(uint16_t *p, __m512 v, size_t k)
+{
+    put_u16x16(p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), k);
+}
+
+static inline __m512 get_bf16(const uint16_t *p, size_t k)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(get_u16x16(p, k)), 16));
+}
+
+static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
+{
+    const __m512i u = _mm512_castps_si512(v);
+    const __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    const __m512i half = _mm512_mask_mov_epi32(_mm512_set1_epi32(0x7fff), odd, _mm512_set1_epi32(0x8000));
+    const __m512i up = _mm512_add_epi32(u, half);
+
+    put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
+}
+
+static void stream(void *dst, const void *src, size_t bytes)
+{
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    const size_t head = -(uintptr_t)d % 64;
+
+    if (bytes >= 128) {
+        memcpy(d, s, head);
+        d += head, s += head, bytes -= head;
+        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
+            _mm512_stream_si512((__m512i *)(void *)d, _mm512_loadu_si512(s));
+        _mm_sfence();
+    }
+    if (bytes > 0)
+        memcpy(d, s, bytes);
+}
+
+#define HALF_V __m512
+#define HALF_LANES 16
+#define HALF_VN(name) name##_f32x16
+#define HALF_GET_WIDE get_f32x16
+#define HALF_PUT_WIDE put_f32x16
+#define GET_F16 get_f16
+#define PUT_F16 put_f16
+#define GET_BF16 get_bf16
+#define PUT_BF16 put_bf16
+#include "reduce_set.h"
+
+const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernel sets that may be built; lib/meson.build gives each its compiler flags. */
+#ifndef PLAIT_LIB_REDUCE_SETS_H
+#define PLAIT_LIB_REDUCE_SETS_H
+
+#include "reduce.h"
+
+extern const struct plait_kernels plait_kernels_scalar;
+#ifdef __x86_64__
+extern const struct plait_kernels plait_kernels_avx2;
+extern const struct plait_kernels plait_kernels_avx512;
+#endif
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The loops over one element type, included once per type and instruction set. Needs
+ *
+ *   T        the stored type
+ *   V        a unit: what is computed with, one value or a vector register of values
+ *   LANES    elements per unit
+ *   FN(x)    the name of this type's functions
+ *   VN(x)    the name of the unit's arithmetic: sum, prod, min, max, quotient, clean
+ *   GET(p, k), PUT(p, v, k)            load and store k <= LANES elements of a unit
+ *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  for 16-bit floats, the same for float: makes FN(widen) and FN(narrow)
+ *
+ * and undefines them all. With LANES == 1 the compiler vectorises. dst may be one of the sources,
+ * element for element, so there is no restrict; "omp simd" tells the compiler that no other overlap
+ * exists. (Some compilers believe that of accesses written in the loop itself only: hence GET and PUT are macros.)
+ *
+ * Up to four sources are combined in registers. More go in blocks that stay in the first-level
+ * cache: groups of four are pushed on a stack of partial results, merged like the digits of a binary
+ * counter, which is the canonical order E(n). A merge waits for the next group, so that two partial
+ * results are left for the loop that writes dst. Each source is read once and dst is written once.
+ */
+
+/* The canonical combination of the first g of four units. */
+static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V c, V d, V (*op)(V, V))
+{
+    if (g == 1)
+        return a;
+    if (g == 2)
+        return op(a, b);
+    if (g == 3)
+        return op(op(a, b), c);
+    return op(op(a, b), op(c, d));
+}
+
+#define LEAF(i, k) FN(leaf)(g, GET(s[0] + (i), k), GET(s[1] + (i), k), GET(s[2] + (i), k), GET(s[3] + (i), k), op)
+
+/* d = the combination of g sources, from memory to memory. The others of s are valid but not used. */
+static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *const s[4], unsigned g, size_t count,
+                                                             V (*op)(V, V))
+{
+    const size_t full = count - count % LANES;
+
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT(d + i, VN(clean)(LEAF(i, LANES)), LANES);
+    if (full < count)
+        PUT(d + full, VN(clean)(LEAF(full, count - full)), count - full);
+}
+
+/* acc = the combination of g sources, as units. */
+static inline __attribute__((always_inline)) void FN(group)(V *restrict acc, const T *const s[4], unsigned g,
+                                                            size_t count, V (*op)(V, V))
+{
+    const size_t nunit = count / LANES;
+
+#pragma omp simd
+    for (size_t j = 0; j < nunit; j++)
+        acc[j] = LEAF(j * LANES, LANES);
+    if (nunit * LANES < count)
+        acc[nunit] = LEAF(nunit * LANES, count - nunit * LANES);
+}
+
+#undef LEAF
+
+/* As group, for g known when running only. */
+static inline __attribute__((always_inline)) void FN(push)(V *restrict acc, const void *const *src, unsigned g,
+                                                           size_t offset, size_t count, V (*op)(V, V))
+{
+    const T *s[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        s[i] = (const T *)src[i < g ? i : 0] + offset;
+    if (g == 4)
+        FN(group)(acc, s, 4, count, op);
+    else if (g == 3)
+        FN(group)(acc, s, 3, count, op);
+    else if (g == 2)
+        FN(group)(acc, s, 2, count, op);
+    else
+        FN(group)(acc, s, 1, count, op);
+}
+
+static inline __attribute__((always_inline)) void FN(merge)(V *restrict a, const V *restrict b, size_t nunit,
+                                                            V (*op)(V, V))
+{
+#pragma omp simd
+    for (size_t j = 0; j < nunit; j++)
+        a[j] = op(a[j], b[j]);
+}
+
+/* The last merge writes dst. */
+static inline __attribute__((always_inline)) void FN(finish)(T *restrict d, const V *restrict a, const V *restrict b,
+                                                             size_t count, V (*op)(V, V))
+{
+    const size_t nunit = count / LANES;
+
+#pragma omp simd
+    for (size_t j = 0; j < nunit; j++)
+        PUT(d + j * LANES, VN(clean)(op(a[j], b[j])), LANES);
+    if (nunit * LANES < count)
+        PUT(d + nunit * LANES, VN(clean)(op(a[nunit], b[nunit])), count - nunit * LANES);
+}
+
+static void FN(divide)(T *restrict d, const V *restrict a, size_t count, uint32_t divisor)
+{
+    const size_t nunit = count / LANES;
+
+#pragma omp simd
+    for (size_t j = 0; j < nunit; j++)
+        PUT(d + j * LANES, VN(clean)(VN(quotient)(a[j], divisor)), LANES);
+    if (nunit * LANES < count)
+        PUT(d + nunit * LANES, VN(clean)(VN(quotient)(a[nunit], divisor)), count - nunit * LANES);
+}
+
+/* Any number of sources, or an average. */
+static inline __attribute__((always_inline)) void FN(blocks)(T *d, const void *const *src, uint32_t nsrc, size_t count,
+                                                             uint32_t divisor, V (*op)(V, V))
+{
+    enum { UNITS = 2048 / sizeof(V), BLOCK = UNITS * LANES };
+    _Alignas(64) V stack[9][UNITS]; /* 1024 sources are 256 groups: at most 8 digits and the newest group */
+
+    for (size_t at = 0; at < count; at += BLOCK) {
+        const size_t here = count - at < BLOCK ? count - at : BLOCK;
+        const size_t nunit = (here + LANES - 1) / LANES;
+        unsigned depth = 0;
+
+        for (uint32_t g = 0; 4 * g < nsrc; g++) {
+            for (uint32_t digit = g; g > 0 && digit % 2 == 0; digit /= 2, depth--)
+                FN(merge)(stack[depth - 2], stack[depth - 1], nunit, op);
+            FN(push)(stack[depth++], src + 4 * g, nsrc - 4 * g < 4 ? nsrc - 4 * g : 4, at, here, op);
+        }
+        for (; depth > (divisor != 0 ? 1 : 2); depth--)
+            FN(merge)(stack[depth - 2], stack[depth - 1], nunit, op);
+        if (divisor != 0)
+            FN(divide)(d + at, stack[0], here, divisor);
+        else
+            FN(finish)(d + at, stack[0], stack[1], here, op);
+    }
+}
+
+static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const void *const *src, uint32_t nsrc,
+                                                             size_t count, uint32_t divisor, V (*op)(V, V))
+{
+    const T *const s[4] = { src[0], src[nsrc > 1 ? 1 : 0], src[nsrc > 2 ? 2 : 0], src[nsrc > 3 ? 3 : 0] };
+
+    assert(nsrc >= 1 && nsrc <= 1024);
+    if (divisor != 0 || nsrc > 4)
+        FN(blocks)(dst, src, nsrc, count, divisor, op);
+    else if (nsrc == 2)
+        FN(direct)(dst, s, 2, count, op);
+    else if (nsrc == 3)
+        FN(direct)(dst, s, 3, count, op);
+    else if (nsrc == 4)
+        FN(direct)(dst, s, 4, count, op);
+    else if (dst != src[0] && count > 0)
+        memcpy(dst, src[0], count * sizeof(T));
+}
+
+static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+{
+    FN(reduce)(dst, src, nsrc, count, divisor, VN(sum));
+}
+
+static void FN(reduce_prod)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+{
+    assert(divisor == 0);
+    FN(reduce)(dst, src, nsrc, count, 0, VN(prod));
+}
+
+static void FN(reduce_max)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+{
+    assert(divisor == 0);
+    FN(reduce)(dst, src, nsrc, count, 0, VN(max));
+}
+
+static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+{
+    assert(divisor == 0);
+    FN(reduce)(dst, src, nsrc, count, 0, VN(min));
+}
+
+#ifdef GET_WIDE
+static void FN(widen)(float *restrict dst, const void *restrict src, size_t count)
+{
+    const size_t full = count - count % LANES;
+    const T *s = src;
+
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT_WIDE(dst + i, VN(clean)(GET(s + i, LANES)), LANES);
+    if (full < count)
+        PUT_WIDE(dst + full, VN(clean)(GET(s + full, count - full)), count - full);
+}
+
+static void FN(narrow)(void *restrict dst, const float *restrict src, size_t count)
+{
+    const size_t full = count - count % LANES;
+    T *d = dst;
+
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT(d + i, VN(clean)(GET_WIDE(src + i, LANES)), LANES);
+    if (full < count)
+        PUT(d + full, VN(clean)(GET_WIDE(src + full, count - full)), count - full);
+}
+#endif
+
+#undef T
+#undef V
+#undef LANES
+#undef FN
+#undef VN
+#undef GET
+#undef PUT
+#undef GET_WIDE
+#undef PUT_WIDE

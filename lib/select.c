@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rule, on one machine. All sizes are those of the whole vector.
+ *
+ *   up to 2072 bytes, at most 64 ranks   one-shot, in flagged cache lines
+ *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
+ *   more ranks, up to 64 KiB             binomial: fewest messages
+ *   more ranks                           halving-doubling: two-shot's volume in log P messages
+ *
+ * All of them combine in the canonical order, so `reproducible` changes nothing here. 2072 bytes are
+ * what fits in a rank's flagged lines; the other two limits are counts of messages, not of time.
+ */
+#include "comm.h"
+#include "hash.h"
+#include "status.h"
+
+#include <plait/topology.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_DIRECT PLAIT_LINE_RANKS /* ranks that all talk to each other */
+#define MOST_BINOMIAL (1 << 16) /* bytes */
+#define SMALLEST_SLICE ((size_t)64 << 10)
+
+static const char *by_size(const struct plait_shape *shape, size_t bytes, const char **why)
+{
+    if (shape->nrank <= MOST_DIRECT && bytes <= PLAIT_LINE_MAX) {
+        *why = "tiny: everyone reads everyone's cache lines, one step";
+        return "one-shot";
+    }
+    if (shape->nrank <= MOST_DIRECT) {
+        *why = "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";
+        return "two-shot";
+    }
+    if (bytes <= MOST_BINOMIAL) {
+        *why = "more than 64 ranks, small: fewest messages";
+        return "binomial";
+    }
+    *why = "more than 64 ranks: least volume in logarithmic depth";
+    return "halving-doubling";
+}
+
+static bool rounds(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
+}
+
+static enum plait_status choose_round(const struct plait_alg *alg, enum plait_dtype type, const struct plait_wish *w,
+                                      enum plait_round *out)
+{
+    *out = PLAIT_ROUND_DEFAULT;
+    if (!rounds(type))
+        return PLAIT_OK;
+    *out = w->round;
+    if (*out == PLAIT_ROUND_DEFAULT)
+        *out = alg->no_partials || w->reproducible ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
+    return PLAIT_OK;
+}
+
+/* Elements per slice: about half of `cache`, each block a whole number of cache lines. */
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size, const struct plait_wish *w)
+{
+    const size_t unit = PLAIT_LINE * (size_t)alg->claim(shape).nblk;
+    size_t bytes = w->slice ? w->slice : w->cache / 2;
+
+    if (w->slice == 0 && bytes < SMALLEST_SLICE)
+        bytes = SMALLEST_SLICE;
+    if (w->slice == 0)
+        bytes = bytes < unit ? unit : bytes / unit * unit;
+    return bytes < size ? 1 : bytes / size;
+}
+
+static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
+{
+    uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace, s->slice, s->round, s->line, shape->node != NULL };
+
+    h = plait_hash(h, numbers, sizeof numbers);
+    return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
+}
+
+enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
+                               const struct plait_wish *w, struct plait_selection *out)
+{
+    struct plait_selection s = { .why = w->spec_origin };
+    const size_t size = plait_dtype_size(type), bytes = count * size;
+    const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, &s.why);
+    enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
+
+    if (status != PLAIT_OK)
+        return status;
+    if (w->reproducible && !s.alg->canonical)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
+                          "for; use one-shot, two-shot, binomial or halving-doubling",
+                          spec);
+    snprintf(s.spec, sizeof s.spec, "%s", spec);
+    status = choose_round(s.alg, type, w, &s.round);
+    if (status != PLAIT_OK)
+        return status;
+    s.line = strcmp(s.alg->name, "one-shot") == 0 && bytes <= PLAIT_LINE_MAX && shape->nrank <= MOST_DIRECT &&
+             w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    s.slice = choose_slice(shape, s.alg, size, w);
+    s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
+    s.plan_hash = hash_of(shape, &s);
+    *out = s;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC])
+{
+    const char *name = plait_coll_name(coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll);
+    const size_t n = strlen(name);
+
+    spec[0] = '\0';
+    for (const char *p = setting; *p != '\0';) {
+        const size_t length = strcspn(p, ",");
+        if (length > n && strncmp(p, name, n) == 0 && p[n] == ':') {
+            if (length - n - 1 >= PLAIT_MAX_SPEC)
+                return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ALGO is '%s': an algorithm has fewer than %d characters",
+                                  setting, PLAIT_MAX_SPEC);
+            memcpy(spec, p + n + 1, length - n - 1);
+            spec[length - n - 1] = '\0';
+        }
+        p += length + (p[length] == ',');
+    }
+    return PLAIT_OK;
+}
+
+void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
+{
+    *out = (struct plait_choice){ .slice = s->slice * size, .nslice = s->nslice, .round = s->round, .plan_hash = s->plan_hash };
+    snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
+    snprintf(out->path, sizeof out->path, "%s", s->line ? "line" : "engine");
+    snprintf(out->why, sizeof out->why, "%s", s->why);
+}
+
+enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
+                               const struct plait_call *call, struct plait_choice *out)
+{
+    struct plait_config config;
+    struct plait_topology topology;
+    struct plait_shape copy = *shape;
+    struct plait_selection s;
+    struct plait_wish w = { .algorithms = plait_algs, .spec_origin = "asked for in the call" };
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status = plait_config_load(&config);
+
+    (void)op;
+    if (status == PLAIT_OK)
+        status = plait_spec_for(config.algo, shape->coll, spec);
+    if (status != PLAIT_OK)
+        return status;
+    plait_topology_get(&topology);
+    w.cache = topology.l2;
+    w.slice = call != NULL && call->slice ? call->slice : config.slice;
+    w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
+    w.reproducible = call != NULL && call->reproducible;
+    w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
+    if (w.spec == spec)
+        w.spec_origin = "asked for by PLAIT_ALGO";
+    copy.coll = PLAIT_ALLREDUCE;
+    status = plait_select(&copy, count, type, &w, &s);
+    if (status == PLAIT_OK)
+        plait_explain(&s, plait_dtype_size(type), out);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithm, path, slice and rounding an operation gets: a pure function, equal on all ranks. */
+#ifndef PLAIT_LIB_SELECT_H
+#define PLAIT_LIB_SELECT_H
+
+#include <plait/comm.h>
+#include <plait/plan.h>
+
+struct plait_wish { /* what the caller, the comm and the configuration ask for */
+    const struct plait_alg *const *algorithms;
+    const char *spec;       /* "" when the size decides */
+    const char *spec_origin;
+    size_t slice;           /* bytes; 0: `cache` decides */
+    size_t cache;           /* bytes of the cache a slice should stay in */
+    enum plait_round round;
+    bool reproducible;
+};
+
+struct plait_selection {
+    const struct plait_alg *alg;
+    char spec[PLAIT_MAX_SPEC];
+    bool line;             /* tiny: cache lines that carry their own flags, no engine */
+    size_t slice;          /* elements */
+    uint64_t nslice;
+    enum plait_round round;
+    uint64_t plan_hash;
+    const char *why;
+};
+
+/* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
+enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
+                               const struct plait_wish *wish, struct plait_selection *out);
+
+/* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
+enum plait_status plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
+
+void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out);
+
+#endif

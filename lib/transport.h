@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the engine asks of a transport: numbered messages between two ranks.
+ *
+ * A link is one rank's end of the way to one peer. Messages in each direction are numbered from 0
+ * over the life of the comm; both ends compute the same numbers from the plan. Messages may be
+ * offered and taken in any order within a window. A message carries the operation's fingerprint;
+ * one with another fingerprint never arrives (the caller's slow path finds out why).
+ *
+ * Life of a message: the sender offers memory, the receiver sees it arrive and may read it in place,
+ * the receiver releases it, the sender sees that it may use the memory again. No call blocks.
+ *
+ * Implementations: transports/shm.c lends the sender's memory itself; a network lands the bytes
+ * in `landing` and returns that. The conformance suite (tests/conformance.c) runs over each.
+ */
+#ifndef PLAIT_LIB_TRANSPORT_H
+#define PLAIT_LIB_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct plait_comm;
+struct plait_link;
+
+struct plait_transport {
+    const char *name;
+
+    /* Make the link of `comm` to `peer`. The comm knows the peer's process and control block. */
+    struct plait_link *(*connect)(struct plait_comm *comm, uint32_t peer);
+    void (*disconnect)(struct plait_link *link); /* NULL is allowed */
+
+    /* Can the peer read this memory in place? If not, the engine stages it in library memory first. */
+    bool (*reaches)(const struct plait_link *link, const void *data, size_t bytes);
+
+    /* Is there room in the window for this number? */
+    bool (*ready)(const struct plait_link *link, uint32_t number);
+
+    /*
+     * Offer a message; only after ready(). `data` must not change until sent(). With `take`, the
+     * transport may instead copy it away: true says it did, so `data` is free at once.
+     */
+    bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, const void *data, size_t bytes,
+                  bool take);
+
+    /* Has the peer released it? */
+    bool (*sent)(const struct plait_link *link, uint32_t number);
+
+    /*
+     * The message's bytes, readable until release(); NULL while it has not arrived. `landing` has room for
+     * `bytes`; the answer may be `landing`.
+     */
+    const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing, size_t bytes);
+
+    void (*release)(struct plait_link *link, uint32_t number);
+};
+
+/* Common to every transport; the first member of its own link structure. */
+struct plait_link {
+    const struct plait_transport *transport;
+    uint32_t next_out, next_in; /* numbers of the next operation's first messages */
+};
+
+/* Every transport of this build, NULL-ended, in order of preference. */
+extern const struct plait_transport *const plait_transports[];
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting for other ranks: spin, then yield, then sleep; and finding out why a wait does not end.
+ *
+ * The spin reads no clock and makes no system call. After it, every few turns look at what the others
+ * say: has a rank's comm failed, did one call with other arguments, has one left or died, and only
+ * then at the clock, for the stall warning and the deadline. A sleeper waits on the bells of the ranks
+ * it awaits; a rank that has news for a sleeper rings. Sleeps are at most a millisecond long, so a
+ * ring that is missed in the race between the two costs no more than that.
+ */
+#ifndef PLAIT_LIB_WAIT_H
+#define PLAIT_LIB_WAIT_H
+
+#include "comm.h"
+
+#define PLAIT_SPINS 4000     /* turns with a pause each: tens of microseconds on any processor */
+#define PLAIT_SPINS_SHARED 4 /* when there are more ranks than processors, the awaited rank may need this one */
+
+#define PLAIT_BELLS 16       /* ranks whose bells a sleeper waits on */
+
+struct plait_wait { /* zeroed at the start of an operation, but for the two last */
+    uint32_t turns;      /* without progress */
+    uint32_t suspect;    /* rank + 1 seen gone one look ago: what it sent before may still arrive */
+    double start, check; /* clock when the waiting was first timed; of the next look for deaths */
+    bool timed, warned, sleepy, announced;
+    uint32_t nbell, ranks[PLAIT_BELLS], bells[PLAIT_BELLS];
+    /* The ranks waited for, at most `most`; for sleeping and for messages. */
+    uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
+    const void *context;
+};
+
+static inline void plait_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+/* The part after the spin. */
+enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
+
+/* One turn without progress. An error ends the operation and has failed the comm. */
+static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
+{
+    if (w->turns < (comm->oversubscribed ? PLAIT_SPINS_SHARED : PLAIT_SPINS)) {
+        w->turns++;
+        plait_pause();
+        return PLAIT_OK;
+    }
+    return plait_wait_long(comm, w);
+}
+
+/* There was progress: the next wait starts afresh. */
+static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wait *w)
+{
+    w->turns = 0;
+    w->timed = false;
+    if (w->announced)
+        atomic_store_explicit(&comm->own->asleep, 0, memory_order_relaxed);
+    w->announced = w->sleepy = false;
+}
+
+/*
+ * Has any rank failed? Asked before a success is reported: a rank that failed and left may since have
+ * changed the memory that this rank read.
+ */
+enum plait_status plait_look_for_failures(struct plait_comm *comm);
+
+/* Wake `peer` if it sleeps; after news for it was written. */
+void plait_ring(struct plait_comm *comm);
+static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
+{
+    if (__builtin_expect(atomic_load_explicit(&comm->peers[peer].control->asleep, memory_order_relaxed), 0))
+        plait_ring(comm);
+}
+
+/*
+ * Fail the comm on this rank and, through its control block, on all others. The text becomes
+ * plait_last_error() everywhere; "OPERATION: " of the operation in progress is put before it.
+ */
+enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What plait-info --explain says is what runs. Usage: explain_test PLAIT_INFO */
+#include <plait/comm.h>
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MAX_RANKS 5
+
+static const char *info;
+
+struct run {
+    struct plait_unique_id id;
+    uint32_t rank, nrank;
+    size_t bytes;
+    enum plait_dtype type;
+    enum plait_op op;
+    bool inplace;
+    const char *algorithm;
+    enum plait_status status;
+    uint64_t plan_hash;
+    char error[256];
+};
+
+static void *run_rank(void *arg)
+{
+    struct run *r = arg;
+    struct plait_comm_options options = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_stats stats = { 0 };
+    struct plait_comm *comm = NULL;
+    void *in = calloc(1, r->bytes + 1), *out = calloc(1, r->bytes + 1);
+
+    options.nrank = r->nrank;
+    options.rank = r->rank;
+    options.id = &r->id;
+    call.algorithm = r->algorithm;
+    r->status = plait_comm_create(&options, &comm);
+    if (r->status == PLAIT_OK)
+        r->status = plait_allreduce(comm, r->inplace ? out : in, out, r->bytes / plait_dtype_size(r->type), r->type,
+                                    r->op, &call);
+    snprintf(r->error, sizeof r->error, "%s", plait_last_error());
+    if (r->status == PLAIT_OK)
+        plait_comm_stats(comm, &stats);
+    r->plan_hash = stats.plan_hash;
+    plait_comm_destroy(comm);
+    free(in);
+    free(out);
+    return NULL;
+}
+
+/* The hash that plait-info prints. */
+static uint64_t explained(const struct run *r)
+{
+    char command[512], line[512];
+    uint64_t hash = 0;
+    FILE *f;
+
+    snprintf(command, sizeof command, "'%s' --explain allreduce %zu --ranks %u --type %s --op %s %s %s %s", info,
+             r->bytes, r->nrank, plait_dtype_name(r->type), plait_op_name(r->op), r->inplace ? "--inplace" : "",
+             r->algorithm != NULL ? "--algo" : "", r->algorithm != NULL ? r->algorithm : "");
+    f = popen(command, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL)
+        sscanf(line, "plan hash %" SCNx64, &hash);
+    assert_int_equal(pclose(f), 0);
+    assert_true(hash != 0);
+    return hash;
+}
+
+static void compare(struct run what)
+{
+    struct run runs[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    const uint64_t hash = explained(&what);
+
+    assert_int_equal(plait_unique_id_create(&what.id), PLAIT_OK);
+    for (uint32_t i = 0; i < what.nrank; i++) {
+        runs[i] = what;
+        runs[i].rank = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, run_rank, &runs[i]), 0);
+    }
+    for (uint32_t i = 0; i < what.nrank; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < what.nrank; i++) {
+        if (runs[i].status != PLAIT_OK)
+            fail_msg("rank %u: %s", i, runs[i].error);
+        if (runs[i].plan_hash != hash)
+            fail_msg("%u ranks, %zu bytes, %s: rank %u ran %" PRIx64 ", explained was %" PRIx64, what.nrank, what.bytes,
+                     plait_dtype_name(what.type), i, runs[i].plan_hash, hash);
+    }
+}
+
+static void every_size_runs_as_explained(void **state)
+{
+    (void)state;
+    for (uint32_t nrank = 1; nrank <= MAX_RANKS; nrank++)
+        for (size_t bytes = 8; bytes <= 8 << 20; bytes *= 8)
+            compare((struct run){ .nrank = nrank, .bytes = bytes, .type = PLAIT_FLOAT32, .op = PLAIT_SUM });
+}
+
+static void every_type_and_operator_runs_as_explained(void **state)
+{
+#define PLAIT_X(symbol, value, ...) symbol,
+    static const enum plait_dtype types[] = { PLAIT_DTYPE_LIST(PLAIT_X) };
+    static const enum plait_op ops[] = { PLAIT_OP_LIST(PLAIT_X) };
+#undef PLAIT_X
+
+    (void)state;
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+        for (size_t o = 0; o < sizeof ops / sizeof ops[0]; o++)
+            compare((struct run){
+                .nrank = 3, .bytes = 64 << 10, .type = types[t], .op = ops[o], .inplace = (t + o) % 2 == 0 });
+}
+
+static void a_named_algorithm_runs_as_explained(void **state)
+{
+    (void)state;
+    compare((struct run){ .nrank = 4, .bytes = 1 << 20, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .algorithm = "ring" });
+    compare((struct run){
+        .nrank = 4, .bytes = 64, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .algorithm = "ring", .inplace = true });
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_runs_as_explained),
+        cmocka_unit_test(every_type_and_operator_runs_as_explained),
+        cmocka_unit_test(a_named_algorithm_runs_as_explained),
+    };
+
+    if (argc != 2) {
+        fprintf(stderr, "usage: explain_test PLAIT_INFO\n");
+        return 2;
+    }
+    info = argv[1];
+    return cmocka_run_group_tests_name("explain", tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-info's output and errors. Usage: info_test.sh PLAIT_INFO
+set -u
+info=$1
+failed=0
+room=$(mktemp -d) || exit 1
+trap 'rm -rf "$room"' EXIT
+unset $(env | sed -n 's/^\(PLAIT_[A-Z_]*\)=.*/\1/p')
+
+# says STATUS PATTERN ARGUMENT ...: the exit status, and a line of stdout or stderr.
+says() {
+    local status=$1 pattern=$2
+    shift 2
+    "$info" "$@" >"$room/out" 2>&1
+    local got=$?
+    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out"; then
+        echo "plait-info $*: exit status $got (expected $status), no line like '$pattern' in:"
+        cat "$room/out"
+        return 1
+    fi
+}
+
+overview_names_version_machine_and_next_steps() {
+    says 0 '^Plait [0-9]' && says 0 '^caches  *L1 ' && says 0 '^processor ' && says 0 '^Try: '
+}
+version_is_a_bare_number() {
+    says 0 '^[0-9]*\.[0-9]*\.[0-9]*$' --version
+}
+features_name_the_package_of_what_is_missing() {
+    says 0 '^hwloc  *\(yes\|no .*install libhwloc-dev\)' --features
+}
+config_shows_value_origin_and_text() {
+    says 0 '^PLAIT_DEADLINE  *= 600  *# default; seconds' --config &&
+        PLAIT_DEADLINE=5 says 0 '^PLAIT_DEADLINE  *= 5  *# environment; ' --config &&
+        echo 'PLAIT_WARN = 7' >"$room/conf" &&
+        PLAIT_CONFIG=$room/conf says 0 "^PLAIT_WARN  *= 7  *# $room/conf:1; " --config &&
+        PLAIT_DEADLINE=5 says 0 '^setting  *PLAIT_DEADLINE=5 (environment)'
+}
+bad_settings_are_errors_and_the_others_are_still_shown() {
+    PLAIT_WARN=soon says 1 "PLAIT_WARN='soon' (environment): allowed is seconds" --config &&
+        PLAIT_WARN=soon says 1 '^PLAIT_DEADLINE' --config
+}
+unknown_settings_are_warned_of() {
+    PLAIT_DEADLNE=5 says 0 'did you mean PLAIT_DEADLINE?' --config
+}
+algorithms_show_their_claims() {
+    says 0 '^ring  *126  *126  *1.969  *1.969 ' --algorithms --ranks 64 &&
+        says 0 '^At 6 ranks' --algorithms --nodes 3+1+2
+}
+explain_says_what_and_why() {
+    says 0 '^allreduce of 262144 float32 (1 MiB), sum, 4 ranks$' --explain allreduce 1M --ranks 4 &&
+        says 0 '^why  *[A-Za-z0-9]' --explain allreduce 4 --type bfloat16 --op avg --inplace &&
+        says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks 4 --algo ring &&
+        PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&
+        says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0
+}
+explain_refuses_what_the_call_would_refuse() {
+    says 1 "did you mean 'ring'" --explain allreduce 1M --algo rin
+}
+wrong_command_lines_are_named() {
+    says 2 "no option '--rank'; did you mean --ranks?" --rank 3 &&
+        says 2 '--ranks needs a value' --explain allreduce 1M --ranks &&
+        says 2 "--ranks '0': must be a number from 1" --algorithms --ranks 0 &&
+        says 2 "--ranks '4x': must be" --algorithms --ranks 4x &&
+        says 2 '--inplace takes no value' --explain allreduce 1M --inplace=1 &&
+        says 2 "unexpected argument 'allreduce'" allreduce 1M &&
+        says 2 '--explain needs a collective and a size' --explain allreduce &&
+        says 2 "--explain 'barrier'" --explain barrier 4 &&
+        says 2 "size '1X'" --explain allreduce 1X &&
+        says 2 'size 1001: not a whole number of float32 (4 bytes each)' --explain allreduce 1001 &&
+        says 2 "--type 'float31'" --explain allreduce 4 --type float31 &&
+        says 2 "--op 'xor'" --explain allreduce 4 --op xor &&
+        says 2 "--round 'never'" --explain allreduce 4 --round never &&
+        says 2 "--nodes '4x': must be" --algorithms --nodes 4x &&
+        says 2 "has 6 ranks, but --ranks says 5" --algorithms --nodes 3+1+2 --ranks 5 &&
+        says 2 'need --explain' --inplace
+}
+help_lists_every_option() {
+    says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h
+}
+
+run() {
+    echo "[ RUN      ] $1"
+    if "$1"; then
+        echo "[       OK ] $1"
+    else
+        echo "[  FAILED  ] $1"
+        failed=1
+    fi
+}
+for name in $(declare -F | sed -n 's/^declare -f //p' | grep _); do
+    run "$name"
+done
+exit $failed

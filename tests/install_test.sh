@@ -1,0 +1,92 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs the build into an empty folder and uses it from there, as a stranger's program would.
+# Usage: install_test.sh BUILD_DIR SOURCE_DIR
+set -u
+build=$1
+source=$2
+CC=${CC:-cc}
+CXX=${CXX:-c++}
+room=$(mktemp -d) || exit 1
+trap 'rm -rf "$room"' EXIT
+dest=$room/dest
+failed=0
+
+install_copy() {
+    meson install -C "$build" --no-rebuild --destdir "$dest" >"$room/log" 2>&1 || { cat "$room/log"; exit 1; }
+    lib=$(dirname "$(find "$dest" -name libplait.so | head -1)")
+    include=$(dirname "$(find "$dest" -path '*/include/plait' -type d | head -1)")
+    pc=$(find "$dest" -name plait.pc | head -1)
+    test -n "$lib" -a -d "$include/plait" -a -f "$pc"
+}
+install_copy || { echo "the installation lacks libplait.so, include/plait or plait.pc:"; find "$dest"; exit 1; }
+export LD_LIBRARY_PATH=$lib
+export PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR=$dest
+
+the_library_has_a_soname() {
+    readelf -d "$lib/libplait.so" | grep -q 'SONAME.*\[libplait\.so\.[0-9]*\]'
+    soname=$(readelf -d "$lib/libplait.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+    test -e "$lib/$soname"
+}
+the_library_exports_only_its_own_names() {
+    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' >"$room/names"
+    grep -q '^plait_version$' "$room/names"
+    ! grep -v '^plait_' "$room/names"
+}
+# Each name that a public header declares is there, and no other.
+the_library_exports_what_the_headers_declare() {
+    sed 's,/\*.*\*/,,' "$include"/plait/*.h | tr '\n' ' ' | grep -o 'PLAIT_API [^;({]*' |
+        grep -o 'plait_[a-z0-9_]*\(\[\]\)\? *$' | tr -d '[] ' | sort -u >"$room/declared"
+    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' | sort -u >"$room/exported"
+    diff "$room/declared" "$room/exported"
+}
+the_library_needs_only_libc() {
+    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s
+}
+each_header_compiles_alone_as_c() {
+    for h in "$include"/plait/*.h; do
+        echo "#include <plait/$(basename "$h")>" |
+            $CC -std=c11 -Wall -Wextra -Werror -pedantic -I"$include" -fsyntax-only -x c -
+    done
+}
+each_header_compiles_alone_as_cxx() {
+    for h in "$include"/plait/*.h; do
+        echo "#include <plait/$(basename "$h")>" |
+            $CXX -std=c++17 -Wall -Wextra -Werror -pedantic -I"$include" -fsyntax-only -x c++ -
+    done
+}
+pkg_config_knows_the_version() {
+    test "$(pkg-config --modversion plait)" = "$("$(find "$dest" -name plait-info -type f)" --version)"
+}
+compile() {
+    $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -pthread "$1" -o "$2" $(pkg-config --cflags --libs plait)
+}
+a_small_program_runs_against_the_copy() {
+    compile "$source/tests/install/hello.c" "$room/hello"
+    "$room/hello"
+}
+an_algorithm_from_outside_is_proved_and_runs() {
+    compile "$source/tests/outside/star.c" "$room/star"
+    "$room/star"
+}
+
+run() {
+    echo "[ RUN      ] $1"
+    (set -e; "$1") 2>&1
+    if [ $? -eq 0 ]; then
+        echo "[       OK ] $1"
+    else
+        echo "[  FAILED  ] $1"
+        failed=1
+    fi
+}
+run the_library_has_a_soname
+run the_library_exports_only_its_own_names
+run the_library_exports_what_the_headers_declare
+run the_library_needs_only_libc
+run each_header_compiles_alone_as_c
+run each_header_compiles_alone_as_cxx
+run pkg_config_knows_the_version
+run a_small_program_runs_against_the_copy
+run an_algorithm_from_outside_is_proved_and_runs
+exit $failed

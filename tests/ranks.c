@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ranks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct plait_unique_id the_id;
+
+struct thread {
+    const struct ranks *ranks;
+    uint32_t rank;
+    int result;
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
+{
+    static const struct plait_comm_options defaults = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = r->options.size ? r->options : defaults;
+
+    o.nrank = r->nprocess * r->nthread;
+    o.rank = rank;
+    o.id = &the_id;
+    return o;
+}
+
+static void *run_thread(void *arg)
+{
+    struct thread *t = arg;
+    const struct plait_comm_options o = ranks_options(t->ranks, t->rank);
+    struct plait_comm *comm = NULL;
+
+    if (!t->ranks->no_comm && plait_comm_create(&o, &comm) != PLAIT_OK) {
+        fprintf(stderr, "rank %u: create: %s\n", t->rank, plait_last_error());
+        t->result = 1;
+        return NULL;
+    }
+    t->result = t->ranks->body(&comm, t->rank, t->ranks->arg);
+    if (comm != NULL && plait_comm_destroy(comm) != PLAIT_OK && t->result == 0 && !t->ranks->no_comm) {
+        fprintf(stderr, "rank %u: destroy: %s\n", t->rank, plait_last_error());
+        t->result = 1;
+    }
+    return NULL;
+}
+
+static int run_process(const struct ranks *r, uint32_t process)
+{
+    struct thread *threads = calloc(r->nthread, sizeof *threads);
+    pthread_t *ids = calloc(r->nthread, sizeof *ids);
+    int failed = 0;
+
+    if (threads == NULL || ids == NULL)
+        return 1;
+    for (uint32_t t = 0; t < r->nthread; t++) {
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        pthread_attr_setstacksize(&attr, 512 << 10);
+        threads[t] = (struct thread){ r, process * r->nthread + t, 0 };
+        if (pthread_create(&ids[t], &attr, run_thread, &threads[t]) != 0)
+            abort();
+        pthread_attr_destroy(&attr);
+    }
+    for (uint32_t t = 0; t < r->nthread; t++) {
+        pthread_join(ids[t], NULL);
+        failed += threads[t].result != 0;
+    }
+    free(threads);
+    free(ids);
+    return failed;
+}
+
+unsigned ranks_run(const struct ranks *r)
+{
+    const double until = now() + (r->limit > 0 ? r->limit : 60);
+    pid_t *pids = calloc(r->nprocess, sizeof *pids);
+    unsigned failed = 0, left = r->nprocess;
+
+    if (pids == NULL || plait_unique_id_create(&the_id) != PLAIT_OK)
+        return 1;
+    fflush(NULL);
+    for (uint32_t p = 0; p < r->nprocess; p++)
+        if ((pids[p] = fork()) == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            const int bad = run_process(r, p);
+            fflush(NULL);
+            _exit(bad > 100 ? 100 : bad);
+        }
+    while (left > 0) {
+        for (uint32_t p = 0; p < r->nprocess; p++) {
+            int how;
+            if (pids[p] <= 0 || waitpid(pids[p], &how, WNOHANG) != pids[p])
+                continue;
+            pids[p] = 0;
+            left--;
+            failed += WIFEXITED(how) ? (unsigned)WEXITSTATUS(how) : 1;
+            if (WIFSIGNALED(how) && WTERMSIG(how) != SIGKILL)
+                fprintf(stderr, "process %u: signal %d\n", p, WTERMSIG(how));
+        }
+        if (now() > until) {
+            fprintf(stderr, "time limit: %u processes killed\n", left);
+            for (uint32_t p = 0; p < r->nprocess; p++)
+                if (pids[p] > 0)
+                    kill(pids[p], SIGKILL);
+        }
+        usleep(500);
+    }
+    free(pids);
+    return failed;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Run a function as every rank of a comm, in processes, threads or both, with a time limit. */
+#ifndef PLAIT_TESTS_RANKS_H
+#define PLAIT_TESTS_RANKS_H
+
+#include <plait/comm.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct ranks {
+    uint32_t nprocess, nthread; /* nthread ranks in each process */
+    double limit;               /* seconds until everything is killed; 0: 60 */
+    struct plait_comm_options options; /* nrank, rank and id are filled in; size 0: defaults */
+    /* One rank. 0 is success; anything else has printed why. It may destroy the comm and set *comm to NULL. */
+    int (*body)(struct plait_comm **comm, uint32_t rank, void *arg);
+    void *arg;
+    bool no_comm; /* body makes the comm itself: *comm is NULL, options are in ranks_options() */
+};
+
+/* Number of ranks that failed, were killed by a signal or by the limit. */
+unsigned ranks_run(const struct ranks *r);
+
+/* The options of this rank (for no_comm). */
+struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
+
+/* In a body: print the condition and the library's last error, and fail the rank. */
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: rank %u: %s is false (%s)\n", __FILE__, __LINE__, rank, #condition, \
+                    plait_last_error());                                                           \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+#endif

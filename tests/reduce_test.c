@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every kernel set against a naive reference, and against the scalar set bit for bit.
+ *
+ *     reduce_test [SEED]
+ */
+#include "reduce.h"
+#include "reduce_reference.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+static const char *const isas[] = { "scalar", "avx2", "avx512" };
+static const enum plait_dtype types[] = { PLAIT_INT32,   PLAIT_INT64,   PLAIT_FLOAT16,
+                                          PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
+static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_MAX, PLAIT_MIN };
+static const uint32_t divisors[] = { 0, 1, 2, 3, 5, 64 };
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+enum { MAXSRC = 1024, GUARD = 64 };
+
+static uint64_t seed, state;
+
+static uint64_t draw(void)
+{
+    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+struct call {
+    enum plait_dtype type;
+    enum plait_op op;
+    uint32_t nsrc, divisor;
+    size_t count;
+    bool mixed, wide_dst;
+    uint64_t wide_src;
+};
+
+static bool wide(const struct call *c, uint32_t s)
+{
+    return c->mixed && is_half(c->type) && s < 64 && (c->wide_src >> s & 1) != 0;
+}
+
+static enum plait_dtype src_type(const struct call *c, uint32_t s)
+{
+    return wide(c, s) ? PLAIT_FLOAT32 : c->type;
+}
+
+static enum plait_dtype dst_type(const struct call *c)
+{
+    return c->mixed && is_half(c->type) && c->wide_dst ? PLAIT_FLOAT32 : c->type;
+}
+
+static uint64_t expected(const struct call *c, const void *const *src, size_t i)
+{
+    const enum plait_dtype type = is_half(c->type) ? PLAIT_FLOAT32 : c->type;
+    uint64_t x[MAXSRC], result;
+
+    if (c->nsrc == 1 && c->divisor == 0 && src_type(c, 0) == dst_type(c))
+        return element(src[0], dst_type(c), i);
+    for (uint32_t s = 0; s < c->nsrc; s++) {
+        x[s] = element(src[s], src_type(c, s), i);
+        if (is_half(src_type(c, s)))
+            x[s] = of_f32((float)half_value(c->type, x[s]));
+    }
+    result = expression(type, c->op, x, c->nsrc);
+    if (c->divisor != 0)
+        result = divide(type, result, c->divisor);
+    return is_half(dst_type(c)) ? half_bits(c->type, f32(result)) : result;
+}
+
+/* Inputs: any bits; special values; numbers near 1, where the order of a sum shows. */
+
+static uint64_t special(enum plait_dtype type)
+{
+    const unsigned bits = 8 * (unsigned)plait_dtype_size(type);
+    const unsigned digits = type == PLAIT_FLOAT64 ? 52 : type == PLAIT_FLOAT32 ? 23 : (unsigned)format_of(type).digits;
+    const uint64_t sign = (draw() & 1) << (bits - 1);
+    const uint64_t infinity = ((UINT64_C(1) << (bits - 1 - digits)) - 1) << digits;
+    const uint64_t fraction = draw() & ((UINT64_C(1) << digits) - 1);
+
+    switch (draw() % 8) {
+    case 0:
+        return sign;
+    case 1:
+        return sign | infinity;
+    case 2:
+        return sign | infinity | 1 | fraction;
+    case 3:
+        return sign | fraction;
+    case 4:
+        return sign | 1;
+    case 5:
+        return sign | (infinity - 1);
+    default:
+        return sign | UINT64_C(1) << digits | fraction;
+    }
+}
+
+static uint64_t moderate(enum plait_dtype type)
+{
+    const double v = ((double)(draw() >> 11) * 0x1p-52 - 1.0) * ldexp(1, (int)(draw() % 8) - 4);
+
+    if (type == PLAIT_FLOAT64)
+        return of_f64(v);
+    return type == PLAIT_FLOAT32 ? of_f32((float)v) : half_bits(type, v);
+}
+
+static uint64_t input(enum plait_dtype type, unsigned kind)
+{
+    if (type == PLAIT_INT32 || type == PLAIT_INT64)
+        return kind % 4 == 2 ? draw() % 16 - 8 : draw();
+    switch (kind % 4) {
+    case 0:
+        return draw();
+    case 1:
+        return special(type);
+    case 2:
+        return moderate(type);
+    default:
+        return draw() % 16 == 0 ? special(type) : moderate(type);
+    }
+}
+
+/* Arrays of `count` elements at a random element of a cache line, with guards on both sides. */
+
+struct array {
+    unsigned char *memory, *data;
+    size_t bytes;
+};
+
+static struct array array_make(enum plait_dtype type, size_t count)
+{
+    const size_t size = plait_dtype_size(type);
+    struct array a = { .bytes = count * size };
+
+    a.memory = malloc(a.bytes + 4 * GUARD);
+    assert_non_null(a.memory);
+    a.data = a.memory + GUARD + (-(uintptr_t)a.memory % GUARD) + draw() % (GUARD / size) * size;
+    memset(a.memory, 0xa5, a.bytes + 4 * GUARD);
+    return a;
+}
+
+static bool guards_hold(const struct array *a)
+{
+    for (const unsigned char *p = a->memory; p < a->data; p++)
+        if (*p != 0xa5)
+            return false;
+    for (const unsigned char *p = a->data + a->bytes; p < a->memory + a->bytes + 4 * GUARD; p++)
+        if (*p != 0xa5)
+            return false;
+    return true;
+}
+
+/* The arrays of a call and the scalar set's result. */
+struct inputs {
+    struct array array[MAXSRC];
+    const void *src[MAXSRC];
+};
+
+static void inputs_make(struct inputs *in, const struct call *c, unsigned kind)
+{
+    for (uint32_t s = 0; s < c->nsrc; s++) {
+        in->array[s] = array_make(src_type(c, s), c->count);
+        in->src[s] = in->array[s].data;
+        for (size_t i = 0; i < c->count; i++)
+            set_element(in->array[s].data, src_type(c, s), i, input(src_type(c, s), kind));
+    }
+}
+
+static void inputs_free(struct inputs *in, const struct call *c)
+{
+    for (uint32_t s = 0; s < c->nsrc; s++)
+        free(in->array[s].memory);
+}
+
+static void run(const struct plait_kernels *k, const struct call *c, void *dst, const void *const *src)
+{
+    if (c->mixed)
+        plait_reduce_mixed(k, c->type, c->op, dst, c->wide_dst, src, c->wide_src, c->nsrc, c->count, c->divisor);
+    else
+        k->reduce[c->type][c->op](dst, src, c->nsrc, c->count, c->divisor);
+}
+
+static void assert_bits(const struct plait_kernels *k, const struct call *c, size_t i, uint64_t got, uint64_t want)
+{
+    if (got != want)
+        fail_msg("seed %llu: %s %s %s nsrc=%u divisor=%u count=%zu mixed=%d wide_dst=%d wide_src=%#llx: "
+                 "[%zu] is %#llx, not %#llx",
+                 (unsigned long long)seed, k->isa, plait_dtype_name(c->type), plait_op_name(c->op), c->nsrc, c->divisor,
+                 c->count, c->mixed, c->wide_dst, (unsigned long long)c->wide_src, i, (unsigned long long)got,
+                 (unsigned long long)want);
+}
+
+/* Run every set into an array of its own, then the last one into each source; compare all with the reference. */
+static void check(const struct call *c, unsigned kind, bool in_place)
+{
+    struct inputs in;
+    struct array dst = array_make(dst_type(c), c->count), want = array_make(dst_type(c), c->count);
+
+    inputs_make(&in, c, kind);
+    for (size_t i = 0; i < c->count; i++)
+        set_element(want.data, dst_type(c), i, expected(c, in.src, i));
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        if (k == NULL)
+            continue;
+        memset(dst.data, 0xa5, dst.bytes);
+        run(k, c, dst.data, in.src);
+        for (size_t i = 0; i < c->count; i++)
+            assert_bits(k, c, i, element(dst.data, dst_type(c), i), element(want.data, dst_type(c), i));
+        assert_true(guards_hold(&dst));
+        for (uint32_t a = 0; in_place && a < c->nsrc; a++) {
+            if (src_type(c, a) != dst_type(c))
+                continue;
+            memcpy(dst.data, in.array[a].data, dst.bytes);
+            run(k, c, in.array[a].data, in.src);
+            for (size_t i = 0; i < c->count; i++)
+                assert_bits(k, c, i, element(in.array[a].data, dst_type(c), i), element(want.data, dst_type(c), i));
+            assert_true(guards_hold(&in.array[a]));
+            memcpy(in.array[a].data, dst.data, dst.bytes);
+        }
+    }
+    inputs_free(&in, c);
+    free(dst.memory);
+    free(want.memory);
+}
+
+static size_t some_count(void)
+{
+    return draw() % 16 == 0 ? 1000 + draw() % 3000 : draw() % 201;
+}
+
+static uint32_t some_divisor(enum plait_op op)
+{
+    return op == PLAIT_SUM ? divisors[draw() % LENGTH(divisors)] : 0;
+}
+
+/* Tests. */
+
+static void sets_are_found_by_name(void **unused)
+{
+    (void)unused;
+    assert_non_null(plait_kernels_find(""));
+    assert_string_equal(plait_kernels_find("scalar")->isa, "scalar");
+    assert_null(plait_kernels_find("sse9"));
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        if (k == NULL)
+            print_message("%s: not supported here, not tested\n", isas[s]);
+        else
+            assert_string_equal(k->isa, isas[s]);
+    }
+    print_message("best set: %s\n", plait_kernels_find("")->isa);
+}
+
+static void only_supported_cells_are_filled(void **unused)
+{
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        for (int type = 0; k != NULL && type < PLAIT_NDTYPE; type++) {
+            const bool known = plait_dtype_size((enum plait_dtype)type) != 0;
+            const bool half = is_half((enum plait_dtype)type);
+
+            for (int op = 0; op < PLAIT_NOP; op++)
+                assert_int_equal(k->reduce[type][op] != NULL, known && op != PLAIT_AVG);
+            assert_int_equal(k->widen[type] != NULL, half);
+            assert_int_equal(k->narrow[type] != NULL, half);
+        }
+    }
+}
+
+static void every_half_widens_and_comes_back(void **unused)
+{
+    static uint16_t in[65536], back[65536];
+    static float out[65536];
+
+    (void)unused;
+    for (unsigned i = 0; i < 65536; i++)
+        in[i] = (uint16_t)i;
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        for (size_t t = 0; k != NULL && t < LENGTH(halves); t++) {
+            const struct call c = { .type = halves[t], .nsrc = 1, .count = 65536 };
+
+            k->widen[halves[t]](out, in, 65536);
+            k->narrow[halves[t]](back, out, 65536);
+            for (unsigned i = 0; i < 65536; i++) {
+                const double v = half_value(halves[t], i);
+
+                assert_bits(k, &c, i, element(out, PLAIT_FLOAT32, i), of_f32((float)v));
+                assert_bits(k, &c, i, back[i], isnan(v) ? half_bits(halves[t], v) : i);
+            }
+        }
+    }
+}
+
+/* Around every half: the value, the point half way to the next one, and the floats beside it. */
+static void narrowing_rounds_to_nearest_even(void **unused)
+{
+    enum { N = 65536 * 8 };
+    float *in = malloc(N * sizeof *in);
+    uint16_t *out = malloc(N * sizeof *out);
+
+    (void)unused;
+    assert_true(in != NULL && out != NULL);
+    for (size_t t = 0; t < LENGTH(halves); t++) {
+        const struct call c = { .type = halves[t], .nsrc = 1, .count = N };
+
+        for (unsigned i = 0; i < 65536; i++) {
+            const double here = half_value(halves[t], i), next = half_value(halves[t], (i + 1) & 0xffff);
+            const double largest = halves[t] == PLAIT_FLOAT16 ? 65536 : 0x1p128;
+            const float middle = (float)((here + (isinf(next) ? copysign(largest, here) : next)) / 2);
+            float *f = in + (size_t)i * 8;
+
+            f[0] = (float)here;
+            f[1] = middle;
+            f[2] = nextafterf(middle, INFINITY);
+            f[3] = nextafterf(middle, -INFINITY);
+            f[4] = nextafterf((float)here, INFINITY);
+            f[5] = nextafterf((float)here, -INFINITY);
+            f[6] = f32(draw());
+            f[7] = f32(special(PLAIT_FLOAT32));
+        }
+        for (size_t s = 0; s < LENGTH(isas); s++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+            if (k == NULL)
+                continue;
+            k->narrow[halves[t]](out, in, N);
+            for (size_t i = 0; i < N; i++)
+                assert_bits(k, &c, i, out[i], half_bits(halves[t], in[i]));
+        }
+    }
+    free(in);
+    free(out);
+}
+
+static void conversions_stay_within_their_arrays(void **unused)
+{
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        for (size_t n = 0; k != NULL && n <= 200; n++) {
+            for (size_t t = 0; t < LENGTH(halves); t++) {
+                struct array half = array_make(halves[t], n), full = array_make(PLAIT_FLOAT32, n);
+                const struct call c = { .type = halves[t], .nsrc = 1, .count = n };
+
+                for (size_t i = 0; i < n; i++)
+                    set_element(full.data, PLAIT_FLOAT32, i, input(PLAIT_FLOAT32, (unsigned)n));
+                k->narrow[halves[t]](half.data, (const float *)(void *)full.data, n);
+                for (size_t i = 0; i < n; i++)
+                    assert_bits(k, &c, i, element(half.data, halves[t], i),
+                                half_bits(halves[t], f32(element(full.data, PLAIT_FLOAT32, i))));
+                k->widen[halves[t]]((float *)(void *)full.data, half.data, n);
+                for (size_t i = 0; i < n; i++)
+                    assert_bits(k, &c, i, element(full.data, PLAIT_FLOAT32, i),
+                                of_f32((float)half_value(halves[t], element(half.data, halves[t], i))));
+                assert_true(guards_hold(&half) && guards_hold(&full));
+                free(half.memory);
+                free(full.memory);
+            }
+        }
+    }
+}
+
+static void two_sources_of_any_length_agree_with_the_reference(void **unused)
+{
+    (void)unused;
+    for (size_t t = 0; t < LENGTH(types); t++)
+        for (size_t o = 0; o < LENGTH(ops); o++)
+            for (size_t n = 0; n <= 200; n++)
+                check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = 2, .count = n }, (unsigned)n, true);
+}
+
+static void any_number_of_sources_agrees_with_the_reference(void **unused)
+{
+    (void)unused;
+    for (size_t t = 0; t < LENGTH(types); t++)
+        for (size_t o = 0; o < LENGTH(ops); o++)
+            for (uint32_t n = 1; n <= 18; n++)
+                for (unsigned kind = 0; kind < 4; kind++)
+                    check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = n < 18 ? n : 64, .count = some_count(),
+                                          .divisor = some_divisor(ops[o]) }, kind, true);
+}
+
+static void averages_agree_with_the_reference(void **unused)
+{
+    static const uint32_t numbers[] = { 1, 2, 3, 4, 5, 8, 64 };
+
+    (void)unused;
+    for (size_t t = 0; t < LENGTH(types); t++)
+        for (size_t d = 1; d < LENGTH(divisors); d++)
+            for (size_t n = 0; n < LENGTH(numbers); n++)
+                for (unsigned kind = 0; kind < 4; kind++)
+                    check(&(struct call){ .type = types[t], .op = PLAIT_SUM, .nsrc = numbers[n], .count = some_count(),
+                                          .divisor = divisors[d] }, kind, true);
+}
+
+static void a_thousand_sources_agree_with_the_reference(void **unused)
+{
+    static const uint32_t numbers[] = { 255, 257, 1000, 1023, 1024 };
+
+    (void)unused;
+    for (size_t t = 0; t < LENGTH(types); t++)
+        for (size_t n = 0; n < LENGTH(numbers); n++)
+            check(&(struct call){ .type = types[t], .op = PLAIT_SUM, .nsrc = numbers[n], .count = 37 }, 2, false);
+}
+
+/* Guards the tests above: if the order did not matter for their inputs, they would prove little. */
+static void the_order_of_a_sum_shows(void **unused)
+{
+    (void)unused;
+    for (uint32_t n = 4; n <= 64; n++) {
+        unsigned different = 0;
+
+        for (unsigned trial = 0; trial < 200; trial++) {
+            uint64_t x[64], row;
+
+            for (uint32_t i = 0; i < n; i++)
+                x[i] = moderate(PLAIT_FLOAT32);
+            row = x[0];
+            for (uint32_t i = 1; i < n; i++)
+                row = combine(PLAIT_FLOAT32, PLAIT_SUM, row, x[i]);
+            different += row != expression(PLAIT_FLOAT32, PLAIT_SUM, x, n);
+        }
+        assert_true(different > 0);
+    }
+}
+
+static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
+{
+    const struct plait_kernels *scalar = plait_kernels_find("scalar");
+    static struct inputs in;
+
+    (void)unused;
+    for (unsigned trial = 0; trial < 400; trial++) {
+        const enum plait_op op = ops[draw() % LENGTH(ops)];
+        const struct call c = { .type = types[draw() % LENGTH(types)], .op = op, .nsrc = 1 + draw() % 17,
+                                .count = draw() % 6000, .divisor = some_divisor(op) };
+        struct array want = array_make(c.type, c.count), got = array_make(c.type, c.count);
+
+        inputs_make(&in, &c, trial);
+        run(scalar, &c, want.data, in.src);
+        for (size_t s = 1; s < LENGTH(isas); s++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+            if (k == NULL)
+                continue;
+            run(k, &c, got.data, in.src);
+            for (size_t i = 0; i < c.count; i++)
+                assert_bits(k, &c, i, element(got.data, c.type, i), element(want.data, c.type, i));
+        }
+        inputs_free(&in, &c);
+        free(want.memory);
+        free(got.memory);
+    }
+}
+
+static void mixed_widths_agree_with_the_reference(void **unused)
+{
+    (void)unused;
+    for (unsigned trial = 0; trial < 4000; trial++) {
+        const enum plait_op op = ops[draw() % LENGTH(ops)];
+        struct call c = { .type = halves[trial % 2], .op = op, .nsrc = 1 + draw() % 18, .count = draw() % 301,
+                          .divisor = some_divisor(op), .mixed = true, .wide_dst = draw() % 2, .wide_src = draw() };
+
+        if (trial % 16 == 0)
+            c.wide_src = trial % 32 == 0 ? 0 : UINT64_MAX;
+        if (trial % 16 == 1)
+            c.type = types[draw() % LENGTH(types)];
+        if (trial % 64 == 2)
+            c.nsrc = 33 + draw() % 40;
+        check(&c, (unsigned)draw(), true);
+    }
+}
+
+#ifdef __x86_64__
+static void the_callers_environment_does_not_show(void **unused)
+{
+    /* Flush to zero and denormals are zero; round up; round down; round to zero; overflow not masked. */
+    static const uint32_t odd[] = { 0x9fc0, 0x5f80, 0x3f80, 0x7f80, 0xffc0, 0x1b80 };
+    static struct inputs in;
+
+    (void)unused;
+    for (size_t o = 0; o < LENGTH(odd); o++) {
+        for (unsigned trial = 0; trial < 200; trial++) {
+            const enum plait_op op = ops[trial / 8 % LENGTH(ops)];
+            const struct call c = { .type = types[trial % LENGTH(types)], .op = op, .nsrc = 1 + trial % 5, .count = 100,
+                                    .divisor = some_divisor(op) };
+            const uint32_t before = _mm_getcsr();
+            struct array want = array_make(c.type, c.count), got = array_make(c.type, c.count);
+            uint32_t saved, inside, after;
+
+            inputs_make(&in, &c, trial);
+            for (size_t i = 0; i < c.count; i++)
+                set_element(want.data, c.type, i, expected(&c, in.src, i));
+            for (size_t s = 0; s < LENGTH(isas); s++) {
+                const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+                if (k == NULL)
+                    continue;
+                _mm_setcsr(odd[o] | 0x20);
+                saved = plait_fpenv_enter();
+                inside = _mm_getcsr();
+                run(k, &c, got.data, in.src);
+                plait_fpenv_leave(saved);
+                after = _mm_getcsr();
+                _mm_setcsr(before);
+                assert_int_equal(inside, 0x1fa0);
+                assert_int_equal(after & ~0x3fu, odd[o]);
+                assert_int_equal(after & 0x20, 0x20);
+                for (size_t i = 0; i < c.count; i++)
+                    assert_bits(k, &c, i, element(got.data, c.type, i), element(want.data, c.type, i));
+            }
+            inputs_free(&in, &c);
+            free(want.memory);
+            free(got.memory);
+        }
+    }
+}
+
+static void the_default_environment_is_left_alone(void **unused)
+{
+    const uint32_t before = _mm_getcsr();
+
+    (void)unused;
+    plait_fpenv_leave(plait_fpenv_enter());
+    assert_int_equal(_mm_getcsr(), before);
+}
+#endif
+
+static void stream_copies_any_alignment(void **unused)
+{
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++) {
+        const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+        for (unsigned trial = 0; k != NULL && trial < 3000; trial++) {
+            const size_t bytes = trial < 1000 ? trial : draw() % 20000;
+            struct array from = array_make(PLAIT_INT32, bytes / 4 + 32), to = array_make(PLAIT_INT32, bytes / 4 + 32);
+            unsigned char *d = to.data + draw() % 64;
+            const unsigned char *p = from.data + draw() % 64;
+
+            for (size_t i = 0; i < from.bytes; i++)
+                from.data[i] = (unsigned char)(draw() >> 13);
+            k->stream(d, p, bytes);
+            assert_memory_equal(d, p, bytes);
+            for (const unsigned char *q = to.memory; q < to.memory + to.bytes + 4 * GUARD; q++)
+                if ((q < d || q >= d + bytes) && *q != 0xa5)
+                    fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa, bytes);
+            free(from.memory);
+            free(to.memory);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_are_found_by_name),
+        cmocka_unit_test(only_supported_cells_are_filled),
+        cmocka_unit_test(every_half_widens_and_comes_back),
+        cmocka_unit_test(narrowing_rounds_to_nearest_even),
+        cmocka_unit_test(conversions_stay_within_their_arrays),
+        cmocka_unit_test(two_sources_of_any_length_agree_with_the_reference),
+        cmocka_unit_test(any_number_of_sources_agrees_with_the_reference),
+        cmocka_unit_test(averages_agree_with_the_reference),
+        cmocka_unit_test(a_thousand_sources_agree_with_the_reference),
+        cmocka_unit_test(the_order_of_a_sum_shows),
+        cmocka_unit_test(sets_agree_bit_for_bit_on_long_vectors),
+        cmocka_unit_test(mixed_widths_agree_with_the_reference),
+#ifdef __x86_64__
+        cmocka_unit_test(the_callers_environment_does_not_show),
+        cmocka_unit_test(the_default_environment_is_left_alone),
+#endif
+        cmocka_unit_test(stream_copies_any_alignment),
+    };
+
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
+    state = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
+#include "cli.h"
+
+#include <plait/comm.h>
+#include <plait/config.h>
+#include <plait/plan.h>
+#include <plait/topology.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if PLAIT_HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+#define MAX_RANKS 4096
+
+static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
+static uint32_t nrank;
+static size_t slice;
+static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding;
+
+static const struct cli_option options[] = {
+    { "--version", NULL, "the version", CLI_FLAG, &show_version },
+    { "--features", NULL, "optional parts: what this build has, and the package that brings what it lacks", CLI_FLAG,
+      &show_features },
+    { "--config", NULL, "every setting: value, where it comes from, meaning", CLI_FLAG, &show_config },
+    { "--topology", NULL, "processors, caches and memory", CLI_FLAG, &show_topology },
+    { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
+    { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
+    { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_NUMBER,
+      &nrank },
+    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
+      &nodes },
+    { "--type", "TYPE", "element type of --explain (default float32)", CLI_TEXT, &type_name },
+    { "--op", "OP", "sum, prod, min, max or avg (default sum)", CLI_TEXT, &op_name },
+    { "--inplace", NULL, "the input is the output", CLI_FLAG, &inplace },
+    { "--algo", "SPEC", "as if the call asked for this algorithm", CLI_TEXT, &algorithm },
+    { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
+    { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
+    { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
+    { NULL, NULL, NULL, CLI_FLAG, NULL },
+};
+
+static const struct cli_program program = {
+    "plait-info",
+    "[options] [COLLECTIVE SIZE]",
+    "Shows what this build of Plait can do, how it is configured, what it sees of the machine\n"
+    "and what it would run. Without options: a short overview.\n"
+    "\n"
+    "  plait-info --config\n"
+    "  plait-info --algorithms --ranks 16 --nodes 4x4\n"
+    "  plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n",
+    options,
+};
+
+/* ---- Build and settings ------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name, *package, *text;
+} known_features[] = {
+    { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology" },
+    { "jansson", "libjansson-dev", "JSON output of plait-perf" },
+    { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
+};
+
+/* One line per "name:yes" or "name:no"; or, briefly, the names on one line. */
+static void print_features(bool brief)
+{
+    char copy[1024], *save = NULL;
+
+    snprintf(copy, sizeof copy, "%s", plait_features());
+    for (char *f = strtok_r(copy, " ", &save); f != NULL; f = strtok_r(NULL, " ", &save)) {
+        char *colon = strchr(f, ':');
+        const bool has = colon != NULL && strcmp(colon + 1, "yes") == 0;
+        const char *package = NULL, *text = "";
+
+        if (colon != NULL)
+            *colon = '\0';
+        for (size_t i = 0; i < sizeof known_features / sizeof known_features[0]; i++)
+            if (strcmp(known_features[i].name, f) == 0) {
+                package = known_features[i].package;
+                text = known_features[i].text;
+            }
+        if (brief)
+            printf("%s%s ", has ? "+" : "-", f);
+        else if (has || package == NULL)
+            printf("%-10s %-4s %s\n", f, has ? "yes" : "no", text);
+        else
+            printf("%-10s %-4s %s (install %s, then build again)\n", f, "no", text, package);
+    }
+    if (brief)
+        printf("\n");
+}
+
+/* Settings that are not at their default, or all. Returns false when some value is invalid. */
+static bool print_config(bool all)
+{
+    struct plait_setting s;
+    char last[1024] = "";
+    bool ok = true;
+
+    for (size_t i = 0;; i++) {
+        const enum plait_status status = plait_config_get(i, &s);
+        if (status == PLAIT_ERR_ARG)
+            return ok;
+        if (status != PLAIT_OK) {
+            if (strcmp(last, plait_last_error()) != 0)
+                fprintf(stderr, "plait-info: %s\n", plait_last_error());
+            snprintf(last, sizeof last, "%s", plait_last_error());
+            ok = false;
+        } else if (all) {
+            printf("%-16s = %-10s # %s; %s\n", s.name, s.value, s.origin, s.text);
+        } else if (strcmp(s.origin, "default") != 0) {
+            printf("setting     %s=%s (%s)\n", s.name, s.value, s.origin);
+        }
+    }
+}
+
+/* ---- The machine ------------------------------------------------------------------------------- */
+
+#if PLAIT_HAVE_HWLOC
+static void print_counts(void)
+{
+    static const struct {
+        hwloc_obj_type_t type;
+        const char *one, *many;
+    } kinds[] = {
+        { HWLOC_OBJ_PACKAGE, "package", "packages" },
+        { HWLOC_OBJ_NUMANODE, "memory node", "memory nodes" },
+        { HWLOC_OBJ_L3CACHE, "L3 cache", "L3 caches" },
+        { HWLOC_OBJ_CORE, "core", "cores" },
+        { HWLOC_OBJ_PU, "hardware thread", "hardware threads" },
+    };
+    hwloc_topology_t topology;
+
+    if (hwloc_topology_init(&topology) != 0)
+        return;
+    if (hwloc_topology_load(topology) == 0) {
+        const char *comma = "";
+        printf("machine     ");
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            const int n = hwloc_get_nbobjs_by_type(topology, kinds[i].type);
+            if (n > 0) {
+                printf("%s%d %s", comma, n, n == 1 ? kinds[i].one : kinds[i].many);
+                comma = ", ";
+            }
+        }
+        printf("\n");
+    }
+    hwloc_topology_destroy(topology);
+}
+#else
+static void print_counts(void)
+{
+}
+#endif
+
+static void print_topology(void)
+{
+    struct plait_topology t;
+    char l1[32], l2[32], l3[32], memory[32];
+
+    plait_topology_get(&t);
+    cli_show_bytes(l1, t.l1);
+    cli_show_bytes(l2, t.l2);
+    cli_show_bytes(l3, t.l3);
+    cli_show_bytes(memory, t.memory);
+    printf("processor   %s; %" PRIu32 " usable\n", t.processor, t.ncpu);
+    print_counts();
+    printf("caches      L1 %s, L2 %s, L3 %s\n", t.l1 ? l1 : "unknown", t.l2 ? l2 : "unknown", t.l3 ? l3 : "unknown");
+    printf("memory      %s\n", t.memory ? memory : "unknown");
+    printf("kernels     %s\n", t.isa);
+}
+
+/* ---- Algorithms -------------------------------------------------------------------------------- */
+
+static uint32_t node_map[MAX_RANKS];
+
+/* The shape that --ranks and --nodes describe. */
+static struct plait_shape make_shape(enum plait_coll coll)
+{
+    struct plait_shape shape = { .coll = coll, .inplace = inplace };
+    struct plait_topology t;
+    uint32_t mapped = 0;
+
+    if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
+        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+                 MAX_RANKS);
+    if (nodes != NULL && nrank != 0 && nrank != mapped)
+        cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
+    if (nrank > MAX_RANKS)
+        cli_fail(&program, "--ranks %" PRIu32 ": must be at most %d", nrank, MAX_RANKS);
+    plait_topology_get(&t);
+    shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
+    shape.node = nodes != NULL ? node_map : NULL;
+    return shape;
+}
+
+static void print_algorithms(void)
+{
+    struct plait_shape shape = make_shape(PLAIT_ALLREDUCE);
+
+    printf("At %" PRIu32
+           " ranks. depth: messages on the longest path; rounds: one message per rank at a time (~ at most);\n"
+           "sent, received: most by any rank, in vectors; c: canonical order; s: no partial sums travel.\n\n",
+           shape.nrank);
+    printf("%-22s %6s %8s %8s %8s  %-2s  %s\n", "algorithm", "depth", "rounds", "sent", "received", "", "what it is");
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+        const struct plait_alg *alg;
+        char name[64];
+
+        snprintf(name, sizeof name, "%s%s", (*a)->name, (*a)->params);
+        if (plait_alg_find(plait_algs, (*a)->name, &shape, &alg) == PLAIT_OK) {
+            const struct plait_claim c = alg->claim(&shape);
+            const double nblk = c.nblk != 0 ? (double)c.nblk : 1;
+            char rounds[32];
+            snprintf(rounds, sizeof rounds, "%s%" PRIu64, c.rounds_exact ? "" : "~", c.rounds);
+            printf("%-22s %6" PRIu64 " %8s %8.3f %8.3f", name, c.depth, rounds, (double)c.sent / nblk,
+                   (double)c.received / nblk);
+        } else {
+            printf("%-22s %6s %8s %8s %8s", name, "-", "-", "-", "-");
+        }
+        printf("  %s%s  %s [%s]\n", (*a)->canonical ? "c" : "-", (*a)->no_partials ? "s" : "-", (*a)->text,
+               (*a)->source);
+    }
+}
+
+/* ---- What would run ---------------------------------------------------------------------------- */
+
+static enum plait_round round_option(void)
+{
+    if (rounding == NULL)
+        return PLAIT_ROUND_DEFAULT;
+    if (strcmp(rounding, "once") == 0)
+        return PLAIT_ROUND_ONCE;
+    if (strcmp(rounding, "hop") == 0)
+        return PLAIT_ROUND_HOP;
+    cli_fail(&program, "--round '%s': must be once or hop", rounding);
+}
+
+static int print_choice(const char *coll_name, const char *size_text)
+{
+    static const char *const round_names[] = { "of no matter here", "once, at the end", "at every combination" };
+    const int type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice choice;
+    struct plait_shape shape;
+    size_t bytes, element;
+    char size[32], slice_size[32];
+
+    if (strcmp(coll_name, plait_coll_name(PLAIT_ALLREDUCE)) != 0)
+        cli_fail(&program, "--explain '%s': only %s has several algorithms", coll_name,
+                 plait_coll_name(PLAIT_ALLREDUCE));
+    if (type < 0)
+        cli_fail(&program, "--type '%s': there is no such element type", type_name);
+    if (op < 0)
+        cli_fail(&program, "--op '%s': must be sum, prod, min, max or avg", op_name);
+    if (!cli_bytes(size_text, &bytes))
+        cli_fail(&program, "size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
+    element = plait_dtype_size((enum plait_dtype)type);
+    if (bytes % element != 0)
+        cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
+    shape = make_shape(PLAIT_ALLREDUCE);
+    call.algorithm = algorithm;
+    call.slice = slice;
+    call.round = round_option();
+    call.reproducible = reproducible;
+    if (plait_choose(&shape, bytes / element, (enum plait_dtype)type, (enum plait_op)op, &call, &choice) != PLAIT_OK) {
+        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+        return 1;
+    }
+    cli_show_bytes(size, bytes);
+    cli_show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
+    printf("%s of %zu %s (%s), %s, %" PRIu32 " ranks%s\n", coll_name, bytes / element,
+           plait_dtype_name((enum plait_dtype)type), size, plait_op_name((enum plait_op)op), shape.nrank,
+           inplace ? ", in place" : "");
+    printf("algorithm   %s\n", choice.algorithm);
+    printf("why         %s\n", choice.why);
+    printf("path        %s\n", choice.path);
+    printf("slices      %" PRIu64 " of %s\n", choice.nslice, slice_size);
+    printf("rounding    %s\n", round_names[choice.round]);
+    printf("plan hash   %016" PRIx64 "\n", choice.plan_hash);
+    return 0;
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+static bool overview(void)
+{
+    unsigned n = 0;
+    bool ok;
+
+    while (plait_algs[n] != NULL)
+        n++;
+    printf("Plait %s    ", plait_version());
+    print_features(true);
+    print_topology();
+    printf("algorithms  %u (--algorithms)\n", n);
+    ok = print_config(false);
+    printf("\nTry: plait-info --explain allreduce 1M    plait-info --config    plait-info --help\n");
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    bool ok = true;
+    int nrest;
+
+    cli_parse(&program, argc, argv, &nrest);
+    if (explain && nrest != 2)
+        cli_fail(&program, "--explain needs a collective and a size, e.g. --explain allreduce 1M");
+    if (!explain && nrest > 0)
+        cli_fail(&program, "unexpected argument '%s'", argv[1]);
+    if (!explain && (algorithm != NULL || slice != 0 || rounding != NULL || reproducible || inplace))
+        cli_fail(&program, "--algo, --slice, --round, --reproducible and --inplace need --explain");
+    if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
+        cli_fail(&program, "--ranks and --nodes need --explain or --algorithms");
+    if (argc == 1)
+        return overview() ? 0 : 1;
+    if (show_version)
+        printf("%s\n", plait_version());
+    if (show_features)
+        print_features(false);
+    if (show_config)
+        ok = print_config(true) && ok;
+    if (show_topology)
+        print_topology();
+    if (show_algorithms)
+        print_algorithms();
+    if (explain)
+        ok = print_choice(argv[1], argv[2]) == 0 && ok;
+    return ok ? 0 : 1;
+}
