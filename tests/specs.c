@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "specs.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,29 +37,56 @@ static void add(struct specs *s, const struct plait_shape *base, const char *tex
     }
 }
 
-/* "name", "name:k", "name:XxY" for every factorisation, "name:other". */
+/* Add "name:X", X as format and numbers say. */
+static void add_form(struct specs *s, const struct plait_shape *base, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_form(struct specs *s, const struct plait_shape *base, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (strlen(text) < PLAIT_MAX_SPEC)
+        add(s, base, text);
+}
+
+/* ":XxY" and ":XxYxZ" for every factorisation. */
+static void add_grids(struct specs *s, const struct plait_shape *base, const char *name)
+{
+    const uint32_t n = base->nrank;
+
+    for (uint32_t x = 1; x <= n; x++) {
+        if (n % x != 0)
+            continue;
+        add_form(s, base, "%s:%ux%u", name, x, n / x);
+        for (uint32_t y = 2; x > 1 && y < n / x; y++)
+            if (n / x % y == 0)
+                add_form(s, base, "%s:%ux%ux%u", name, x, y, n / x / y);
+    }
+}
+
+/* What may stand behind a ':' of any algorithm; those that do not take it are left out by add(). */
 static void add_alg(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg)
 {
-    char text[PLAIT_MAX_SPEC];
-    const uint32_t n = base->nrank;
+    static const char *const inside[] = { "tree", "jia", "direct" };
 
     add(s, base, alg->name);
     if (alg->parse == NULL)
         return;
     for (uint32_t k = 1; k <= MOST_COLOURS; k++) {
-        snprintf(text, sizeof text, "%.30s:%u", alg->name, k);
-        add(s, base, text);
+        add_form(s, base, "%s:%u", alg->name, k);
+        add_form(s, base, "%s:%u:wide", alg->name, k);
     }
-    for (uint32_t x = 1; x <= n; x++)
-        if (n % x == 0) {
-            snprintf(text, sizeof text, "%.30s:%ux%u", alg->name, x, n / x);
-            add(s, base, text);
-        }
-    for (const struct plait_alg *const *other = plait_algs; *other != NULL; other++)
-        if (*other != alg) {
-            snprintf(text, sizeof text, "%.30s:%.30s", alg->name, (*other)->name);
-            add(s, base, text);
-        }
+    add_grids(s, base, alg->name);
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        add_form(s, base, "%s:%s", alg->name, inside[i]);
+        for (const struct plait_alg *const *other = plait_algs; *other != NULL; other++)
+            if (*other != alg)
+                add_form(s, base, "%s:%s:%s", alg->name, inside[i], (*other)->name);
+    }
 }
 
 void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inplace)
