@@ -113,6 +113,11 @@ void combine(struct plait_builder *b, const struct job *j, struct plait_span to)
 uint32_t combine_tmp(uint32_t n, uint32_t nblk);
 struct plait_span receive_slot(const struct job *j, uint32_t i);
 
+/* Reduce the range to member 0, and broadcast it from there, along a binomial tree. */
+void binomial_reduce(struct plait_builder *b, const struct job *j);
+void binomial_broadcast(struct plait_builder *b, const struct job *j);
+uint32_t binomial_tmp(const struct job *j);
+
 /*
  * An algorithm that any group can run, for use inside others. `s` is a shape of the group's size; the
  * range holds a multiple of claim(s).nblk blocks. Methods get the object first, so that presets can add
@@ -128,6 +133,8 @@ struct group_alg {
 
 extern const struct group_alg *const plait_group_ring, *const plait_group_torus, *const plait_group_halving;
 extern const struct group_alg *const plait_group_one_shot, *const plait_group_two_shot;
+extern const struct group_alg *const plait_group_binomial, *const plait_group_chain, *const plait_group_double_tree;
+extern const struct group_alg *const plait_group_trees;
 
 /* All ranks of the comm, the whole vector. */
 static inline void emit_whole(struct plait_builder *b, const struct group_alg *a, const struct plait_shape *s,

@@ -107,13 +107,19 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
         return "cuts the vector into another number of blocks than rank 0's";
     if (p->bytes != sizeof *p + (uint64_t)p->nstep * sizeof *p->step + (uint64_t)p->ndep * sizeof(uint32_t))
         return "has another size than its steps and dependencies";
-    if (p->nstep == 0 ? p->ndep != 0 : p->step[p->nstep - 1].dep0 + p->step[p->nstep - 1].ndep != p->ndep)
-        return "has dependencies that belong to no step";
     return NULL;
+}
+
+/* The dependencies follow one another without a gap; so they end with the last step's. */
+static bool has_more_deps(const struct plait_plan *p)
+{
+    return p->nstep == 0 ? p->ndep != 0 : p->step[p->nstep - 1].dep0 + p->step[p->nstep - 1].ndep != p->ndep;
 }
 
 enum plait_status plait_check_shape(struct plait_checker *c)
 {
+    if (c->nrank == 0 || (unsigned)c->coll >= PLAIT_NCOLL)
+        return plait_check_fail(c, PLAIT_CHECK_SHAPE, "there are no ranks, or there is no such collective");
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
         const char *fault = plan_fault(c, p, r);
@@ -123,6 +129,8 @@ enum plait_status plait_check_shape(struct plait_checker *c)
             if ((fault = step_fault(p, i)) != NULL)
                 return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (block %u) %s", r, i, p->step[i].blk,
                                         fault);
+        if (has_more_deps(p))
+            return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u has dependencies that belong to no step", r);
     }
     return PLAIT_OK;
 }

@@ -224,8 +224,8 @@ void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_sp
 
 void plait_lane(struct plait_builder *b, uint32_t lane)
 {
-    if (lane > UINT8_MAX)
-        return fail(b, "more than 256 lanes");
+    if (lane >= UINT8_MAX) /* their number is one byte too */
+        return fail(b, "more than 255 lanes");
     b->lane = lane;
     if (lane >= b->nlane)
         b->nlane = lane + 1;

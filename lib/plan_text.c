@@ -2,7 +2,7 @@
 /*
  * Plans as text: the golden files' form, and what people read.
  *
- *     plan 1 allreduce rank 2 of 4, 4 blocks, 2 tmp, 1 lanes, out of place
+ *     plan 1 allreduce rank 2 of 4, blocks 4, tmp 2, lanes 1, out of place
  *     r2 #0 send in[2] to r3
  *     r2 #1 recv tmp[0] from r1 block 1
  *     r2 #2 reduce out[1] = tmp[0], in[1]   after 1
@@ -63,7 +63,7 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
     FILE *f = open_memstream(&text, &size);
     if (f == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the text of a plan");
-    fprintf(f, "plan %u %s rank %u of %u, %u blocks, %u tmp, %u lanes, %s\n", plan->version,
+    fprintf(f, "plan %u %s rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", plan->version,
             plait_coll_name((enum plait_coll)plan->coll), plan->rank, plan->nrank, plan->nblk, plan->ntmp, plan->nlane,
             plan->inplace ? "in place" : "out of place");
     for (uint32_t i = 0; i < plan->nstep; i++)
@@ -185,13 +185,13 @@ static void parse_head(struct parser *p)
     h->rank = number(p, "the rank", 0, INT32_MAX - 1);
     expect(p, "of");
     h->nrank = number(p, "the number of ranks", h->rank + 1, INT32_MAX);
-    expect(p, ",");
+    expect(p, ", blocks");
     h->nblk = number(p, "the number of blocks", 1, (1u << 30) - 1);
-    expect(p, "blocks,");
+    expect(p, ", tmp");
     h->ntmp = number(p, "the number of TMP slots", 0, (1u << 30) - 1);
-    expect(p, "tmp,");
+    expect(p, ", lanes");
     h->nlane = (uint8_t)number(p, "the number of lanes", 1, UINT8_MAX);
-    expect(p, "lanes,");
+    expect(p, ",");
     h->inplace = accept(p, "in place");
     if (!h->inplace)
         expect(p, "out of place");

@@ -51,8 +51,8 @@ const struct plait_kernels *plait_kernels_find(const char *isa)
     return NULL;
 }
 
-/* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 8 KiB of scratch memory. */
-enum { SOURCES = 16, CHUNK = 128 };
+/* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 16 KiB of scratch memory. */
+enum { SOURCES = 16, CHUNK = 256 };
 
 struct mixed {
     const struct plait_kernels *k;
@@ -63,37 +63,42 @@ struct mixed {
 };
 
 /* out[count <= CHUNK] = the canonical combination of src[first .. first + n - 1] from element `at` on. */
-static void combine(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n, size_t at,
-                    size_t count)
+static void combine_few(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n,
+                        size_t at, size_t count, uint32_t divisor)
 {
+    _Alignas(64) float scratch[SOURCES][CHUNK];
     const void *part[SOURCES];
 
-    if (n > SOURCES) {
-        float right[CHUNK];
-        uint32_t left = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t s = first + i;
 
-        while (2 * left < n)
-            left *= 2;
-        combine(m, out, src, first, left, at, count);
-        combine(m, right, src, first + left, n - left, at, count);
-        part[0] = out;
-        part[1] = right;
-        m->reduce(out, part, 2, count, 0);
-    } else {
-        float wide[SOURCES][CHUNK];
-
-        for (uint32_t i = 0; i < n; i++) {
-            const uint32_t s = first + i;
-
-            if (s < 64 && (m->wide_src >> s & 1) != 0) {
-                part[i] = (const float *)src[s] + at;
-            } else {
-                m->k->widen[m->type](wide[i], (const char *)src[s] + at * m->size, count);
-                part[i] = wide[i];
-            }
+        if (s < 64 && (m->wide_src >> s & 1) != 0) {
+            part[i] = (const float *)src[s] + at;
+        } else {
+            m->k->widen[m->type](scratch[i], (const char *)src[s] + at * m->size, count);
+            part[i] = scratch[i];
         }
-        m->reduce(out, part, n, count, 0);
     }
+    m->reduce(out, part, n, count, divisor);
+}
+
+/* As combine_few for any n. There out may be one of the sources; here it may not. */
+static void combine(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n, size_t at,
+                    size_t count, uint32_t divisor)
+{
+    _Alignas(64) float right[CHUNK];
+    const void *const part[2] = { out, right };
+    uint32_t left = 1;
+
+    if (n <= SOURCES) {
+        combine_few(m, out, src, first, n, at, count, divisor);
+        return;
+    }
+    while (2 * left < n)
+        left *= 2;
+    combine(m, out, src, first, left, at, count, 0);
+    combine(m, right, src, first + left, n - left, at, count, 0);
+    m->reduce(out, part, 2, count, divisor);
 }
 
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,
@@ -109,12 +114,13 @@ void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, en
     }
     for (size_t at = 0; at < count; at += CHUNK) {
         const size_t here = count - at < CHUNK ? count - at : CHUNK;
-        float out[CHUNK];
-        const void *sum = out;
+        _Alignas(64) float out[CHUNK];
 
-        combine(&m, out, src, 0, nsrc, at, here);
-        if (divisor != 0)
-            m.reduce(out, &sum, 1, here, divisor);
+        if (wide_dst && nsrc <= SOURCES) {
+            combine_few(&m, (float *)dst + at, src, 0, nsrc, at, here, divisor);
+            continue;
+        }
+        combine(&m, out, src, 0, nsrc, at, here, divisor);
         if (wide_dst)
             memcpy((float *)dst + at, out, here * sizeof *out);
         else

@@ -91,8 +91,9 @@ static inline __m512 get_bf16(const uint16_t *p, size_t k)
 static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
 {
     const __m512i u = _mm512_castps_si512(v);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    const __m512i half = _mm512_mask_mov_epi32(_mm512_set1_epi32(0x7fff), odd, _mm512_set1_epi32(0x8000));
+    const __m512i up = _mm512_add_epi32(u, half);
 
     put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
 }
@@ -117,6 +118,12 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define HALF_V __m512
 #define HALF_LANES 16
 #define HALF_VN(name) name##_f32x16
+#define HALF_GET_WIDE get_f32x16
+#define HALF_PUT_WIDE put_f32x16
+#define GET_F16 get_f16
+#define PUT_F16 put_f16
+#define GET_BF16 get_bf16
+#define PUT_BF16 put_bf16
 #include "reduce_set.h"
 
 const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");

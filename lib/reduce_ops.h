@@ -4,9 +4,8 @@
  * or give the same bits. Include it after the file's own instruction set is fixed: every function
  * is static, so that no set can borrow another's code.
  *
- * get/put   load and store `k` elements of a unit (here a unit is one element and k is 1)
  * quotient  the sum divided by the number of ranks
- * clean     any NaN becomes the quiet one without payload; applied to every result before put
+ * clean     any NaN becomes the quiet one without payload; applied to every result
  */
 #ifndef PLAIT_LIB_REDUCE_OPS_H
 #define PLAIT_LIB_REDUCE_OPS_H
@@ -17,21 +16,9 @@
 #include <stdint.h>
 #include <string.h>
 
-_Static_assert(FLT_EVAL_METHOD == 0, "results must not depend on excess precision");
+_Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
 
 /* int32 and int64. Overflow wraps, so sums and products are taken unsigned. */
-
-static inline int32_t get_i32(const int32_t *p, size_t k)
-{
-    (void)k;
-    return *p;
-}
-
-static inline void put_i32(int32_t *p, int32_t v, size_t k)
-{
-    (void)k;
-    *p = v;
-}
 
 static inline int32_t sum_i32(int32_t a, int32_t b)
 {
@@ -62,18 +49,6 @@ static inline int32_t quotient_i32(int32_t v, uint32_t divisor)
 static inline int32_t clean_i32(int32_t v)
 {
     return v;
-}
-
-static inline int64_t get_i64(const int64_t *p, size_t k)
-{
-    (void)k;
-    return *p;
-}
-
-static inline void put_i64(int64_t *p, int64_t v, size_t k)
-{
-    (void)k;
-    *p = v;
 }
 
 static inline int64_t sum_i64(int64_t a, int64_t b)
@@ -125,18 +100,6 @@ static inline float from_bits_f32(uint32_t u)
 
     memcpy(&v, &u, sizeof v);
     return v;
-}
-
-static inline float get_f32(const float *p, size_t k)
-{
-    (void)k;
-    return *p;
-}
-
-static inline void put_f32(float *p, float v, size_t k)
-{
-    (void)k;
-    *p = v;
 }
 
 static inline float sum_f32(float a, float b)
@@ -191,18 +154,6 @@ static inline double from_bits_f64(uint64_t u)
 
     memcpy(&v, &u, sizeof v);
     return v;
-}
-
-static inline double get_f64(const double *p, size_t k)
-{
-    (void)k;
-    return *p;
-}
-
-static inline void put_f64(double *p, double v, size_t k)
-{
-    (void)k;
-    *p = v;
 }
 
 static inline double sum_f64(double a, double b)

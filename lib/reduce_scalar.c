@@ -6,48 +6,57 @@
 #include <emmintrin.h>
 #endif
 
-/* Denormals are whole multiples of 2^-24; the other numbers get another exponent bias, infinities and NaN the largest exponent. */
-static inline float get_f16(const uint16_t *p, size_t k)
+static inline uint32_t choose(uint32_t mask, uint32_t a, uint32_t b)
 {
-    const uint32_t h = *p & 0x7fff;
-    const uint32_t denormal = bits_f32((float)(int32_t)h * 0x1p-24f);
-    const uint32_t normal = (h << 13) + (112u << 23);
-    const uint32_t number = h < 0x0400 ? denormal : normal;
+    return (a & mask) | (b & ~mask);
+}
 
-    (void)k;
-    return from_bits_f32((h >= 0x7c00 ? h << 13 | 0x7f800000 : number) | (uint32_t)(*p & 0x8000) << 16);
+/*
+ * Conversions of float16 with masks and no branches, so that they vectorise. A denormal half, put
+ * behind the point of 2^-14, is found by subtracting 2^-14; other numbers get another exponent bias.
+ */
+static inline float from_f16(uint16_t half)
+{
+    const int32_t h = half & 0x7fff;
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    const uint32_t shifted = (uint32_t)h << 13;
+    const uint32_t denormal = bits_f32(from_bits_f32(shifted + 0x38800000) - 0x1p-14f);
+    const uint32_t number = choose(-(uint32_t)(h < 0x0400), denormal, shifted + 0x38000000);
+    const uint32_t infinity = -(uint32_t)(h >= 0x7c00) & 0x7f800000;
+
+    return from_bits_f32(sign | number | infinity);
 }
 
 /*
  * Round to nearest even. Below 2^-14 the unit of a half is 2^-24, which is also the last bit of 0.5f:
- * adding 0.5f rounds there. Others are rounded by an integer addition, whose carry may reach infinity.
+ * adding 0.5f rounds there. Others are rounded by an integer addition, whose carry may reach
+ * infinity, as do all from 2^16 on.
  */
-static inline void put_f16(uint16_t *p, float v, size_t k)
+static inline uint16_t to_f16(float v)
 {
     const uint32_t sign = bits_f32(v) >> 16 & 0x8000;
-    const uint32_t u = bits_f32(v) & 0x7fffffff;
-    const uint32_t denormal = bits_f32(from_bits_f32(u) + 0.5f) - 0x3f000000;
-    const uint32_t normal = (u - (112u << 23) + 0x0fff + (u >> 13 & 1)) >> 13;
-    const uint32_t number = u < 0x38800000 ? denormal : normal;
-    const uint32_t special = u > 0x7f800000 ? 0x7e00 : 0x7c00;
+    const float size = from_bits_f32(bits_f32(v) & 0x7fffffff);
+    const float limited = size < 0x1p16f ? size : 0x1p16f;
+    const uint32_t u = bits_f32(limited);
+    const uint32_t denormal = bits_f32(limited + 0.5f) - 0x3f000000;
+    const uint32_t normal = (u - 0x38000000 + 0x0fff + (u >> 13 & 1)) >> 13;
+    const uint32_t number = choose(-(uint32_t)(limited < 0x1p-14f), denormal, normal);
+    const uint32_t nan = -(uint32_t)(v != v) & 0x0200;
 
-    (void)k;
-    *p = (uint16_t)(sign | (u >= 0x47800000 ? special : number));
+    return (uint16_t)(sign | number | nan);
 }
 
-static inline float get_bf16(const uint16_t *p, size_t k)
+static inline float from_bf16(uint16_t half)
 {
-    (void)k;
-    return from_bits_f32((uint32_t)*p << 16);
+    return from_bits_f32((uint32_t)half << 16);
 }
 
 /* The only NaN that comes here is the clean one, which the rounding leaves as it is. */
-static inline void put_bf16(uint16_t *p, float v, size_t k)
+static inline uint16_t to_bf16(float v)
 {
     const uint32_t u = bits_f32(v);
 
-    (void)k;
-    *p = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
 static void stream(void *dst, const void *src, size_t bytes)
@@ -76,6 +85,12 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define HALF_V float
 #define HALF_LANES 1
 #define HALF_VN(name) name##_f32
+#define HALF_GET_WIDE(p, k) (*(p))
+#define HALF_PUT_WIDE(p, v, k) (*(p) = (v))
+#define GET_F16(p, k) from_f16(*(p))
+#define PUT_F16(p, v, k) (*(p) = to_f16(v))
+#define GET_BF16(p, k) from_bf16(*(p))
+#define PUT_BF16(p, v, k) (*(p) = to_bf16(v))
 #include "reduce_set.h"
 
 const struct plait_kernels plait_kernels_scalar = KERNELS("scalar");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One set of kernels. A file per instruction set defines how 16-bit floats are loaded and stored
- * (HALF_V, HALF_LANES, HALF_VN and get/put for f16 and bf16), its copy stream(), and SET, its
- * name; then it includes this. The scalar file is the reference.
+ * (HALF_V and so on: the template's parameters for them) and its copy stream(), then includes
+ * this. The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
@@ -17,6 +17,8 @@
 #define LANES 1
 #define FN(name) name##_i32
 #define VN(name) name##_i32
+#define GET(p, k) (*(p))
+#define PUT(p, v, k) (*(p) = (v))
 #include "reduce_tmpl.h"
 
 #define T int64_t
@@ -24,6 +26,8 @@
 #define LANES 1
 #define FN(name) name##_i64
 #define VN(name) name##_i64
+#define GET(p, k) (*(p))
+#define PUT(p, v, k) (*(p) = (v))
 #include "reduce_tmpl.h"
 
 #define T float
@@ -31,6 +35,8 @@
 #define LANES 1
 #define FN(name) name##_f32
 #define VN(name) name##_f32
+#define GET(p, k) (*(p))
+#define PUT(p, v, k) (*(p) = (v))
 #include "reduce_tmpl.h"
 
 #define T double
@@ -38,6 +44,8 @@
 #define LANES 1
 #define FN(name) name##_f64
 #define VN(name) name##_f64
+#define GET(p, k) (*(p))
+#define PUT(p, v, k) (*(p) = (v))
 #include "reduce_tmpl.h"
 
 #define T uint16_t
@@ -45,7 +53,10 @@
 #define LANES HALF_LANES
 #define FN(name) name##_f16
 #define VN(name) HALF_VN(name)
-#define HALF
+#define GET(p, k) GET_F16(p, k)
+#define PUT(p, v, k) PUT_F16(p, v, k)
+#define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
+#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "reduce_tmpl.h"
 
 #define T uint16_t
@@ -53,7 +64,10 @@
 #define LANES HALF_LANES
 #define FN(name) name##_bf16
 #define VN(name) HALF_VN(name)
-#define HALF
+#define GET(p, k) GET_BF16(p, k)
+#define PUT(p, v, k) PUT_BF16(p, v, k)
+#define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
+#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "reduce_tmpl.h"
 
 #define ROW(type) \

@@ -5,12 +5,14 @@
  *   T        the stored type
  *   V        a unit: what is computed with, one value or a vector register of values
  *   LANES    elements per unit
- *   FN(x)    the name of this type's functions; FN(get) and FN(put) exist: load and store k <= LANES elements
+ *   FN(x)    the name of this type's functions
  *   VN(x)    the name of the unit's arithmetic: sum, prod, min, max, quotient, clean
- *   HALF     defined for 16-bit floats: also make FN(widen) and FN(narrow)
+ *   GET(p, k), PUT(p, v, k)            load and store k <= LANES elements of a unit
+ *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  for 16-bit floats, the same for float: makes FN(widen) and FN(narrow)
  *
  * and undefines them all. With LANES == 1 the compiler vectorises. dst may be one of the sources,
- * element for element, so there is no restrict; "omp simd" tells the compiler that no other overlap exists.
+ * element for element, so there is no restrict; "omp simd" tells the compiler that no other overlap
+ * exists. (Some compilers believe that of accesses written in the loop itself only: hence GET and PUT are macros.)
  *
  * Up to four sources are combined in registers. More go in blocks that stay in the first-level
  * cache: groups of four are pushed on a stack of partial results, merged like the digits of a binary
@@ -18,22 +20,21 @@
  * results are left for the loop that writes dst. Each source is read once and dst is written once.
  */
 
-/* The canonical combination of the g sources' units at element i. */
-static inline __attribute__((always_inline)) V FN(leaf)(const T *const s[4], unsigned g, size_t i, size_t k,
-                                                        V (*op)(V, V))
+/* The canonical combination of the first g of four units. */
+static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V c, V d, V (*op)(V, V))
 {
-    V v = FN(get)(s[0] + i, k);
-
-    if (g >= 2)
-        v = op(v, FN(get)(s[1] + i, k));
+    if (g == 1)
+        return a;
+    if (g == 2)
+        return op(a, b);
     if (g == 3)
-        v = op(v, FN(get)(s[2] + i, k));
-    if (g == 4)
-        v = op(v, op(FN(get)(s[2] + i, k), FN(get)(s[3] + i, k)));
-    return v;
+        return op(op(a, b), c);
+    return op(op(a, b), op(c, d));
 }
 
-/* d = the combination of g sources, from memory to memory. */
+#define LEAF(i, k) FN(leaf)(g, GET(s[0] + (i), k), GET(s[1] + (i), k), GET(s[2] + (i), k), GET(s[3] + (i), k), op)
+
+/* d = the combination of g sources, from memory to memory. The others of s are valid but not used. */
 static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *const s[4], unsigned g, size_t count,
                                                              V (*op)(V, V))
 {
@@ -41,9 +42,9 @@ static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *cons
 
 #pragma omp simd
     for (size_t i = 0; i < full; i += LANES)
-        FN(put)(d + i, VN(clean)(FN(leaf)(s, g, i, LANES, op)), LANES);
+        PUT(d + i, VN(clean)(LEAF(i, LANES)), LANES);
     if (full < count)
-        FN(put)(d + full, VN(clean)(FN(leaf)(s, g, full, count - full, op)), count - full);
+        PUT(d + full, VN(clean)(LEAF(full, count - full)), count - full);
 }
 
 /* acc = the combination of g sources, as units. */
@@ -54,19 +55,21 @@ static inline __attribute__((always_inline)) void FN(group)(V *restrict acc, con
 
 #pragma omp simd
     for (size_t j = 0; j < nunit; j++)
-        acc[j] = FN(leaf)(s, g, j * LANES, LANES, op);
+        acc[j] = LEAF(j * LANES, LANES);
     if (nunit * LANES < count)
-        acc[nunit] = FN(leaf)(s, g, nunit * LANES, count - nunit * LANES, op);
+        acc[nunit] = LEAF(nunit * LANES, count - nunit * LANES);
 }
+
+#undef LEAF
 
 /* As group, for g known when running only. */
 static inline __attribute__((always_inline)) void FN(push)(V *restrict acc, const void *const *src, unsigned g,
                                                            size_t offset, size_t count, V (*op)(V, V))
 {
-    const T *s[4] = { NULL };
+    const T *s[4];
 
-    for (unsigned i = 0; i < g; i++)
-        s[i] = (const T *)src[i] + offset;
+    for (unsigned i = 0; i < 4; i++)
+        s[i] = (const T *)src[i < g ? i : 0] + offset;
     if (g == 4)
         FN(group)(acc, s, 4, count, op);
     else if (g == 3)
@@ -93,9 +96,9 @@ static inline __attribute__((always_inline)) void FN(finish)(T *restrict d, cons
 
 #pragma omp simd
     for (size_t j = 0; j < nunit; j++)
-        FN(put)(d + j * LANES, VN(clean)(op(a[j], b[j])), LANES);
+        PUT(d + j * LANES, VN(clean)(op(a[j], b[j])), LANES);
     if (nunit * LANES < count)
-        FN(put)(d + nunit * LANES, VN(clean)(op(a[nunit], b[nunit])), count - nunit * LANES);
+        PUT(d + nunit * LANES, VN(clean)(op(a[nunit], b[nunit])), count - nunit * LANES);
 }
 
 static void FN(divide)(T *restrict d, const V *restrict a, size_t count, uint32_t divisor)
@@ -104,16 +107,16 @@ static void FN(divide)(T *restrict d, const V *restrict a, size_t count, uint32_
 
 #pragma omp simd
     for (size_t j = 0; j < nunit; j++)
-        FN(put)(d + j * LANES, VN(clean)(VN(quotient)(a[j], divisor)), LANES);
+        PUT(d + j * LANES, VN(clean)(VN(quotient)(a[j], divisor)), LANES);
     if (nunit * LANES < count)
-        FN(put)(d + nunit * LANES, VN(clean)(VN(quotient)(a[nunit], divisor)), count - nunit * LANES);
+        PUT(d + nunit * LANES, VN(clean)(VN(quotient)(a[nunit], divisor)), count - nunit * LANES);
 }
 
 /* Any number of sources, or an average. */
 static inline __attribute__((always_inline)) void FN(blocks)(T *d, const void *const *src, uint32_t nsrc, size_t count,
                                                              uint32_t divisor, V (*op)(V, V))
 {
-    enum { UNITS = 1024 / sizeof(V), BLOCK = UNITS * LANES };
+    enum { UNITS = 2048 / sizeof(V), BLOCK = UNITS * LANES };
     _Alignas(64) V stack[9][UNITS]; /* 1024 sources are 256 groups: at most 8 digits and the newest group */
 
     for (size_t at = 0; at < count; at += BLOCK) {
@@ -138,7 +141,7 @@ static inline __attribute__((always_inline)) void FN(blocks)(T *d, const void *c
 static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const void *const *src, uint32_t nsrc,
                                                              size_t count, uint32_t divisor, V (*op)(V, V))
 {
-    const T *const s[4] = { src[0], nsrc > 1 ? src[1] : NULL, nsrc > 2 ? src[2] : NULL, nsrc > 3 ? src[3] : NULL };
+    const T *const s[4] = { src[0], src[nsrc > 1 ? 1 : 0], src[nsrc > 2 ? 2 : 0], src[nsrc > 3 ? 3 : 0] };
 
     assert(nsrc >= 1 && nsrc <= 1024);
     if (divisor != 0 || nsrc > 4)
@@ -176,7 +179,7 @@ static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, siz
     FN(reduce)(dst, src, nsrc, count, 0, VN(min));
 }
 
-#ifdef HALF
+#ifdef GET_WIDE
 static void FN(widen)(float *restrict dst, const void *restrict src, size_t count)
 {
     const size_t full = count - count % LANES;
@@ -184,9 +187,9 @@ static void FN(widen)(float *restrict dst, const void *restrict src, size_t coun
 
 #pragma omp simd
     for (size_t i = 0; i < full; i += LANES)
-        VN(put)(dst + i, VN(clean)(FN(get)(s + i, LANES)), LANES);
+        PUT_WIDE(dst + i, VN(clean)(GET(s + i, LANES)), LANES);
     if (full < count)
-        VN(put)(dst + full, VN(clean)(FN(get)(s + full, count - full)), count - full);
+        PUT_WIDE(dst + full, VN(clean)(GET(s + full, count - full)), count - full);
 }
 
 static void FN(narrow)(void *restrict dst, const float *restrict src, size_t count)
@@ -196,9 +199,9 @@ static void FN(narrow)(void *restrict dst, const float *restrict src, size_t cou
 
 #pragma omp simd
     for (size_t i = 0; i < full; i += LANES)
-        FN(put)(d + i, VN(clean)(VN(get)(src + i, LANES)), LANES);
+        PUT(d + i, VN(clean)(GET_WIDE(src + i, LANES)), LANES);
     if (full < count)
-        FN(put)(d + full, VN(clean)(VN(get)(src + full, count - full)), count - full);
+        PUT(d + full, VN(clean)(GET_WIDE(src + full, count - full)), count - full);
 }
 #endif
 
@@ -207,4 +210,7 @@ static void FN(narrow)(void *restrict dst, const float *restrict src, size_t cou
 #undef LANES
 #undef FN
 #undef VN
-#undef HALF
+#undef GET
+#undef PUT
+#undef GET_WIDE
+#undef PUT_WIDE

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Spanning trees: the vector is cut into one block for each colour; a colour reduces its block up its own
+ * tree and broadcasts it down again. Pipelining comes from the slices of whoever runs the plan.
+ *
+ * Shapes. binomial: from rank 0; position p's parent is p without its lowest bit. k-ary: positions in
+ * breadth-first order, each inner position with `fan` children, the first `extra` ones with one more.
+ * A chain is 1-ary.
+ *
+ * Colours. Colour c puts rank (c * inner + p) mod N at position p, so that its inner ranks are the block
+ * from c * inner on. Blocks of the usual heap, inner = ceil((N-1)/k), overlap when N mod k > 1: then
+ * k - N mod k ranks are inner in two colours, the least that fan-out k allows. The `wide` form has
+ * inner = floor(N/k) and no such rank, at the price of a wider fan-out.
+ */
+#include "algorithms.h"
+#include "emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tree {
+    uint32_t n, fan, extra; /* fan 0: binomial */
+    uint32_t first;         /* the group's member at position 0 */
+};
+
+struct forest {
+    uint32_t colours, inner; /* inner: positions with children, of one colour */
+    struct tree tree;        /* colour 0 */
+};
+
+static struct tree tree_of(const struct forest *f, uint32_t colour)
+{
+    struct tree t = f->tree;
+    t.first = (uint32_t)((uint64_t)colour * f->inner % t.n);
+    return t;
+}
+
+static uint32_t position(const struct tree *t, uint32_t me)
+{
+    return (me + t->n - t->first) % t->n;
+}
+
+static uint32_t at_position(const struct tree *t, uint32_t pos)
+{
+    return (pos + t->first) % t->n;
+}
+
+static uint32_t parent(const struct tree *t, uint32_t pos)
+{
+    const uint32_t wider = t->extra * (t->fan + 1); /* children of the first `extra` positions */
+    if (t->fan == 0)
+        return pos & (pos - 1);
+    return pos - 1 < wider ? (pos - 1) / (t->fan + 1) : t->extra + (pos - 1 - wider) / t->fan;
+}
+
+static uint32_t first_child(const struct tree *t, uint32_t pos)
+{
+    return 1 + pos * t->fan + least(pos, t->extra);
+}
+
+static uint32_t child(const struct tree *t, uint32_t pos, uint32_t i)
+{
+    return t->fan == 0 ? pos + (1u << i) : first_child(t, pos) + i;
+}
+
+static uint32_t nchild(const struct tree *t, uint32_t pos)
+{
+    uint32_t n = 0;
+
+    if (t->fan == 0) {
+        while (n < 31 && (pos == 0 || (1u << n) < (pos & -pos)) && child(t, pos, n) < t->n)
+            n++;
+        return n;
+    }
+    if (pos >= t->n || first_child(t, pos) >= t->n)
+        return 0;
+    return least(t->fan + (pos < t->extra), t->n - first_child(t, pos));
+}
+
+/* A binomial tree's children come one after the other, so that few TMP slots serve them all. */
+static uint32_t slots(const struct tree *t, uint32_t pos, uint32_t window)
+{
+    const uint32_t n = nchild(t, pos);
+    return t->fan == 0 ? least(n, window) : n;
+}
+
+static void reduce_up(struct plait_builder *b, const struct tree *t, const struct job *j)
+{
+    const struct range r = j->range;
+    const uint32_t pos = position(t, j->me), nslot = slots(t, pos, j->window);
+    enum plait_buf held = j->src;
+
+    for (uint32_t i = 0; i < nchild(t, pos); i++) {
+        const uint32_t from = at_position(t, child(t, pos, i)), slot = j->tmp + i % nslot * r.nblk;
+        plait_recv(b, member(&j->group, from), plait_tmp(slot), r.blk, r.nblk);
+        reduce_pair(b, r, held, slot, j->me < from);
+        held = PLAIT_OUT;
+    }
+    if (pos > 0)
+        plait_send(b, member(&j->group, at_position(t, parent(t, pos))), span_at(held, r.blk), r.blk, r.nblk);
+}
+
+/* The last child first: in a binomial tree it has the most below it. */
+static void broadcast_down(struct plait_builder *b, const struct tree *t, const struct job *j)
+{
+    const struct range r = j->range;
+    const uint32_t pos = position(t, j->me);
+
+    if (pos > 0)
+        plait_recv(b, member(&j->group, at_position(t, parent(t, pos))), plait_out(r.blk), r.blk, r.nblk);
+    for (uint32_t i = nchild(t, pos); i-- > 0;)
+        plait_send(b, member(&j->group, at_position(t, child(t, pos, i))), plait_out(r.blk), r.blk, r.nblk);
+}
+
+void binomial_reduce(struct plait_builder *b, const struct job *j)
+{
+    const struct tree t = { .n = j->group.n };
+    reduce_up(b, &t, j);
+}
+
+void binomial_broadcast(struct plait_builder *b, const struct job *j)
+{
+    const struct tree t = { .n = j->group.n };
+    broadcast_down(b, &t, j);
+}
+
+uint32_t binomial_tmp(const struct job *j)
+{
+    const struct tree t = { .n = j->group.n };
+    return slots(&t, j->me, j->window) * j->range.nblk;
+}
+
+/* ---- Forests ----------------------------------------------------------------------------------- */
+
+static void forest_steps(struct plait_builder *b, const struct forest *f, const struct job *j)
+{
+    struct job colour = *j;
+
+    if (f->tree.n == 1)
+        plait_copy(b, plait_out(j->range.blk), span_at(j->src, j->range.blk), j->range.blk, j->range.nblk);
+    for (uint32_t c = 0; c < f->colours; c++) {
+        const struct tree t = tree_of(f, c);
+        colour.range = part(j->range, f->colours, c);
+        reduce_up(b, &t, &colour);
+        colour.tmp += slots(&t, position(&t, j->me), j->window) * colour.range.nblk;
+    }
+    for (uint32_t c = 0; c < f->colours; c++) {
+        const struct tree t = tree_of(f, c);
+        colour.range = part(j->range, f->colours, c);
+        broadcast_down(b, &t, &colour);
+    }
+}
+
+static uint32_t forest_slots(const struct forest *f, const struct job *j)
+{
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < f->colours; c++) {
+        const struct tree t = tree_of(f, c);
+        n += slots(&t, position(&t, j->me), j->window) * part(j->range, f->colours, c).nblk;
+    }
+    return n;
+}
+
+static uint64_t depth_of(const struct tree *t, uint32_t pos)
+{
+    uint64_t n = 0;
+    for (; pos > 0; pos = parent(t, pos))
+        n++;
+    return n;
+}
+
+/*
+ * Blocks: a rank sends one up in every colour but those it is the root of, and one to each child. Member m
+ * is at position m mod inner of colour m / inner and, while colours overlap, so is N + m: those are the
+ * ranks that are inner twice. Among the others a root or the position after it has the most children.
+ */
+static uint64_t most_sent(const struct forest *f)
+{
+    const struct tree *t = &f->tree;
+    const uint64_t k = f->colours, last = k * f->inner;
+    uint64_t sent = nchild(t, 0) + k - 1;
+
+    if (f->inner > 1)
+        sent = most(sent, nchild(t, 1) + k);
+    for (uint64_t twice = t->n; twice < last; twice++) {
+        const uint32_t p = (uint32_t)((twice - t->n) % f->inner), q = (uint32_t)(twice % f->inner);
+        sent = most(sent, nchild(t, p) + nchild(t, q) + k - (p == 0) - (q == 0));
+    }
+    return sent;
+}
+
+/* Rounds: on every level an inner rank serves one child a round; other colours hold it up by what it sends in all. */
+static struct plait_claim forest_claim(struct forest f)
+{
+    const struct tree *t = &f.tree;
+    struct plait_claim c = { .nblk = f.colours };
+
+    if (t->n == 1)
+        return c;
+    const uint64_t height = t->fan == 0 ? log2_floor(t->n) : depth_of(t, t->n - 1);
+    c.depth = 2 * height;
+    c.sent = c.received = most_sent(&f);
+    c.rounds = t->fan == 0 ? 2 * nchild(t, 0) : 2 * nchild(t, 0) * height + (f.colours > 1 ? c.sent : 0);
+    return c;
+}
+
+/* ---- Presets ----------------------------------------------------------------------------------- */
+
+static struct forest binomial_forest(const struct plait_shape *s)
+{
+    return (struct forest){ 1, 1, { .n = s->nrank } };
+}
+
+static struct forest k_ary_forest(uint32_t nrank, uint32_t k, bool wide)
+{
+    const uint32_t colours = least(k, nrank), others = nrank - 1;
+    struct forest f = { colours, (others + k - 1) / k, { .n = nrank, .fan = k } };
+
+    if (wide && nrank > 1) {
+        f.inner = least(nrank / colours, others);
+        f.tree.fan = others / f.inner;
+        f.tree.extra = others % f.inner;
+    }
+    return f;
+}
+
+static struct forest chain_forest(const struct plait_shape *s)
+{
+    return k_ary_forest(s->nrank, 1, false);
+}
+
+static struct forest double_forest(const struct plait_shape *s)
+{
+    return k_ary_forest(s->nrank, 2, false);
+}
+
+static struct forest trees_forest(const struct plait_shape *s)
+{
+    return k_ary_forest(s->nrank, s->nparam > 0 ? s->param[0] : 4, s->nparam > 1);
+}
+
+/* "", "k" or "k:wide" */
+static bool trees_parse(const char *text, struct plait_shape *s)
+{
+    char *end;
+    const unsigned long k = strtoul(text, &end, 10);
+
+    s->nparam = 0;
+    if (*text == '\0')
+        return true;
+    if (*text < '0' || *text > '9' || k < 1 || k > UINT16_MAX || (*end != '\0' && strcmp(end, ":wide") != 0))
+        return false;
+    s->param[s->nparam++] = (uint32_t)k;
+    if (*end != '\0')
+        s->param[s->nparam++] = 1;
+    return true;
+}
+
+static bool any_count(const struct plait_shape *s)
+{
+    return s->nrank >= 1;
+}
+
+struct forest_alg {
+    struct group_alg base;
+    struct forest (*forest)(const struct plait_shape *s);
+};
+
+static struct forest forest_of(const struct group_alg *a, const struct plait_shape *s)
+{
+    return ((const struct forest_alg *)a)->forest(s);
+}
+
+static uint32_t forest_tmp(const struct group_alg *a, const struct plait_shape *s, const struct job *j)
+{
+    const struct forest f = forest_of(a, s);
+    return forest_slots(&f, j);
+}
+
+static void forest_emit(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s,
+                        const struct job *j)
+{
+    const struct forest f = forest_of(a, s);
+    forest_steps(b, &f, j);
+}
+
+static uint64_t forest_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to)
+{
+    const struct forest f = forest_of(a, s);
+    uint64_t longest = 0;
+
+    for (uint32_t c = 0; c < f.colours; c++) {
+        const struct tree t = tree_of(&f, c);
+        longest = most(longest, depth_of(&t, position(&t, from)) + depth_of(&t, position(&t, to)));
+    }
+    return longest;
+}
+
+static const struct forest_alg binomial = { { &plait_alg_binomial, forest_tmp, forest_emit, forest_path },
+                                            binomial_forest };
+static const struct forest_alg chain = { { &plait_alg_chain, forest_tmp, forest_emit, forest_path }, chain_forest };
+static const struct forest_alg double_tree = { { &plait_alg_double_tree, forest_tmp, forest_emit, forest_path },
+                                               double_forest };
+static const struct forest_alg trees = { { &plait_alg_trees, forest_tmp, forest_emit, forest_path }, trees_forest };
+const struct group_alg *const plait_group_binomial = &binomial.base, *const plait_group_chain = &chain.base;
+const struct group_alg *const plait_group_double_tree = &double_tree.base, *const plait_group_trees = &trees.base;
+
+static void binomial_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    emit_whole(b, &binomial.base, s, me);
+}
+
+static void chain_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    emit_whole(b, &chain.base, s, me);
+}
+
+static void double_tree_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    emit_whole(b, &double_tree.base, s, me);
+}
+
+static void trees_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    emit_whole(b, &trees.base, s, me);
+}
+
+static struct plait_claim binomial_claim(const struct plait_shape *s)
+{
+    return forest_claim(binomial_forest(s));
+}
+
+static struct plait_claim chain_claim(const struct plait_shape *s)
+{
+    return forest_claim(chain_forest(s));
+}
+
+static struct plait_claim double_tree_claim(const struct plait_shape *s)
+{
+    return forest_claim(double_forest(s));
+}
+
+static struct plait_claim trees_claim(const struct plait_shape *s)
+{
+    return forest_claim(trees_forest(s));
+}
+
+const struct plait_alg plait_alg_binomial = {
+    .name = "binomial", .coll = PLAIT_ALLREDUCE, .params = "", .text = "one binomial tree from rank 0, up and down",
+    .source = "folklore; Thakur et al. 2005", .canonical = true,
+    .applies = any_count, .emit = binomial_emit, .claim = binomial_claim,
+};
+
+const struct plait_alg plait_alg_chain = {
+    .name = "chain", .coll = PLAIT_ALLREDUCE, .params = "", .text = "one chain to rank 0 and back",
+    .source = "folklore", .applies = any_count, .emit = chain_emit, .claim = chain_claim,
+};
+
+const struct plait_alg plait_alg_double_tree = {
+    .name = "double-tree", .coll = PLAIT_ALLREDUCE, .params = "",
+    .text = "two binary trees, half the vector each, with different inner ranks",
+    .source = "Sanders, Speck & Traeff 2009", .applies = any_count, .emit = double_tree_emit, .claim = double_tree_claim,
+};
+
+const struct plait_alg plait_alg_trees = {
+    .name = "trees", .coll = PLAIT_ALLREDUCE, .params = "[:k[:wide]]",
+    .text = "k k-ary trees, 1/k of the vector each, with different inner ranks",
+    .source = "Kumar et al. 2017", .parse = trees_parse,
+    .applies = any_count, .emit = trees_emit, .claim = trees_claim,
+};

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend_plait.h"
+
+#include <plait/comm.h>
+#include <plait/config.h>
+#include <plait/memory.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+struct plait_rank {
+    struct plait_comm *comm;
+    struct plait_call call;
+    bool library_memory;
+};
+
+static void *alloc(void *self, size_t bytes)
+{
+    const struct plait_rank *r = self;
+    void *memory = NULL;
+
+    if (!r->library_memory)
+        return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    return plait_mem_alloc(bytes, &memory) == PLAIT_OK ? memory : NULL;
+}
+
+static void release(void *self, void *memory)
+{
+    const struct plait_rank *r = self;
+
+    if (r->library_memory)
+        plait_mem_free(memory);
+    else
+        free(memory);
+}
+
+/* Only what the library could say without running; a refusal is an error with its own text. */
+static bool supports(void *self, enum plait_dtype type, enum plait_op op)
+{
+    (void)self;
+    (void)type;
+    (void)op;
+    return true;
+}
+
+static bool allreduce(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op)
+{
+    struct plait_rank *r = self;
+    return plait_allreduce(r->comm, in, out, count, type, op, &r->call) == PLAIT_OK;
+}
+
+static const char *error_text(void *self)
+{
+    (void)self;
+    return plait_last_error();
+}
+
+static const struct backend plait = {
+    .name = "plait",
+    .alloc = alloc,
+    .free = release,
+    .supports = supports,
+    .allreduce = allreduce,
+    .error = error_text,
+};
+
+static void refuse(int fd)
+{
+    struct reply r = { .answer = ANSWER_FAILED };
+
+    snprintf(r.text, sizeof r.text, "%s", plait_last_error());
+    send(fd, &r, sizeof r, MSG_NOSIGNAL);
+}
+
+bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
+{
+    struct plait_rank self = { .call = PLAIT_CALL_DEFAULT, .library_memory = o->library_memory };
+    struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
+    char about[64];
+
+    if (o->nrank <= worker_cpus())
+        worker_pin(rank);
+    snprintf(about, sizeof about, "Plait %s", plait_version());
+    struct stage *stage = worker_greet(fd, rank, about);
+    if (stage == NULL)
+        return false;
+    comm.nrank = o->nrank;
+    comm.rank = rank;
+    comm.id = id;
+    comm.name = "plait-perf";
+    comm.node = o->node;
+    comm.reproducible = o->reproducible;
+    comm.round = o->round;
+    self.call.algorithm = o->algorithm;
+    self.call.slice = o->slice;
+    if (plait_comm_create(&comm, &self.comm) != PLAIT_OK) {
+        refuse(fd);
+        return false;
+    }
+    const bool ok = worker_serve(fd, stage, rank, &plait, &self);
+    plait_comm_destroy(self.comm);
+    stage_unmap(stage);
+    return ok;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "limits.h"
+
+#include "machine.h"
+#include "worker.h"
+
+#include <plait/topology.h>
+
+#include <math.h>
+#include <stdio.h>
+
+static const size_t working_sets[NLEVEL] = { 256 << 10, 4 << 20, 32 << 20, 256 << 20 };
+
+void limits_measure(struct limits *out)
+{
+    struct plait_topology topology;
+
+    plait_topology_get(&topology);
+    *out = (struct limits){ .cpus = worker_cpus(), .latency = machine_latency(), .clock = machine_clock_cost() };
+    snprintf(out->processor, sizeof out->processor, "%s", topology.processor);
+    for (int i = 0; i < NLEVEL; i++) {
+        struct level *l = &out->level[i];
+        l->bytes = working_sets[i];
+        l->copy = machine_rate(KERNEL_COPY, out->cpus, l->bytes, 0.01);
+        l->reduce = machine_rate(KERNEL_REDUCE, out->cpus, l->bytes, 0.01);
+        l->read = machine_rate(KERNEL_READ, out->cpus, l->bytes, 0.01);
+        l->others = out->cpus > 1 ? machine_rate(KERNEL_OTHERS, out->cpus, l->bytes, 0.01) : 0;
+    }
+}
+
+void limits_improve(struct limits *l, const struct limits *later)
+{
+    l->latency = fmin(l->latency, later->latency);
+    l->clock = fmin(l->clock, later->clock);
+    for (int i = 0; i < NLEVEL; i++) {
+        struct level *to = &l->level[i];
+        const struct level *from = &later->level[i];
+        to->copy = fmax(to->copy, from->copy);
+        to->reduce = fmax(to->reduce, from->reduce);
+        to->read = fmax(to->read, from->read);
+        to->others = fmax(to->others, from->others);
+    }
+}
+
+void limits_print(const struct limits *l)
+{
+    printf("# Cache line one way   : %.0f ns; reading the clock: %.0f ns\n", 1e9 * l->latency, 1e9 * l->clock);
+    for (int i = 0; i < NLEVEL; i++)
+        printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f\n",
+               l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
+               1e-9 * l->level[i].others);
+}
+
+/* Bytes read and written per second: a copy moves two for one of payload, o=a+b three. */
+static double traffic(const struct level *l)
+{
+    return fmax(2 * l->copy, 3 * l->reduce);
+}
+
+/* Between two measured sizes: straight in the logarithms. */
+static double traffic_at(const struct limits *l, double bytes)
+{
+    int i = 0;
+
+    if (bytes <= (double)l->level[0].bytes)
+        return traffic(&l->level[0]);
+    while (i < NLEVEL - 1 && bytes > (double)l->level[i + 1].bytes)
+        i++;
+    if (i == NLEVEL - 1)
+        return traffic(&l->level[i]);
+    const double low = (double)l->level[i].bytes, high = (double)l->level[i + 1].bytes;
+    const double part = log(bytes / low) / log(high / low);
+    return exp((1 - part) * log(traffic(&l->level[i])) + part * log(traffic(&l->level[i + 1])));
+}
+
+double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank)
+{
+    const double moved = 2.0 * nrank * (double)bytes;
+    return l->latency + (moved > 0 ? moved / traffic_at(l, moved) : 0);
+}

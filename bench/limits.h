@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the machine can do, measured at both ends of a run, and the bound on an all-reduce that follows. */
+#ifndef PLAIT_BENCH_LIMITS_H
+#define PLAIT_BENCH_LIMITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NLEVEL 4
+
+struct level {
+    size_t bytes; /* of all buffers together */
+    double copy, reduce, read; /* payload bytes per second, all processors together */
+    double others;             /* reading what the next processor has just written */
+};
+
+struct limits {
+    char processor[64];
+    uint32_t cpus;
+    double latency, clock; /* seconds: a cache line one way; one reading of the clock */
+    struct level level[NLEVEL];
+};
+
+void limits_measure(struct limits *out);
+
+/* Keep the better of each figure: measured at both ends of a run, they are less at the mercy of one moment. */
+void limits_improve(struct limits *l, const struct limits *later);
+
+/* Lines that begin with #. */
+void limits_print(const struct limits *l);
+
+/*
+ * Seconds below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache line must
+ * cross, and every input must be read and every output written once at the highest rate of traffic
+ * that copying or reducing reached on buffers of that size, all processors together.
+ */
+double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small measurements of the machine by threads of this process, one per processor. */
+#ifndef PLAIT_BENCH_MACHINE_H
+#define PLAIT_BENCH_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Seconds that a cache line takes from the first processor to the second; 0 with only one processor. */
+double machine_latency(void);
+
+enum kernel {
+    KERNEL_COPY,   /* a = b: memcpy or stores past the caches, the faster */
+    KERNEL_REDUCE, /* a = b + c in fp32, likewise */
+    KERNEL_READ,   /* sum of a */
+    KERNEL_OTHERS, /* sum of what the thread on the next processor has just written */
+};
+
+/*
+ * Payload bytes per second (what is written, or read by the readers) of `nthread` threads together.
+ *
+ * bytes    of all buffers of all threads together
+ * seconds  to measure for, at least one pass; the fastest pass counts
+ * Returns 0 when memory is short.
+ */
+double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double seconds);
+
+/* Seconds of one clock reading. */
+double machine_clock_cost(void);
+
+#endif

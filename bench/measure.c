@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "measure.h"
+
+#include "message.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LARGE_CELL   (1 << 20) /* from here on the guard looks at copies of more than the caches hold */
+#define WARM_SECONDS 2e-3
+#define LEAST_ITERATIONS 3     /* per backend and half, however long they take */
+
+struct task { /* one half of one cell */
+    struct bench *bench;
+    struct cell *cell;
+    enum place place;
+    uint32_t iterations[MAX_BACKENDS]; /* per round */
+};
+
+static struct half *half_of(struct task *t)
+{
+    return &t->cell->half[t->place];
+}
+
+static struct command command_for(const struct task *t, enum verb verb, uint32_t iterations)
+{
+    const struct cell *c = t->cell;
+
+    return (struct command){
+        .verb = verb,
+        .dtype = c->type,
+        .op = c->op,
+        .inplace = t->place == IN_PLACE,
+        .count = c->each,
+        .min_count = c->min_count,
+        .max_count = c->max_count,
+        .iterations = iterations,
+        .aggregate = verb == VERB_CHECK ? 1 : (uint32_t)t->bench->options->aggregate,
+        .seed = 1,
+    };
+}
+
+/* One number of all ranks, as -a says. */
+static double over_ranks(const struct bench *b, const double *x, uint32_t n)
+{
+    double sum = 0, least = x[0], most = x[0];
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum += x[i];
+        least = fmin(least, x[i]);
+        most = fmax(most, x[i]);
+    }
+    switch (b->options->average) {
+    case 0:
+        return x[0];
+    case 1:
+        return sum / n;
+    case 2:
+        return least;
+    default:
+        return most;
+    }
+}
+
+static bool stream(struct task *t, uint32_t backend, uint32_t iterations, double *seconds, double *cpu)
+{
+    struct bench *b = t->bench;
+    struct ranks *r = &b->ranks[backend];
+    const struct command c = command_for(t, VERB_STREAM, iterations);
+    struct reply reply[MAX_RANKS];
+    double elapsed[MAX_RANKS] = { 0 }, used[MAX_RANKS] = { 0 };
+
+    if (!ranks_command(r, &c, reply, b->options->timeout))
+        return false;
+    for (uint32_t i = 0; i < r->nrank; i++) {
+        elapsed[i] = reply[i].seconds;
+        used[i] = reply[i].cpu;
+    }
+    *seconds = over_ranks(b, elapsed, r->nrank);
+    *cpu = over_ranks(b, used, r->nrank);
+    return true;
+}
+
+static bool time_each(struct task *t, uint32_t backend, uint32_t round)
+{
+    struct bench *b = t->bench;
+    struct ranks *r = &b->ranks[backend];
+    struct outcome *o = &half_of(t)->outcome[backend];
+    const size_t before = o->times.n;
+    const struct command c = command_for(t, VERB_TIME, t->iterations[backend]);
+    struct reply reply[MAX_RANKS];
+
+    if (!ranks_command(r, &c, reply, b->options->timeout))
+        return false;
+    for (uint32_t i = 0; i < c.iterations; i++) {
+        double slowest = 0;
+        for (uint32_t rank = 0; rank < r->nrank; rank++)
+            slowest = fmax(slowest, stage_times(r->stage, rank)[i]);
+        series_add(&o->times, slowest);
+    }
+    o->round_median[round] = median_of(o->times.x + before, o->times.n - before);
+    return true;
+}
+
+/* Verify; finds out whether the backend has the type and operator at all. */
+static bool check(struct task *t, uint32_t backend)
+{
+    struct bench *b = t->bench;
+    struct ranks *r = &b->ranks[backend];
+    struct outcome *o = &half_of(t)->outcome[backend];
+    const struct command c = command_for(t, VERB_CHECK, (uint32_t)b->options->check);
+    struct reply reply[MAX_RANKS];
+
+    if (!ranks_command(r, &c, reply, b->options->timeout))
+        return false;
+    o->measured = reply[0].answer == ANSWER_OK;
+    o->wrong = 0;
+    for (uint32_t i = 0; i < r->nrank; i++)
+        o->wrong += reply[i].wrong;
+    if (backend > 0 && o->wrong > 0)
+        complain("%s: %llu wrong elements; its times are not worth much", r->name, (unsigned long long)o->wrong);
+    return true;
+}
+
+/* Warm up, and choose how many iterations a round has. */
+static bool warm_up(struct task *t, uint32_t backend)
+{
+    const struct options *o = t->bench->options;
+    uint64_t wanted = o->iterations / o->rounds;
+    double seconds, cpu;
+
+    if (!stream(t, backend, 1, &seconds, &cpu))
+        return false;
+    const uint64_t fitting = (uint64_t)fmin(fmax(WARM_SECONDS / fmax(seconds * (double)o->aggregate, 1e-8), 1), 10000);
+    const uint64_t warmup = o->warmup != UINT64_MAX ? o->warmup : fitting;
+    if (warmup > 0 && !stream(t, backend, (uint32_t)warmup, &seconds, &cpu))
+        return false;
+    if (o->iterations == 0) { /* half of the time for iterations that begin together, half for back to back */
+        const double round = o->cell_seconds / (double)o->rounds / 2;
+        wanted = (uint64_t)fmin(round / fmax(seconds * (double)o->aggregate, 1e-8), STAGE_ITERATIONS);
+        if (wanted * o->rounds < LEAST_ITERATIONS)
+            wanted = (LEAST_ITERATIONS + o->rounds - 1) / o->rounds;
+    }
+    t->iterations[backend] = (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
+    return true;
+}
+
+static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
+{
+    struct outcome *o = &half_of(t)->outcome[backend];
+
+    return !o->measured || (time_each(t, backend, round) &&
+                            stream(t, backend, t->iterations[backend], &o->stream[round], &o->cpu[round]));
+}
+
+static void compare(struct task *t)
+{
+    struct half *h = half_of(t);
+    const uint64_t rounds = t->bench->options->rounds;
+    double ratio[MAX_ROUNDS], least = INFINITY;
+
+    h->best = 0;
+    for (uint32_t k = 1; k < t->bench->nbackend; k++) {
+        struct outcome *o = &h->outcome[k];
+        if (!o->measured)
+            continue;
+        for (uint64_t i = 0; i < rounds; i++)
+            ratio[i] = h->outcome[0].round_median[i] / o->round_median[i];
+        const struct stats s = stats_of(ratio, rounds);
+        o->ratio = s.median;
+        o->ratio_low = s.min;
+        o->ratio_high = s.max;
+        const double median = median_of(o->times.x, o->times.n);
+        if (median < least) {
+            least = median;
+            h->best = k;
+        }
+    }
+}
+
+/* All rounds once; guard_run() may repeat it. */
+static bool all_rounds(void *context)
+{
+    struct task *t = context;
+    const uint32_t n = t->bench->nbackend;
+
+    for (uint32_t k = 0; k < n; k++)
+        half_of(t)->outcome[k].times.n = 0;
+    for (uint32_t round = 0; round < t->bench->options->rounds; round++)
+        for (uint32_t k = 0; k < n; k++)
+            if (!take_turn(t, (round + k) % n, round))
+                return false;
+    compare(t);
+    return true;
+}
+
+static bool measure_half(struct bench *b, struct cell *c, enum place place)
+{
+    struct task t = { .bench = b, .cell = c, .place = place };
+    struct half *h = half_of(&t);
+
+    for (uint32_t k = 0; k < b->nbackend; k++)
+        if (!check(&t, k) || (h->outcome[k].measured && !warm_up(&t, k)))
+            return false;
+    b->wrong += h->outcome[0].wrong;
+    h->measured = true;
+    return guard_run(&b->guard, c->bytes >= LARGE_CELL, all_rounds, &t, &h->guarded);
+}
+
+bool measure_cell(struct bench *b, struct cell *c)
+{
+    const time_t clock = time(NULL);
+    struct tm local;
+
+    strftime(c->when, sizeof c->when, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+    for (int place = 0; place < NPLACE; place++)
+        if (b->options->place[place] && !measure_half(b, c, (enum place)place))
+            return false;
+    return true;
+}
+
+void cell_finish(struct cell *c)
+{
+    for (int place = 0; place < NPLACE; place++)
+        for (uint32_t k = 0; k < MAX_BACKENDS; k++)
+            series_finish(&c->half[place].outcome[k].times);
+}
+
+double outcome_time(const struct bench *b, const struct outcome *o)
+{
+    return median_of(b->options->cputime ? o->cpu : o->stream, b->options->rounds);
+}
+
+struct stats outcome_stats(const struct bench *b, const struct outcome *o)
+{
+    const uint64_t skip = b->options->per_iter_skip;
+    return o->times.n > skip ? stats_of(o->times.x + skip, o->times.n - skip) : stats_of(o->times.x, o->times.n);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measuring cells. A cell is one size, type and operator; it has two halves, out of place and in place.
+ *
+ * Within a half every backend takes a turn in each of several rounds, so that a drift of the machine
+ * hits all of them. The ratio to a peer is formed per round, from medians that were taken within
+ * a fraction of a second of each other; the median of these paired ratios is the half's ratio.
+ */
+#ifndef PLAIT_BENCH_MEASURE_H
+#define PLAIT_BENCH_MEASURE_H
+
+#include "guard.h"
+#include "limits.h"
+#include "options.h"
+#include "ranks.h"
+#include "stats.h"
+
+#define MAX_BACKENDS (1 + MAX_PEERS) /* 0 is plait */
+#define MAX_ROUNDS   100
+
+struct outcome { /* of one backend in one half */
+    bool measured; /* false: the backend lacks the type or operator */
+    struct series times;            /* seconds per iteration, the slowest rank's */
+    double round_median[MAX_ROUNDS]; /* of the iterations of each round */
+    double stream[MAX_ROUNDS];       /* seconds per operation back to back, over ranks as -a says */
+    double cpu[MAX_ROUNDS];          /* processor seconds per operation and rank */
+    double ratio, ratio_low, ratio_high; /* peers: plait / peer per round: median, least, most; 0: none */
+    uint64_t wrong;
+};
+
+struct half {
+    bool measured;
+    struct guarded guarded;
+    struct outcome outcome[MAX_BACKENDS];
+    uint32_t best; /* the peer with the least median; 0: none */
+};
+
+struct cell {
+    enum plait_dtype type;
+    enum plait_op op;
+    uint64_t count, bytes;         /* over all tensors of the cell */
+    uint64_t each;                 /* elements of every tensor; 0: their own */
+    uint64_t min_count, max_count; /* tensors of the cell, see struct command */
+    char label[48];                /* class of tensors; "" in a sweep */
+    char when[24];
+    struct half half[NPLACE];
+};
+
+struct bench {
+    const struct options *options;
+    int argc;
+    char **argv;
+    char started[24];
+    struct ranks ranks[MAX_BACKENDS];
+    uint32_t nbackend;
+    struct guard guard;
+    struct limits limits;
+    struct cell *cell;
+    size_t ncell;
+    uint64_t wrong; /* elements, plait's */
+};
+
+/* Measure and verify both halves. false: a rank failed or the run was interrupted. */
+bool measure_cell(struct bench *b, struct cell *c);
+
+void cell_finish(struct cell *c);
+
+/* Median over rounds of the time column, or of processor time with -C. */
+double outcome_time(const struct bench *b, const struct outcome *o);
+
+/* Statistics of the iterations, without those of -K. */
+struct stats outcome_stats(const struct bench *b, const struct outcome *o);
+
+#endif

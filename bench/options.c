@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "options.h"
+
+#include "cli.h"
+#include "launch_openmpi.h"
+#include "message.h"
+#include "nearest.h"
+#include "plot.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind {
+    SWITCH,  /* no argument; sets a bool */
+    NUMBER,  /* uint64_t, least .. most */
+    SIZE,    /* size_t with K, M or G */
+    SECONDS, /* double */
+    TEXT,    /* const char * */
+    PARSED,  /* by its own function */
+    REFUSED, /* flags of nccl-tests that mean nothing here: 0 is accepted, anything else is an error */
+};
+
+struct row {
+    char letter; /* 0: long only */
+    const char *name, *argument;
+    enum kind kind;
+    size_t offset;
+    uint64_t least, most;
+    bool (*parse)(struct options *o, const char *flag, const char *value);
+    const char *text; /* for --help; REFUSED: why */
+};
+
+/* ---- values ------------------------------------------------------------------------------------ */
+
+static bool parse_number(const char *flag, const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 0);
+    if (end == text || *end != '\0' || *text == '-' || errno != 0 || value < least || value > most)
+        return complain("%s %s: expected a whole number from %llu to %llu", flag, text, (unsigned long long)least,
+                        (unsigned long long)most);
+    *out = value;
+    return true;
+}
+
+static bool parse_seconds(const char *flag, const char *text, double *out)
+{
+    char *end;
+    const double value = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(value >= 0.001 && value <= 1e6))
+        return complain("%s %s: expected seconds from 0.001 to 1000000", flag, text);
+    *out = value;
+    return true;
+}
+
+static const struct { enum plait_dtype type; const char *label; } labels[] = {
+    { PLAIT_INT32, "int32" },   { PLAIT_INT64, "int64" },    { PLAIT_FLOAT16, "half" },
+    { PLAIT_FLOAT32, "float" }, { PLAIT_FLOAT64, "double" }, { PLAIT_BFLOAT16, "bfloat16" },
+};
+#define NLABEL (sizeof labels / sizeof *labels)
+
+const char *dtype_label(enum plait_dtype type)
+{
+    for (size_t i = 0; i < NLABEL; i++)
+        if (labels[i].type == type)
+            return labels[i].label;
+    return "?";
+}
+
+static bool parse_dtype(struct options *o, const char *flag, const char *value)
+{
+    const int type = plait_dtype_find(value);
+
+    o->ndtype = 0;
+    if (strcmp(value, "all") == 0) {
+        for (size_t i = 0; i < NLABEL; i++)
+            o->dtype[o->ndtype++] = labels[i].type;
+        return true;
+    }
+    if (type < 0)
+        return complain("%s %s: no such element type here; use int32, int64, half, float, double, bfloat16 or all",
+                        flag, value);
+    o->dtype[o->ndtype++] = (enum plait_dtype)type;
+    return true;
+}
+
+static bool parse_op(struct options *o, const char *flag, const char *value)
+{
+    const int op = plait_op_find(value);
+
+    o->nop = 0;
+    if (strcmp(value, "all") == 0) {
+        for (int i = 0; i < PLAIT_NOP; i++)
+            o->op[o->nop++] = (enum plait_op)i;
+        return true;
+    }
+    if (op < 0)
+        return complain("%s %s: no such operator here; use sum, prod, min, max, avg or all", flag, value);
+    o->op[o->nop++] = (enum plait_op)op;
+    return true;
+}
+
+static bool parse_root(struct options *o, const char *flag, const char *value)
+{
+    uint64_t ignored; /* an all-reduce has no root; nccl-tests takes the flag and prints -1 */
+
+    (void)o;
+    return strcmp(value, "all") == 0 || parse_number(flag, value, 0, MAX_RANKS, &ignored);
+}
+
+static bool parse_threads(struct options *o, const char *flag, const char *value)
+{
+    o->threads = true;
+    return parse_number(flag, value, 1, MAX_RANKS, &o->nrank);
+}
+
+static bool parse_as(struct options *o, const char *flag, const char *value)
+{
+    o->threads = strcmp(value, "threads") == 0;
+    return o->threads || strcmp(value, "processes") == 0 ||
+           complain("%s %s: use processes or threads", flag, value);
+}
+
+static bool parse_memory(struct options *o, const char *flag, const char *value)
+{
+    o->library_memory = strcmp(value, "plait") == 0;
+    return o->library_memory || strcmp(value, "malloc") == 0 ||
+           complain("%s %s: use plait (library memory) or malloc (nccl-tests' GPU memory report does not exist here)",
+                    flag, value);
+}
+
+static bool parse_round(struct options *o, const char *flag, const char *value)
+{
+    o->round = strcmp(value, "once") == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
+    return o->round == PLAIT_ROUND_ONCE || strcmp(value, "hop") == 0 ||
+           complain("%s %s: use once or hop", flag, value);
+}
+
+static bool parse_place(struct options *o, const char *flag, const char *value)
+{
+    o->place[OUT_OF_PLACE] = strcmp(value, "in") != 0;
+    o->place[IN_PLACE] = strcmp(value, "out") != 0;
+    return strcmp(value, "in") == 0 || strcmp(value, "out") == 0 || strcmp(value, "both") == 0 ||
+           complain("%s %s: use out, in or both", flag, value);
+}
+
+static bool parse_guard(struct options *o, const char *flag, const char *value)
+{
+    o->guard = strcmp(value, "on") == 0;
+    return o->guard || strcmp(value, "off") == 0 || complain("%s %s: use on or off", flag, value);
+}
+
+static bool parse_plot(struct options *o, const char *flag, const char *value)
+{
+    const char *dot = strrchr(value, '.');
+
+    if (dot == NULL || (strcmp(dot, ".png") != 0 && strcmp(dot, ".svg") != 0))
+        return complain("%s %s: the name must end in .png or .svg", flag, value);
+    o->plot = value;
+    return true;
+}
+
+static bool add_peer(struct options *o, uint32_t config)
+{
+    for (uint32_t i = 0; i < o->npeer; i++)
+        if (o->peer[i] == config)
+            return true;
+    o->peer[o->npeer++] = config;
+    return true;
+}
+
+static bool parse_one_peer(struct options *o, const char *flag, const char *name)
+{
+    if (strncmp(name, "openmpi:", 8) == 0)
+        name += 8;
+    if (strcmp(name, "gloo") == 0)
+        return complain("%s gloo: not built: Gloo has no C interface and moves host memory over TCP only, some hundred "
+                        "times slower than the others here; use openmpi:best", flag);
+    for (uint32_t i = 0; i < openmpi_nconfig; i++)
+        if (strcmp(name, openmpi_configs[i].name) == 0)
+            return add_peer(o, i);
+    if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
+        return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma or openmpi:best "
+                        "(all four)", flag, name);
+    for (uint32_t i = 0; i < openmpi_nconfig; i++)
+        add_peer(o, i);
+    return true;
+}
+
+static bool parse_peer(struct options *o, const char *flag, const char *value)
+{
+    char *list = strdup(value), *state = NULL;
+    bool ok = list != NULL;
+
+    for (char *name = strtok_r(list, ",", &state); ok && name != NULL; name = strtok_r(NULL, ",", &state))
+        ok = parse_one_peer(o, flag, name);
+    free(list);
+    return ok;
+}
+
+static bool expand_nodes(struct options *o)
+{
+    uint32_t node[MAX_RANKS], n;
+
+    if (!cli_nodes(o->nodes, node, MAX_RANKS, &n))
+        return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
+    if (n != o->nrank)
+        return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
+                        (unsigned long long)o->nrank);
+    o->node = malloc(n * sizeof *o->node);
+    if (o->node == NULL)
+        return complain("out of memory");
+    memcpy(o->node, node, n * sizeof *node);
+    return true;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct options, member)
+
+static const struct row rows[] = {
+    { 'b', "minbytes", "SIZE", SIZE, AT(min_bytes), 0, 0, NULL, "smallest size (4)" },
+    { 'e', "maxbytes", "SIZE", SIZE, AT(max_bytes), 0, 0, NULL, "largest size (64M)" },
+    { 'i', "stepbytes", "SIZE", SIZE, AT(step_bytes), 0, 0, NULL, "add this to get the next size" },
+    { 'f', "stepfactor", "N", NUMBER, AT(step_factor), 2, 1024, NULL, "multiply by this to get the next size (4)" },
+    { 'n', "iters", "N", NUMBER, AT(iterations), 1, 1000000, NULL,
+      "timed iterations per cell and backend (as many as fit into --cell-time)" },
+    { 'm', "agg_iters", "N", NUMBER, AT(aggregate), 1, 1000000, NULL, "operations per timed iteration (1)" },
+    { 'w', "warmup_iters", "N", NUMBER, AT(warmup), 0, 1000000, NULL, "iterations before timing (for about 2 ms)" },
+    { 'N', "run_cycles", "N", NUMBER, AT(cycles), 0, 1000000, NULL, "repeat the whole run; 0: until interrupted (1)" },
+    { 'c', "check", "N", NUMBER, AT(check), 0, 1000, NULL, "verified operations per cell; 0: none (1)" },
+    { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg or all (sum)" },
+    { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype,
+      "int32, int64, half, float, double, bfloat16 or all (float)" },
+    { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL, "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)" },
+    { 'C', "report_cputime", "0|1", NUMBER, AT(cputime), 0, 1, NULL, "processor time of a rank instead of elapsed time (0)" },
+    { 'I', "per_iter_timing", "0|1", NUMBER, AT(per_iter), 0, 1, NULL, "add min, max, p99 and variation of iterations (0)" },
+    { 'K', "per_iter_skip", "N", NUMBER, AT(per_iter_skip), 0, 100000, NULL, "leave out the first iterations in -I (0)" },
+    { 'S', "report_timestamps", "0|1", NUMBER, AT(timestamps), 0, 1, NULL, "add the time of day to each row (0)" },
+    { 'J', "output_file", "FILE", TEXT, AT(json), 0, 0, NULL, "write results as JSON too" },
+    { 'u', "unalign", "N", NUMBER, AT(unalign), 0, 4096, NULL, "move the buffers N elements off their alignment (0)" },
+    { 'T', "timeout", "SECONDS", SECONDS, AT(timeout), 0, 0, NULL, "give up on a rank after this (120)" },
+    { 't', "nthreads", "N", PARSED, 0, 0, 0, parse_threads, "same as --ranks N --as threads" },
+    { 'r', "root", "N", PARSED, 0, 0, 0, parse_root, "accepted; an all-reduce has no root" },
+    { 'z', "blocking", "0|1", NUMBER, AT(blocking), 0, 1, NULL, "accepted; every operation here blocks" },
+    { 'p', "parallel_init", "0|1", NUMBER, AT(parallel_init), 0, 1, NULL, "accepted; ranks always start together" },
+    { 'h', "help", NULL, SWITCH, AT(help), 0, 0, NULL, "this text" },
+    { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2)" },
+    { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
+    { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },
+    { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
+    { 0, "tensors", "FILE", TEXT, AT(tensors), 0, 0, NULL,
+      "all-reduce these tensors one by one; CSV: id,name,elements,kind" },
+    { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
+      "measure beside openmpi:ob1, :ucx, :sm, :nocma or :best (all four); commas" },
+    { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
+    { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
+    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard, "calibrate the machine around each cell (on)" },
+    { 0, "plot", "FILE", PARSED, 0, 0, 0, parse_plot, "draw time and bandwidth against size; .png or .svg" },
+    { 0, "algo", "SPEC", TEXT, AT(algorithm), 0, 0, NULL, "algorithm, e.g. ring or torus:2x2 (chosen by size)" },
+    { 0, "slice", "SIZE", SIZE, AT(slice), 0, 0, NULL, "bytes of a pipeline slice (chosen)" },
+    { 0, "nodes", "MAP", TEXT, AT(nodes), 0, 0, NULL, "node map as algorithms see it: 4x2, or 3+1+2 (found)" },
+    { 0, "reproducible", NULL, SWITCH, AT(reproducible), 0, 0, NULL, "only algorithms with the canonical order" },
+    { 0, "round", "KIND", PARSED, 0, 0, 0, parse_round, "rounding of 16-bit types: once or hop" },
+    { 'g', "ngpus", "N", REFUSED, 0, 0, 0, NULL, "there are no GPUs here; start ranks with --ranks" },
+    { 'y', "stream_null", "0", REFUSED, 0, 0, 0, NULL, "there are no CUDA streams here" },
+    { 'G', "cudagraph", "0", REFUSED, 0, 0, 0, NULL, "there are no CUDA graphs here" },
+    { 'R', "local_register", "0", REFUSED, 0, 0, 0, NULL, "nothing is registered here; use --memory plait" },
+    { 'x', "cta_policy", "0", REFUSED, 0, 0, 0, NULL, "there are no thread blocks on a CPU" },
+    { 'D', "device_implementation", "0", REFUSED, 0, 0, 0, NULL, "there are no device kernels here; use --algo" },
+    { 'V', "device_cta_count", "0", REFUSED, 0, 0, 0, NULL, "there are no thread blocks on a CPU" },
+    { 'M', NULL, "0", REFUSED, 0, 0, 0, NULL, "there is no GPU memory to report" },
+};
+#define NROW (sizeof rows / sizeof *rows)
+#undef AT
+
+void options_help(void)
+{
+    printf("usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this machine.\n"
+           "Flags and columns are those of nccl-tests; sizes accept K, M and G.\n\n");
+    for (size_t i = 0; i < NROW; i++) {
+        const struct row *r = &rows[i];
+        char flag[64];
+        if (r->kind == REFUSED)
+            continue;
+        snprintf(flag, sizeof flag, "%c%c%s --%s %s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ',
+                 r->letter ? "," : " ", r->name, r->argument != NULL ? r->argument : "");
+        printf("  %-32s %s\n", flag, r->text);
+    }
+    printf("\ntime is the mean of operations back to back, as in nccl-tests. median (and -I) are of single operations\n"
+           "that begin together. A ratio is plait's median over the peer's in the same round; below 1 plait is faster.\n"
+           "near and far are the two speeds at which some virtual machines connect their processors.\n");
+}
+
+static bool apply(struct options *o, const struct row *r, const char *flag, const char *value)
+{
+    void *at = (char *)o + r->offset;
+    size_t zero;
+
+    switch (r->kind) {
+    case SWITCH:
+        *(bool *)at = true;
+        return true;
+    case NUMBER:
+        return parse_number(flag, value, r->least, r->most, at);
+    case SIZE:
+        return cli_bytes(value, at) || complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
+    case SECONDS:
+        return parse_seconds(flag, value, at);
+    case TEXT:
+        *(const char **)at = value;
+        return *value != '\0' || complain("%s needs a value", flag);
+    case PARSED:
+        return r->parse(o, flag, value);
+    case REFUSED:
+        return (cli_bytes(value, &zero) && zero == 0) || complain("%s %s: %s", flag, value, r->text);
+    }
+    return false;
+}
+
+static const char *nearest_option(const char *name)
+{
+    const char *best = "help";
+    unsigned least = 4; /* farther is no misspelling */
+
+    for (size_t i = 0; i < NROW; i++) {
+        const unsigned d = rows[i].name != NULL ? plait_distance(name, rows[i].name) : UINT32_MAX;
+        if (d < least) {
+            least = d;
+            best = rows[i].name;
+        }
+    }
+    return best;
+}
+
+/* ---- combinations ------------------------------------------------------------------------------ */
+
+static bool check_folder(const char *flag, const char *path)
+{
+    char *copy = strdup(path);
+    const bool ok = copy != NULL && access(dirname(copy), W_OK) == 0;
+
+    free(copy);
+    return ok || complain("%s %s: its folder is missing or cannot be written", flag, path);
+}
+
+static bool check_files(const struct options *o)
+{
+    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)))
+        return false;
+#ifndef HAVE_JANSSON
+    if (o->json != NULL)
+        return complain("-J %s: built without JSON; install libjansson-dev (Debian) and build again", o->json);
+#endif
+    if (o->tensors != NULL && o->plot != NULL)
+        return complain("--plot draws a sweep of sizes, --tensors has none; use one of them");
+    return true;
+}
+
+static bool check_combination(struct options *o)
+{
+    if (o->tensors == NULL && o->min_bytes > o->max_bytes)
+        return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
+                        (unsigned long long)o->max_bytes);
+    if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
+        return complain("-i 0 never gets from -b to -e; use -f 2");
+    if (o->step_factor > 1 && o->min_bytes == 0 && o->max_bytes > 0)
+        return complain("-b 0 cannot be multiplied by -f %llu; use -i, or -b 4", (unsigned long long)o->step_factor);
+    if (o->per_iter_skip > 0 && !o->per_iter)
+        return complain("-K %llu only matters with -I 1", (unsigned long long)o->per_iter_skip);
+    if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
+        return complain("-K %llu leaves nothing of -n %llu", (unsigned long long)o->per_iter_skip,
+                        (unsigned long long)o->iterations);
+    if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
+        return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
+    return check_files(o) && (o->nodes == NULL || expand_nodes(o));
+}
+
+static void set_defaults(struct options *o)
+{
+    *o = (struct options){
+        .min_bytes = 4, .max_bytes = 64 << 20, .step_bytes = 0, .step_factor = 0,
+        .ndtype = 1, .dtype = { PLAIT_FLOAT32 }, .nop = 1, .op = { PLAIT_SUM },
+        .aggregate = 1, .warmup = UINT64_MAX, .cycles = 1, .check = 1, .cell_seconds = 0.1, .rounds = 5,
+        .average = 1, .timeout = 120, .place = { true, true }, .nrank = 2, .guard = true,
+    };
+}
+
+/* -f wins over -i, as in nccl-tests; with neither sizes grow fourfold. Every round has an iteration. */
+static void settle(struct options *o)
+{
+    if (o->step_factor == 0)
+        o->step_factor = o->step_bytes > 0 ? 1 : 4;
+    if (o->iterations > 0 && o->iterations < o->rounds)
+        o->rounds = o->iterations;
+}
+
+bool options_parse(int argc, char **argv, struct options *out)
+{
+    struct option names[NROW + 1] = { 0 };
+    char letters[2 * NROW + 2] = ":", flag[64];
+    size_t at = 1, nname = 0;
+    int c;
+
+    set_defaults(out);
+    for (size_t i = 0; i < NROW; i++) {
+        if (rows[i].letter != 0) {
+            letters[at++] = rows[i].letter;
+            if (rows[i].kind != SWITCH)
+                letters[at++] = ':';
+        }
+        if (rows[i].name != NULL)
+            names[nname++] = (struct option){ rows[i].name, rows[i].kind != SWITCH, NULL, 256 + (int)i };
+    }
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+        const char *word = argv[optind - 1];
+        if (c == ':')
+            return complain("%s needs a value; see --help", word);
+        if (c == '?' && optopt != 0 && optopt < 256)
+            return complain("unknown flag -%c; see --help", optopt);
+        if (c == '?')
+            return complain("unknown option %s; the nearest is --%s", word, nearest_option(word + 2));
+        for (size_t i = 0; i < NROW; i++)
+            if (c == rows[i].letter || c == 256 + (int)i) {
+                snprintf(flag, sizeof flag, c < 256 ? "-%c" : "--", c);
+                if (c >= 256)
+                    snprintf(flag, sizeof flag, "--%s", rows[i].name);
+                if (!apply(out, &rows[i], flag, optarg != NULL ? optarg : ""))
+                    return false;
+                break;
+            }
+    }
+    if (optind < argc)
+        return complain("unexpected argument '%s'; options begin with -, see --help", argv[optind]);
+    settle(out);
+    return out->help || check_combination(out);
+}
+
+void options_finish(struct options *o)
+{
+    free(o->node);
+    o->node = NULL;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line: nccl-tests' flags with nccl-tests' meaning, and Plait's long options. */
+#ifndef PLAIT_BENCH_OPTIONS_H
+#define PLAIT_BENCH_OPTIONS_H
+
+#include <plait/coll.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_PEERS 8
+#define MAX_RANKS 1024
+
+enum place { OUT_OF_PLACE, IN_PLACE, NPLACE };
+
+struct options {
+    /* Sizes, in bytes; step_factor 1 means step_bytes. */
+    size_t min_bytes, max_bytes, step_bytes;
+    uint64_t step_factor;
+    uint32_t ndtype, nop;
+    enum plait_dtype dtype[PLAIT_NDTYPE];
+    enum plait_op op[PLAIT_NOP];
+    /* Iterations; 0: as many as fit into cell_seconds. */
+    uint64_t iterations, aggregate, warmup, cycles, check;
+    double cell_seconds; /* per backend and cell */
+    uint64_t rounds;     /* turns that each backend takes in a cell */
+    uint64_t average;    /* -a */
+    uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
+    double timeout; /* seconds to wait for a rank's answer */
+    bool place[NPLACE];
+    /* Ranks. */
+    uint64_t nrank;
+    bool threads, library_memory, guard;
+    const char *algorithm;
+    size_t slice;
+    enum plait_round round;
+    bool reproducible;
+    uint32_t *node; /* [nrank] or NULL */
+    const char *nodes;
+    /* Peers: indices into openmpi_configs, each once. */
+    uint32_t npeer, peer[MAX_PEERS];
+    /* Files; NULL: none. */
+    const char *json, *plot, *tensors;
+    bool help;
+};
+
+/*
+ * Parse. On error the message (flag, value, remedy) has been printed.
+ *
+ * out  free with options_finish() in either case
+ */
+bool options_parse(int argc, char **argv, struct options *out);
+void options_finish(struct options *o);
+
+void options_help(void);
+
+/* nccl-tests' spelling: "float", "half", ... */
+const char *dtype_label(enum plait_dtype type);
+
+#endif

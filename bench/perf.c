@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-perf: all-reduce measured and verified, beside other libraries.
+ *
+ * This process only coordinates. It starts the ranks of every backend (see worker.h), gives each
+ * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports.
+ */
+#include "json.h"
+#include "launch_openmpi.h"
+#include "launch_plait.h"
+#include "measure.h"
+#include "message.h"
+#include "plot.h"
+#include "report.h"
+#include "tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define START_SECONDS 60
+
+enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_SIGNAL = 128 };
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- cells ------------------------------------------------------------------------------------- */
+
+static struct cell *add_cell(struct bench *b)
+{
+    struct cell *grown = realloc(b->cell, (b->ncell + 1) * sizeof *grown);
+
+    if (grown == NULL) {
+        perror("plait-perf: out of memory");
+        exit(EXIT_RANKS);
+    }
+    b->cell = grown;
+    struct cell *c = &b->cell[b->ncell++];
+    memset(c, 0, sizeof *c);
+    return c;
+}
+
+static void add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
+{
+    const struct options *o = b->options;
+    const uint64_t width = plait_dtype_size(type);
+
+    for (uint64_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
+        if (bytes >= width) { /* smaller sizes hold no element of this type */
+            struct cell *c = add_cell(b);
+            c->type = type;
+            c->op = op;
+            c->count = c->each = bytes / width;
+            c->bytes = c->count * width;
+        }
+        if (o->step_factor > 1)
+            bytes *= o->step_factor;
+        else if (o->step_bytes > 0)
+            bytes += o->step_bytes;
+        else
+            break;
+    }
+}
+
+/* All tensors, then each class of sizes alone. */
+static void add_tensors(struct bench *b, const struct tensors *t, enum plait_dtype type, enum plait_op op)
+{
+    static const struct { const char *name; uint64_t min, max; } classes[] = {
+        { "all", 0, 0 },
+        { "up to 1 Ki elements", 0, 1025 },
+        { "up to 16 Ki elements", 1025, 16385 },
+        { "up to 256 Ki elements", 16385, 262145 },
+        { "more than 256 Ki elements", 262145, 0 },
+    };
+
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        uint64_t elements;
+        const uint32_t n = tensors_between(t, classes[i].min, classes[i].max, &elements);
+        if (n == 0)
+            continue;
+        struct cell *c = add_cell(b);
+        c->type = type;
+        c->op = op;
+        c->count = elements;
+        c->bytes = elements * plait_dtype_size(type);
+        c->min_count = classes[i].min;
+        c->max_count = classes[i].max;
+        snprintf(c->label, sizeof c->label, "%u tensors, %s", n, classes[i].name);
+    }
+}
+
+static bool plan_cells(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+
+    for (uint32_t i = 0; i < o->ndtype; i++)
+        for (uint32_t k = 0; k < o->nop; k++)
+            if (o->tensors != NULL)
+                add_tensors(b, t, o->dtype[i], o->op[k]);
+            else
+                add_sizes(b, o->dtype[i], o->op[k]);
+    return b->ncell > 0 || complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
+                                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes,
+                                    dtype_label(o->dtype[0]));
+}
+
+static void forget_cells(struct bench *b)
+{
+    for (size_t i = 0; i < b->ncell; i++)
+        cell_finish(&b->cell[i]);
+    free(b->cell);
+    b->cell = NULL;
+    b->ncell = 0;
+    b->wrong = 0;
+}
+
+/* ---- backends ---------------------------------------------------------------------------------- */
+
+static uint64_t available_memory(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[256];
+    unsigned long long kib = 0;
+
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    return kib > 0 ? (uint64_t)kib << 10 : UINT64_MAX;
+}
+
+static bool fits_memory(const struct options *o, uint64_t bytes)
+{
+    const uint64_t needed = (1 + o->npeer) * o->nrank * 2 * bytes, available = available_memory();
+
+    return needed < available / 10 * 9 ||
+           complain("%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
+                    "smaller -e, fewer --ranks or fewer peers",
+                    (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
+                    (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
+}
+
+static uint32_t widest(const struct options *o)
+{
+    uint32_t width = 0;
+
+    for (uint32_t i = 0; i < o->ndtype; i++) {
+        const uint32_t w = (uint32_t)plait_dtype_size(o->dtype[i]);
+        width = w > width ? w : width;
+    }
+    return width;
+}
+
+/* Plait's ranks first: they are forked, and must not hold what later backends open. */
+static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
+{
+    const struct options *o = b->options;
+
+    if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o))
+        return false;
+    for (uint32_t i = 0; i < o->npeer; i++) {
+        const struct openmpi_config *config = &openmpi_configs[o->peer[i]];
+        struct ranks *r = &b->ranks[b->nbackend++];
+        char name[32];
+        snprintf(name, sizeof name, "openmpi:%s", config->name);
+        if (!ranks_init(r, name, o, ntensor, counts, width) || !openmpi_launch(r, config, o))
+            return false;
+    }
+    for (uint32_t k = 0; k < b->nbackend; k++)
+        if (!ranks_greet(&b->ranks[k], START_SECONDS))
+            return false;
+    return true;
+}
+
+static bool start(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+    uint64_t bytes = o->max_bytes;
+
+    if (o->tensors == NULL)
+        return fits_memory(o, bytes) && start_backends(b, 1, &bytes, 1);
+    tensors_between(t, 0, 0, &bytes);
+    return fits_memory(o, bytes * widest(o)) && start_backends(b, t->n, t->count, widest(o));
+}
+
+/* ---- the run ----------------------------------------------------------------------------------- */
+
+static bool measure_all(struct bench *b)
+{
+    for (size_t i = 0; i < b->ncell; i++) {
+        if (!measure_cell(b, &b->cell[i])) {
+            b->ncell = i; /* report what was measured before */
+            return false;
+        }
+        report_cell(b, &b->cell[i]);
+    }
+    return true;
+}
+
+static bool write_files(const struct bench *b)
+{
+    const struct options *o = b->options;
+    const bool json = o->json == NULL || json_write(b, o->json);
+
+    return (o->plot == NULL || plot_draw(b, o->plot)) && json;
+}
+
+static void measure_limits_again(struct bench *b)
+{
+    struct limits later;
+
+    limits_measure(&later);
+    limits_improve(&b->limits, &later);
+    printf("# The best of what the machine could do before and after; the limit line of --plot comes from it:\n");
+    limits_print(&b->limits);
+}
+
+static int run_cycle(struct bench *b, const struct tensors *t)
+{
+    if (!plan_cells(b, t))
+        return EXIT_USAGE;
+    limits_measure(&b->limits);
+    report_begin(b);
+    const bool complete = measure_all(b);
+    if (complete)
+        measure_limits_again(b);
+    const bool enough = report_end(b, complete), written = b->ncell == 0 || write_files(b);
+    if (!complete)
+        return EXIT_RANKS;
+    if (b->wrong > 0)
+        complain("%llu wrong elements", (unsigned long long)b->wrong);
+    return b->wrong > 0 || !enough || !written ? EXIT_WRONG : 0;
+}
+
+static int run(struct bench *b)
+{
+    const struct options *o = b->options;
+    struct tensors t = { 0 };
+    int status = EXIT_USAGE;
+
+    if (o->tensors != NULL && !tensors_read(o->tensors, &t))
+        return status;
+    guard_init(&b->guard, o->guard);
+    status = start(b, &t) ? 0 : EXIT_RANKS;
+    for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++) {
+        forget_cells(b);
+        status = run_cycle(b, &t);
+    }
+    for (uint32_t k = b->nbackend; k-- > 0;)
+        ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);
+    forget_cells(b);
+    tensors_finish(&t);
+    return interrupted ? EXIT_SIGNAL + interrupted : status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    struct options o;
+    int status = EXIT_USAGE;
+    const time_t clock = time(NULL);
+    struct tm local;
+
+    if (options_parse(argc, argv, &o)) {
+        b.options = &o;
+        b.argc = argc;
+        b.argv = argv;
+        strftime(b.started, sizeof b.started, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+        catch_signals();
+        if (o.help)
+            options_help();
+        status = o.help ? 0 : run(&b);
+    }
+    options_finish(&o);
+    return status;
+}

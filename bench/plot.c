@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plot.h"
+
+#include "measure.h"
+#include "message.h"
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool in_path(const char *program)
+{
+    char *list = strdup(getenv("PATH") != NULL ? getenv("PATH") : "/usr/bin:/bin"), *state = NULL;
+    bool found = false;
+
+    for (char *folder = strtok_r(list, ":", &state); folder != NULL && !found; folder = strtok_r(NULL, ":", &state)) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", folder, program);
+        found = access(path, X_OK) == 0;
+    }
+    free(list);
+    return found;
+}
+
+bool plot_possible(const char *path)
+{
+    const bool existed = access(path, F_OK) == 0;
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return complain("--plot %s: %s", path, strerror(errno));
+    close(fd);
+    if (!existed)
+        unlink(path);
+    return in_path("gnuplot") || complain("--plot %s: gnuplot is not installed; install gnuplot-nox (Debian)", path);
+}
+
+/* The half that is drawn: out of place where it was measured. */
+static const struct half *drawn(const struct cell *c)
+{
+    return c->half[OUT_OF_PLACE].measured ? &c->half[OUT_OF_PLACE] : &c->half[IN_PLACE];
+}
+
+static bool belongs(const struct bench *b, const struct cell *c)
+{
+    return c->type == b->cell[0].type && c->op == b->cell[0].op && c->bytes > 0 && drawn(c)->measured;
+}
+
+/* Columns: bytes, microseconds, bus bandwidth in GB/s. */
+static void write_row(FILE *f, const struct bench *b, const struct cell *c, double seconds)
+{
+    fprintf(f, "%llu %.6g %.6g\n", (unsigned long long)c->bytes, 1e6 * seconds,
+            1e-9 * bus_factor(b->ranks[0].nrank) * algorithm_bandwidth(c, seconds));
+}
+
+/* One data block per backend, then the bound. */
+static void write_data(FILE *f, const struct bench *b)
+{
+    for (uint32_t k = 0; k <= b->nbackend; k++) {
+        fprintf(f, "$data%u << EOD\n", k);
+        for (size_t i = 0; i < b->ncell; i++) {
+            const struct cell *c = &b->cell[i];
+            if (!belongs(b, c))
+                continue;
+            if (k == b->nbackend)
+                write_row(f, b, c, limits_bound(&b->limits, c->bytes, b->ranks[0].nrank));
+            else if (drawn(c)->outcome[k].measured)
+                write_row(f, b, c, outcome_stats(b, &drawn(c)->outcome[k]).median);
+        }
+        fprintf(f, "EOD\n");
+    }
+}
+
+static void write_curves(FILE *f, const struct bench *b, int column)
+{
+    static const char *const colours[] = { "#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9" };
+
+    fprintf(f, "plot ");
+    for (uint32_t k = 0; k < b->nbackend; k++)
+        fprintf(f, "$data%u using 1:%d with linespoints lw %s pt %u ps 0.9 lc rgb '%s' title '%s', ", k, column,
+                k == 0 ? "3" : "1.6", k == 0 ? 7 : 4 + 2 * (k % 5), colours[k % 6], b->ranks[k].name);
+    fprintf(f, "$data%u using 1:%d with lines lw 2 dt 2 lc rgb '#555555' title 'limit of this machine'\n", b->nbackend,
+            column);
+}
+
+/* "1 KiB", "4 MiB": powers of four between the ends. */
+static void write_sizes(FILE *f)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
+
+    fprintf(f, "set xtics (");
+    for (int power = 2; power <= 32; power += 2)
+        fprintf(f, "%s'%d %s' %llu", power > 2 ? ", " : "", 1 << power % 10, units[power / 10], 1ull << power);
+    fprintf(f, ") rotate by 45 right\n");
+}
+
+static void write_script(FILE *f, const struct bench *b, const char *path)
+{
+    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
+    const struct options *o = b->options;
+
+    write_data(f, b);
+    fprintf(f, "set terminal %s size 1500,720 font 'sans,%d' background rgb 'white'\n", svg ? "svg" : "pngcairo",
+            svg ? 15 : 13);
+    fprintf(f, "set output '%s'\n", path);
+    fprintf(f, "set multiplot layout 1,2 title \"{/:Bold All-reduce of %s (%s), %u ranks (%s), %s}\\n{/*0.8 %s; median of "
+               "single operations; buffers from %s}\"\n",
+            dtype_label(b->cell[0].type), plait_op_name(b->cell[0].op), b->ranks[0].nrank,
+            o->threads ? "threads" : "processes", drawn(&b->cell[0]) == &b->cell[0].half[IN_PLACE] ? "in place" : "out of place",
+            b->limits.processor, o->library_memory ? "plait\\\\_mem\\\\_alloc" : "malloc");
+    fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
+    fprintf(f, "set xlabel 'bytes per rank'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
+    write_sizes(f);
+    fprintf(f, "set title 'Time (lower is better)'\nset logscale y\nset ylabel 'microseconds'\nset key top left\n");
+    write_curves(f, b, 2);
+    fprintf(f, "set title 'Bus bandwidth (higher is better)'\nunset logscale y\nset yrange [0:*]\nset ylabel 'GB/s'\n"
+               "set key top left\n");
+    write_curves(f, b, 3);
+    fprintf(f, "unset multiplot\n");
+}
+
+bool plot_draw(const struct bench *b, const char *path)
+{
+    if (b->ncell == 0)
+        return complain("--plot %s: nothing was measured", path);
+    fflush(stdout);
+    FILE *f = popen("gnuplot", "w");
+    if (f == NULL)
+        return complain("--plot %s: cannot start gnuplot: %s", path, strerror(errno));
+    write_script(f, b, path);
+    const int status = pclose(f);
+    if (status != 0)
+        return complain("--plot %s: gnuplot failed with status %d", path,
+                        WIFEXITED(status) ? WEXITSTATUS(status) : status);
+    printf("# Plot                 : %s\n", path);
+    return true;
+}

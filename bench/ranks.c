@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ranks.h"
+
+#include "message.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TAIL 1500 /* characters of a launcher's output in an error message */
+
+volatile sig_atomic_t interrupted;
+
+bool ranks_init(struct ranks *r, const char *name, const struct options *o, uint32_t ntensor, const uint64_t *counts,
+                uint32_t width)
+{
+    memset(r, 0, sizeof *r);
+    snprintf(r->name, sizeof r->name, "%s", name);
+    r->listen_fd = r->log_fd = r->stage_fd = -1;
+    r->nrank = (uint32_t)o->nrank;
+    r->fd = malloc(r->nrank * sizeof *r->fd);
+    r->rank_pid = calloc(r->nrank, sizeof *r->rank_pid);
+    r->child = calloc(r->nrank, sizeof *r->child);
+    for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
+        r->fd[i] = -1;
+    if (r->fd == NULL || r->rank_pid == NULL || r->child == NULL)
+        return complain("%s: out of memory", name);
+    r->stage = stage_create(r->nrank, ntensor, &r->stage_fd);
+    if (r->stage == NULL)
+        return complain("%s: shared page: %s", name, strerror(errno));
+    r->stage->width = width;
+    r->stage->unalign = (uint32_t)o->unalign;
+    r->stage->yield = r->nrank > worker_cpus();
+    memcpy(stage_counts(r->stage), counts, ntensor * sizeof *counts);
+    return true;
+}
+
+/* ---- what went wrong --------------------------------------------------------------------------- */
+
+static void pause_for(double seconds)
+{
+    const struct timespec t = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+    nanosleep(&t, NULL);
+}
+
+/* Reap a child that has ended and say how. false: none has. */
+static bool reap_one(struct ranks *r, char *how, size_t room)
+{
+    for (uint32_t i = 0; i < r->nchild; i++) {
+        int status;
+        if (r->child[i] == 0 || waitpid(r->child[i], &status, WNOHANG) != r->child[i])
+            continue;
+        r->child[i] = 0;
+        if (how != NULL && WIFSIGNALED(status))
+            snprintf(how, room, "killed by signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        else if (how != NULL)
+            snprintf(how, room, "exit status %d", WEXITSTATUS(status));
+        return true;
+    }
+    return false;
+}
+
+/* The end of what the launcher wrote; "" when there is nothing. */
+static void read_tail(const struct ranks *r, char *tail)
+{
+    const off_t size = r->log_fd >= 0 ? lseek(r->log_fd, 0, SEEK_END) : 0;
+    ssize_t got = 0;
+
+    if (size > 0)
+        got = pread(r->log_fd, tail, TAIL, size > TAIL ? size - TAIL : 0);
+    tail[got > 0 ? got : 0] = '\0';
+}
+
+static bool explain_death(struct ranks *r, uint32_t rank)
+{
+    char how[128] = "closed its socket", tail[TAIL + 1];
+
+    for (int tries = 0; tries < 20 && !reap_one(r, how, sizeof how); tries++)
+        pause_for(0.01);
+    if (interrupted) /* the whole process group got the signal */
+        return false;
+    read_tail(r, tail);
+    return complain("%s: rank %u ended unexpectedly: %s%s%s", r->name, rank, how, *tail != '\0' ? "\n" : "", tail);
+}
+
+static bool explain_lateness(struct ranks *r, uint32_t rank, const char *what, double seconds)
+{
+    char tail[TAIL + 1];
+
+    read_tail(r, tail);
+    return complain("%s: rank %u did not %s within %g s; a longer limit: -T%s%s", r->name, rank, what, seconds,
+                    *tail != '\0' ? "\n" : "", tail);
+}
+
+/* ---- conversation ------------------------------------------------------------------------------ */
+
+enum wait_result { READABLE, LATE, INTERRUPTED };
+
+/* Wake up ten times a second, because a signal can arrive just before poll(). */
+static enum wait_result wait_for(int fd, double deadline)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    while (!interrupted) {
+        if (poll(&p, 1, 100) > 0)
+            return READABLE;
+        if (now() > deadline)
+            return LATE;
+    }
+    return INTERRUPTED;
+}
+
+/* Receive one whole message of a rank. */
+static bool receive(struct ranks *r, uint32_t rank, void *message, size_t bytes, const char *what, double deadline,
+                    double seconds)
+{
+    switch (wait_for(r->fd[rank], deadline)) {
+    case INTERRUPTED:
+        return false;
+    case LATE:
+        return explain_lateness(r, rank, what, seconds);
+    case READABLE:
+        break;
+    }
+    return recv(r->fd[rank], message, bytes, 0) == (ssize_t)bytes || explain_death(r, rank);
+}
+
+static bool send_stage(struct ranks *r, uint32_t rank)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = { 0 };
+    char byte = 0;
+    struct iovec part = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &r->stage_fd, sizeof(int));
+    return sendmsg(r->fd[rank], &m, MSG_NOSIGNAL) == 1 || explain_death(r, rank);
+}
+
+static bool is_ours(int fd)
+{
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+/* Take one connection and its greeting. Connections of other users are dropped. */
+static bool accept_rank(struct ranks *r, uint32_t *connected, double deadline)
+{
+    struct hello h;
+    const int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+    if (fd < 0 || !is_ours(fd) || wait_for(fd, deadline) != READABLE || recv(fd, &h, sizeof h, 0) != sizeof h ||
+        h.rank >= r->nrank || r->fd[h.rank] >= 0) {
+        if (fd >= 0)
+            close(fd);
+        return !interrupted;
+    }
+    r->fd[h.rank] = fd;
+    r->rank_pid[h.rank] = h.pid;
+    memcpy(r->about, h.about, sizeof r->about);
+    ++*connected;
+    return true;
+}
+
+static bool accept_all(struct ranks *r, double deadline, double seconds)
+{
+    struct pollfd p = { .fd = r->listen_fd, .events = POLLIN };
+    uint32_t connected = 0, missing = 0;
+    char how[128], tail[TAIL + 1];
+
+    while (connected < r->nrank) {
+        if (interrupted)
+            return false;
+        if (poll(&p, 1, 100) > 0) {
+            if (!accept_rank(r, &connected, deadline))
+                return false;
+            continue;
+        }
+        if (reap_one(r, how, sizeof how)) {
+            read_tail(r, tail);
+            return complain("%s did not start: %s\n%s", r->name, how, tail);
+        }
+        while (missing < r->nrank && r->fd[missing] >= 0)
+            missing++;
+        if (now() > deadline)
+            return explain_lateness(r, missing, "start", seconds);
+    }
+    return true;
+}
+
+bool ranks_greet(struct ranks *r, double seconds)
+{
+    const double deadline = now() + seconds;
+    struct hello h;
+    struct reply ready;
+
+    if (r->listen_fd >= 0 && !accept_all(r, deadline, seconds))
+        return false;
+    for (uint32_t i = 0; r->listen_fd < 0 && i < r->nrank; i++) {
+        if (!receive(r, i, &h, sizeof h, "start", deadline, seconds))
+            return false;
+        r->rank_pid[i] = h.pid;
+        memcpy(r->about, h.about, sizeof r->about);
+    }
+    for (uint32_t i = 0; i < r->nrank; i++)
+        if (!send_stage(r, i))
+            return false;
+    for (uint32_t i = 0; i < r->nrank; i++) {
+        if (!receive(r, i, &ready, sizeof ready, "get ready", deadline, seconds))
+            return false;
+        if (ready.answer != ANSWER_OK)
+            return complain("%s: rank %u: %s", r->name, i, ready.text);
+    }
+    return true;
+}
+
+bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
+{
+    const double deadline = now() + seconds;
+
+    for (uint32_t i = 0; i < r->nrank; i++)
+        if (send(r->fd[i], c, sizeof *c, MSG_NOSIGNAL) != sizeof *c)
+            return explain_death(r, i);
+    /* A rank that fails leaves the others waiting for it: look at all of them, in the order they answer. */
+    struct pollfd *p = calloc(r->nrank, sizeof *p);
+    bool ok = p != NULL;
+    for (uint32_t i = 0; ok && i < r->nrank; i++)
+        p[i] = (struct pollfd){ .fd = r->fd[i], .events = POLLIN };
+    for (uint32_t left = r->nrank; ok && left > 0;) {
+        if (interrupted) {
+            ok = false;
+        } else if (poll(p, r->nrank, 100) <= 0) {
+            uint32_t late = 0;
+            while (p[late].fd < 0)
+                late++;
+            if (now() > deadline)
+                ok = explain_lateness(r, late, "answer", seconds);
+        }
+        for (uint32_t i = 0; ok && i < r->nrank; i++) {
+            if (p[i].fd < 0 || p[i].revents == 0)
+                continue;
+            if (recv(r->fd[i], &replies[i], sizeof *replies, 0) != sizeof *replies)
+                ok = explain_death(r, i);
+            else if (replies[i].answer == ANSWER_FAILED)
+                ok = complain("%s: rank %u: %s", r->name, i, replies[i].text);
+            p[i].fd = -1;
+            left--;
+        }
+    }
+    free(p);
+    return ok;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
+
+static bool all_gone(const struct ranks *r)
+{
+    for (uint32_t i = 0; i < r->nchild; i++)
+        if (r->child[i] != 0)
+            return false;
+    return true;
+}
+
+static bool wait_gone(struct ranks *r, double seconds)
+{
+    const double deadline = now() + seconds;
+
+    for (;;) {
+        while (reap_one(r, NULL, 0))
+            ;
+        if (all_gone(r))
+            return true;
+        if (now() > deadline)
+            return false;
+        pause_for(0.005);
+    }
+}
+
+static void signal_all(struct ranks *r, int signal)
+{
+    for (uint32_t i = 0; i < r->nchild; i++)
+        if (r->child[i] != 0)
+            kill(r->child[i], signal);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void ranks_stop(struct ranks *r, bool politely)
+{
+    const struct command quit = { .verb = VERB_QUIT };
+
+    for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++) {
+        if (politely && r->fd[i] >= 0)
+            send(r->fd[i], &quit, sizeof quit, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (!politely || !wait_gone(r, 10)) {
+        signal_all(r, r->launcher ? SIGTERM : SIGKILL);
+        if (!wait_gone(r, 5))
+            signal_all(r, SIGKILL); /* the ranks of a launcher follow it, see worker_follow() */
+        wait_gone(r, 5);
+    }
+    for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
+        close_fd(&r->fd[i]);
+    close_fd(&r->listen_fd);
+    close_fd(&r->log_fd);
+    close_fd(&r->stage_fd);
+    stage_unmap(r->stage);
+    free(r->fd);
+    free(r->rank_pid);
+    free(r->child);
+    memset(r, 0, sizeof *r);
+    r->listen_fd = r->log_fd = r->stage_fd = -1;
+}

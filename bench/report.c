@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+double algorithm_bandwidth(const struct cell *c, double seconds)
+{
+    return seconds > 0 ? (double)c->bytes / seconds : 0;
+}
+
+double bus_factor(uint32_t nrank)
+{
+    return 2.0 * (nrank - 1) / nrank;
+}
+
+double average_bandwidth(const struct bench *b)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->ncell; i++)
+        for (int place = 0; place < NPLACE; place++) {
+            const struct half *h = &b->cell[i].half[place];
+            if (!h->measured)
+                continue;
+            sum += 1e-9 * bus_factor(b->ranks[0].nrank) *
+                   algorithm_bandwidth(&b->cell[i], outcome_time(b, &h->outcome[0]));
+            n++;
+        }
+    return n > 0 ? sum / (double)n : 0;
+}
+
+/* ---- beginning --------------------------------------------------------------------------------- */
+
+static void print_ranks(const struct bench *b)
+{
+    char host[256] = "localhost";
+
+    gethostname(host, sizeof host - 1);
+    printf("# Using devices\n");
+    for (uint32_t i = 0; i < b->ranks[0].nrank; i++)
+        printf("#  Rank %2u Group  0 Pid %6d on %10s device %2u [cpu] %s\n", i, (int)b->ranks[0].rank_pid[i], host, i,
+               b->limits.processor);
+}
+
+static void print_backends(const struct bench *b)
+{
+    const struct options *o = b->options;
+
+    printf("# %-20s : %s, %s, buffers from %s\n", "plait", b->ranks[0].about,
+           o->threads ? "ranks are threads" : "ranks are processes",
+           o->library_memory ? "plait_mem_alloc" : "malloc");
+    for (uint32_t k = 1; k < b->nbackend; k++)
+        printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
+    if (b->nbackend > 1)
+        printf("# %-20s : plait's median over the peer's, paired in each of %llu rounds; below 1 plait is faster\n",
+               "ratio", (unsigned long long)o->rounds);
+    if (!b->guard.on)
+        printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
+}
+
+/* The columns behind nccl-tests' own. */
+static void print_extra_head(const struct bench *b, int line)
+{
+    static const char *const names[2][5] = { { "mode", "median", "peer", "median", "ratio" },
+                                             { "", "(us)", "(best)", "(us)", "" } };
+
+    for (int place = 0; place < NPLACE; place++) {
+        if (!b->options->place[place])
+            continue;
+        printf("  | %5s  %8s", names[line][0], names[line][1]);
+        if (b->nbackend > 1)
+            printf("  %6s  %8s  %5s", names[line][2], names[line][3], names[line][4]);
+    }
+    putchar('\n');
+}
+
+static void print_head(const struct bench *b)
+{
+    const struct options *o = b->options;
+    const char *time = o->cputime ? "cputime" : "time";
+    const char *gap = o->per_iter ? "                                    " : "";
+
+    printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place        %s               in-place          %s\n", "", "", "",
+           "", "", gap, gap);
+    for (int line = 0; line < 2; line++) {
+        printf("# %10s  %12s  %8s  %6s  %6s", line ? "(B)" : "size", line ? "(elements)" : "count", line ? "" : "type",
+               line ? "" : "redop", line ? "" : "root");
+        for (int place = 0; place < NPLACE; place++) {
+            printf("  %7s  %6s  %6s  %6s", line ? "(us)" : time, line ? "(GB/s)" : "algbw", line ? "(GB/s)" : "busbw",
+                   line ? "" : "#wrong");
+            if (o->per_iter)
+                printf("  %7s  %7s  %7s  %7s", line ? "(us)" : "i_min", line ? "(us)" : "i_max", line ? "(us)" : "i_p99",
+                       line ? "(%)" : "i_cv%");
+        }
+        if (o->timestamps)
+            printf("  %19s", line ? "%Y-%m-%d %H:%M:%S" : "timestamp");
+        print_extra_head(b, line);
+    }
+}
+
+void report_begin(const struct bench *b)
+{
+    const struct options *o = b->options;
+    const bool factor = o->step_factor > 1;
+
+    printf("# plait-perf, all-reduce; columns as nccl-tests 2.19.6\n");
+    printf("# Collective test starting: all_reduce_perf\n");
+    printf("# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %lld iters: %llu agg iters: "
+           "%llu validation: %llu graph: 0 unalign: %llu\n",
+           o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
+           (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),
+           factor ? "factor" : "bytes", (long long)o->warmup, (unsigned long long)o->iterations,
+           (unsigned long long)o->aggregate, (unsigned long long)o->check, (unsigned long long)o->unalign);
+    printf("#\n");
+    print_ranks(b);
+    print_backends(b);
+    printf("# %-20s : %s, %u processors used\n", "processor", b->limits.processor, b->limits.cpus);
+    printf("# What the machine can do now:\n");
+    limits_print(&b->limits);
+    print_head(b);
+    fflush(stdout);
+}
+
+/* ---- a row ------------------------------------------------------------------------------------- */
+
+/* `width` characters, with as many decimals as fit, at most two: nccl-tests' way. */
+static void print_fitting(double value, int width)
+{
+    char text[64];
+
+    for (int decimals = 2; decimals >= 0; decimals--)
+        if (snprintf(text, sizeof text, "%*.*f", width, decimals, value) <= width) {
+            printf("  %s", text);
+            return;
+        }
+    printf("  %*.*e", width, width >= 7 ? 1 : 0, value);
+}
+
+static void print_nccl_half(const struct bench *b, const struct cell *c, const struct half *h)
+{
+    const struct outcome *o = &h->outcome[0];
+    const double seconds = outcome_time(b, o), bandwidth = 1e-9 * algorithm_bandwidth(c, seconds);
+
+    if (!h->measured) {
+        printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
+        if (b->options->per_iter)
+            printf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A");
+        return;
+    }
+    print_fitting(1e6 * seconds, 7);
+    print_fitting(bandwidth, 6);
+    print_fitting(bandwidth * bus_factor(b->ranks[0].nrank), 6);
+    if (b->options->check > 0)
+        printf("  %6g", (double)o->wrong);
+    else
+        printf("  %6s", "N/A");
+    if (b->options->per_iter) {
+        const struct stats s = outcome_stats(b, o);
+        print_fitting(1e6 * s.min, 7);
+        print_fitting(1e6 * s.max, 7);
+        print_fitting(1e6 * s.p99, 7);
+        print_fitting(s.mean > 0 ? 100 * s.stdev / s.mean : 0, 7);
+    }
+}
+
+static const char *peer_name(const struct bench *b, uint32_t k)
+{
+    const char *colon = strchr(b->ranks[k].name, ':');
+    return colon != NULL ? colon + 1 : b->ranks[k].name;
+}
+
+static void print_extra_half(const struct bench *b, const struct half *h)
+{
+    if (!h->measured)
+        return;
+    printf("  | %5s", mode_name(h->guarded.mode));
+    print_fitting(1e6 * outcome_stats(b, &h->outcome[0]).median, 8);
+    if (b->nbackend == 1)
+        return;
+    if (h->best == 0) {
+        printf("  %6s  %8s  %5s", "none", "-", "-");
+        return;
+    }
+    printf("  %6s", peer_name(b, h->best));
+    print_fitting(1e6 * outcome_stats(b, &h->outcome[h->best]).median, 8);
+    printf("  %5.2f", h->outcome[h->best].ratio);
+}
+
+void report_cell(const struct bench *b, const struct cell *c)
+{
+    if (*c->label != '\0')
+        printf("# %s\n", c->label);
+    printf("%12llu  %12llu  %8s  %6s  %6s", (unsigned long long)c->bytes, (unsigned long long)c->count,
+           dtype_label(c->type), plait_op_name(c->op), "-1");
+    for (int place = 0; place < NPLACE; place++)
+        print_nccl_half(b, c, &c->half[place]);
+    if (b->options->timestamps)
+        printf("  %19s", c->when);
+    for (int place = 0; place < NPLACE; place++)
+        print_extra_half(b, &c->half[place]);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* ---- summaries --------------------------------------------------------------------------------- */
+
+static const char *const place_names[NPLACE] = { "out", "in" };
+
+static void print_peers(const struct bench *b)
+{
+    printf("#\n# Medians in us of single operations that begin together, and plait's ratio to each peer.\n");
+    printf("# best: the peer with the least median of the cell, [least, most] ratio of the rounds.\n");
+    printf("# %10s %8s %5s %5s %5s %10s", "size", "type", "redop", "place", "mode", "plait");
+    for (uint32_t k = 1; k < b->nbackend; k++)
+        printf(" %10s ratio", peer_name(b, k));
+    printf("   best ratio\n");
+    for (size_t i = 0; i < b->ncell; i++)
+        for (int place = 0; place < NPLACE; place++) {
+            const struct cell *c = &b->cell[i];
+            const struct half *h = &c->half[place];
+            if (!h->measured)
+                continue;
+            printf("# %10llu %8s %5s %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
+                   plait_op_name(c->op), place_names[place], mode_name(h->guarded.mode),
+                   1e6 * outcome_stats(b, &h->outcome[0]).median);
+            for (uint32_t k = 1; k < b->nbackend; k++)
+                if (h->outcome[k].measured)
+                    printf(" %10.2f %5.2f", 1e6 * outcome_stats(b, &h->outcome[k]).median, h->outcome[k].ratio);
+                else
+                    printf(" %10s %5s", "-", "-");
+            if (h->best > 0)
+                printf("  %5s %.2f [%.2f, %.2f]", peer_name(b, h->best), h->outcome[h->best].ratio,
+                       h->outcome[h->best].ratio_low, h->outcome[h->best].ratio_high);
+            printf("%s%s\n", *c->label != '\0' ? "  " : "", c->label);
+        }
+}
+
+/* One line per mode that occurred: near and far are different machines. */
+static void print_modes(const struct bench *b)
+{
+    for (int mode = 0; mode < NMODE; mode++) {
+        struct series ratios = { 0 };
+        size_t halves = 0;
+        for (size_t i = 0; i < b->ncell; i++)
+            for (int place = 0; place < NPLACE; place++) {
+                const struct half *h = &b->cell[i].half[place];
+                if (!h->measured || (int)h->guarded.mode != mode)
+                    continue;
+                halves++;
+                if (h->best > 0)
+                    series_add(&ratios, h->outcome[h->best].ratio);
+            }
+        if (halves > 0 && mode != MODE_UNKNOWN)
+            printf("# Mode %-5s           : %zu measurements", mode_name((enum mode)mode), halves);
+        if (ratios.n > 0 && mode != MODE_UNKNOWN) {
+            const struct stats s = stats_of(ratios.x, ratios.n);
+            printf("; ratio to the best peer: median %.2f, least %.2f, most %.2f", s.median, s.min, s.max);
+        }
+        if (halves > 0 && mode != MODE_UNKNOWN)
+            putchar('\n');
+        series_finish(&ratios);
+    }
+    if (b->guard.on && b->guard.least > 0)
+        printf("# Latency in this run  : %.0f to %.0f ns%s\n", 1e9 * b->guard.least, 1e9 * b->guard.most,
+               b->guard.most < 2 * b->guard.least ? "; only one mode was seen" : "");
+}
+
+bool report_end(const struct bench *b, bool complete)
+{
+    const char *wanted = getenv("NCCL_TESTS_MIN_BW");
+    const double average = average_bandwidth(b);
+    const bool enough = wanted == NULL || average >= 0.9 * atof(wanted);
+
+    printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong, b->wrong ? "FAILED" : "OK");
+    printf("# %-20s : %g %s\n", "Avg bus bandwidth", average, wanted == NULL ? "" : enough ? "OK" : "FAILED");
+    if (b->nbackend > 1 && b->ncell > 0)
+        print_peers(b);
+    printf("#\n");
+    print_modes(b);
+    printf("# Collective test %s: all_reduce_perf\n", complete ? "concluded" : "cut short");
+    fflush(stdout);
+    return enough;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table on standard output: nccl-tests' columns, then Plait's; and the summaries. */
+#ifndef PLAIT_BENCH_REPORT_H
+#define PLAIT_BENCH_REPORT_H
+
+#include "measure.h"
+
+void report_begin(const struct bench *b);
+void report_cell(const struct bench *b, const struct cell *c);
+
+/* What was measured, `complete` or not. false: NCCL_TESTS_MIN_BW was not reached. */
+bool report_end(const struct bench *b, bool complete);
+
+/* algorithm and bus bandwidth, bytes per second */
+double algorithm_bandwidth(const struct cell *c, double seconds);
+double bus_factor(uint32_t nrank);
+
+/* Mean of the bus bandwidths of all halves, in GB/s, as nccl-tests prints it. */
+double average_bandwidth(const struct bench *b);
+
+#endif

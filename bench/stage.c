@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "stage.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct stage *map(int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+struct stage *stage_create(uint32_t nrank, uint32_t ntensor, int *fd)
+{
+    const size_t words = ntensor + (size_t)nrank * STAGE_ITERATIONS;
+    const size_t bytes = sizeof(struct stage) + words * sizeof(uint64_t);
+    struct stage *s = NULL;
+
+    *fd = memfd_create("plait-perf", MFD_CLOEXEC);
+    if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0)
+        s = map(*fd, bytes);
+    if (s == NULL)
+        return NULL;
+    s->bytes = bytes;
+    s->nrank = nrank;
+    s->ntensor = ntensor;
+    return s;
+}
+
+struct stage *stage_map(int fd)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) != 0)
+        return NULL;
+    return map(fd, (size_t)status.st_size);
+}
+
+void stage_unmap(struct stage *s)
+{
+    if (s != NULL)
+        munmap(s, s->bytes);
+}
+
+uint64_t *stage_counts(struct stage *s)
+{
+    return s->data;
+}
+
+double *stage_times(struct stage *s, uint32_t rank)
+{
+    _Static_assert(sizeof(double) == sizeof(uint64_t), "times lie in the same array as counts");
+    return (double *)(s->data + s->ntensor) + (size_t)rank * STAGE_ITERATIONS;
+}
+
+void stage_barrier(struct stage *s)
+{
+    const uint32_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);
+
+    if (atomic_fetch_add(&s->arrived, 1) + 1 == s->nrank) {
+        atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->generation, generation + 1, memory_order_release);
+        return;
+    }
+    while (atomic_load_explicit(&s->generation, memory_order_acquire) == generation)
+        if (s->yield)
+            sched_yield();
+}

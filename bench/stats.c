@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "stats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void series_add(struct series *s, double x)
+{
+    if (s->n == s->capacity) {
+        const size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        double *grown = realloc(s->x, capacity * sizeof *grown);
+        if (grown == NULL) {
+            perror("plait-perf: out of memory");
+            exit(1);
+        }
+        s->x = grown;
+        s->capacity = capacity;
+    }
+    s->x[s->n++] = x;
+}
+
+void series_finish(struct series *s)
+{
+    free(s->x);
+    memset(s, 0, sizeof *s);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double *sorted_copy(const double *x, size_t n)
+{
+    double *copy = malloc(n * sizeof *copy);
+
+    if (copy == NULL) {
+        perror("plait-perf: out of memory");
+        exit(1);
+    }
+    memcpy(copy, x, n * sizeof *copy);
+    qsort(copy, n, sizeof *copy, ascending);
+    return copy;
+}
+
+static double middle(const double *sorted, size_t n)
+{
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+static double percentile(const double *sorted, size_t n, unsigned percent)
+{
+    const size_t rank = (n * percent + 99) / 100;
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
+double median_of(const double *x, size_t n)
+{
+    if (n == 0)
+        return 0;
+    double *sorted = sorted_copy(x, n);
+    const double median = middle(sorted, n);
+    free(sorted);
+    return median;
+}
+
+struct stats stats_of(const double *x, size_t n)
+{
+    struct stats s = { .n = n };
+
+    if (n == 0)
+        return s;
+    double *sorted = sorted_copy(x, n);
+    for (size_t i = 0; i < n; i++)
+        s.mean += sorted[i] / (double)n;
+    for (size_t i = 0; i < n; i++)
+        s.stdev += (sorted[i] - s.mean) * (sorted[i] - s.mean) / (double)n;
+    s.stdev = sqrt(s.stdev);
+    s.min = sorted[0];
+    s.max = sorted[n - 1];
+    s.median = middle(sorted, n);
+    s.p95 = percentile(sorted, n, 95);
+    s.p99 = percentile(sorted, n, 99);
+    free(sorted);
+    return s;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Order statistics of a few thousand times. */
+#ifndef PLAIT_BENCH_STATS_H
+#define PLAIT_BENCH_STATS_H
+
+#include <stddef.h>
+
+struct stats {
+    double min, median, mean, p95, p99, max, stdev;
+    size_t n;
+};
+
+/* A list of times that grows. Zeroed is empty; series_finish() accepts that too. */
+struct series {
+    double *x;
+    size_t n, capacity;
+};
+
+void series_add(struct series *s, double x); /* out of memory ends the program */
+void series_finish(struct series *s);
+
+/* Statistics of x[0..n); all zero when n is 0. p95 and p99 are nearest-rank percentiles, as nccl-tests' are. */
+struct stats stats_of(const double *x, size_t n);
+
+double median_of(const double *x, size_t n);
+
+#endif

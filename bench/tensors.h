@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A list of gradient tensors from a CSV file with the header id,name,elements,kind. */
+#ifndef PLAIT_BENCH_TENSORS_H
+#define PLAIT_BENCH_TENSORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tensors {
+    uint64_t *count; /* [n] elements */
+    uint32_t n;
+};
+
+/* Errors name the file and the line. Free with tensors_finish(). */
+bool tensors_read(const char *path, struct tensors *out);
+void tensors_finish(struct tensors *t);
+
+/* How many tensors have min <= elements < max (0: no limit), and their elements. */
+uint32_t tensors_between(const struct tensors *t, uint64_t min, uint64_t max, uint64_t *elements);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Integers up to this size, and all sums below it, are exact in the type. */
+static int64_t exact_limit(enum plait_dtype type)
+{
+    switch ((int)type) {
+    case PLAIT_BFLOAT16:
+        return 1 << 8;
+    case PLAIT_FLOAT16:
+        return 1 << 11;
+    case PLAIT_FLOAT32:
+        return 1 << 24;
+    case PLAIT_INT32:
+        return 1 << 30;
+    default:
+        return (int64_t)1 << 40;
+    }
+}
+
+static uint64_t mix(uint64_t x) /* splitmix64's finaliser */
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static uint64_t noise(uint32_t seed, uint32_t rank, size_t i)
+{
+    return mix(mix(((uint64_t)seed << 32) + rank) + i);
+}
+
+/* A whole number in -bound .. bound. */
+static int64_t whole(uint64_t random, int64_t bound)
+{
+    return (int64_t)(random % (uint64_t)(2 * bound + 1)) - bound;
+}
+
+/* Is this one of at most `most` ranks that hold something at element i? */
+static bool chosen(uint32_t rank, uint32_t nrank, size_t i, uint32_t most)
+{
+    const uint32_t stride = (nrank + most - 1) / most;
+    return (rank + i) % stride == 0;
+}
+
+static double sum_input(int64_t limit, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
+{
+    const int64_t bound = limit / nrank;
+
+    if (bound > 0)
+        return (double)whole(noise(seed, rank, i), bound);
+    return chosen(rank, nrank, i, (uint32_t)limit) ? (double)whole(noise(seed, rank, i), 1) : 0;
+}
+
+/* All ranks hold the same number plus something that the neighbouring rank takes away again. */
+static double avg_input(int64_t limit, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
+{
+    const int64_t bound = limit / nrank / 2;
+    const uint32_t pair = rank / 2;
+    const bool alone = rank == nrank - 1 && nrank % 2 == 1;
+    const int64_t sign = rank % 2 ? -1 : 1;
+
+    if (bound > 0) {
+        const int64_t common = whole(noise(seed, UINT32_MAX, i), bound);
+        return (double)(common + (alone ? 0 : sign * whole(noise(seed, pair, i), bound)));
+    }
+    const bool holds = chosen(pair, (nrank + 1) / 2, i, (uint32_t)limit / 2);
+    return alone || !holds ? 0 : (double)(sign * whole(noise(seed, pair, i), 1));
+}
+
+static double prod_input(enum plait_dtype type, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
+{
+    const uint64_t random = noise(seed, rank, i);
+    const bool integer = type == PLAIT_INT32 || type == PLAIT_INT64;
+    const int sign = random & 1 ? -1 : 1;
+    const int exponent = (int)(random / 2 % 3) - 1;
+
+    if (!chosen(rank, nrank, i, 12))
+        return sign;
+    return ldexp(sign, integer ? abs(exponent) : exponent);
+}
+
+static double input(enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
+{
+    const int64_t limit = exact_limit(type);
+
+    switch ((int)op) {
+    case PLAIT_SUM:
+        return sum_input(limit, nrank, rank, seed, i);
+    case PLAIT_AVG:
+        return avg_input(limit, nrank, rank, seed, i);
+    case PLAIT_PROD:
+        return prod_input(type, nrank, rank, seed, i);
+    default:
+        return (double)whole(noise(seed, rank, i), limit);
+    }
+}
+
+static double combine(enum plait_op op, double a, double b)
+{
+    switch ((int)op) {
+    case PLAIT_PROD:
+        return a * b;
+    case PLAIT_MIN:
+        return a < b ? a : b;
+    case PLAIT_MAX:
+        return a > b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+/* The bits of a 16-bit float from those of a float that it holds exactly, zero or normal. */
+static uint16_t half_bits(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 0xff, fraction = bits >> 13 & 0x3ff;
+    return (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | fraction);
+}
+
+static uint16_t bfloat_bits(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static void encode(enum plait_dtype type, double value, unsigned char *out)
+{
+    const float f = (float)value;
+    const int32_t i32 = type == PLAIT_INT32 ? (int32_t)value : 0;
+    const int64_t i64 = type == PLAIT_INT64 ? (int64_t)value : 0;
+    const uint16_t bits = type == PLAIT_FLOAT16 ? half_bits(f) : bfloat_bits(f);
+    const void *from = &value;
+
+    switch ((int)type) {
+    case PLAIT_INT32:
+        from = &i32;
+        break;
+    case PLAIT_INT64:
+        from = &i64;
+        break;
+    case PLAIT_FLOAT32:
+        from = &f;
+        break;
+    case PLAIT_FLOAT16:
+    case PLAIT_BFLOAT16:
+        from = &bits;
+        break;
+    }
+    memcpy(out, from, plait_dtype_size(type));
+}
+
+bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank,
+                  uint32_t seed)
+{
+    struct pattern p = { .width = plait_dtype_size(type), .period = VERIFY_PERIOD };
+
+    p.input = malloc(p.period * p.width);
+    p.expected = malloc(p.period * p.width);
+    if (p.input == NULL || p.expected == NULL) {
+        pattern_finish(&p);
+        return false;
+    }
+    for (size_t i = 0; i < p.period; i++) {
+        double result = input(type, op, nrank, 0, seed, i);
+        for (uint32_t r = 1; r < nrank; r++)
+            result = combine(op, result, input(type, op, nrank, r, seed, i));
+        if (op == PLAIT_AVG)
+            result = trunc(result / nrank);
+        encode(type, input(type, op, nrank, rank, seed, i), p.input + i * p.width);
+        encode(type, result + 0.0, p.expected + i * p.width); /* no sum here is -0 */
+    }
+    *out = p;
+    return true;
+}
+
+void pattern_finish(struct pattern *p)
+{
+    free(p->input);
+    free(p->expected);
+    memset(p, 0, sizeof *p);
+}
+
+void pattern_fill(const struct pattern *p, void *buffer, size_t count)
+{
+    unsigned char *to = buffer;
+
+    for (size_t i = 0; i < count; i += p->period)
+        memcpy(to + i * p->width, p->input, (count - i < p->period ? count - i : p->period) * p->width);
+}
+
+static size_t differing(const struct pattern *p, const unsigned char *want, const unsigned char *have, size_t count)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < count; i += p->period) {
+        const size_t n = count - i < p->period ? count - i : p->period;
+        const unsigned char *part = have + i * p->width;
+        if (memcmp(part, want, n * p->width) == 0)
+            continue;
+        for (size_t k = 0; k < n; k++)
+            wrong += memcmp(part + k * p->width, want + k * p->width, p->width) != 0;
+    }
+    return wrong;
+}
+
+size_t pattern_wrong(const struct pattern *p, const void *buffer, size_t count)
+{
+    return differing(p, p->expected, buffer, count);
+}
+
+size_t pattern_changed(const struct pattern *p, const void *buffer, size_t count)
+{
+    return differing(p, p->input, buffer, count);
+}
+
+void steady_fill(void *buffer, size_t count, enum plait_dtype type, enum plait_op op)
+{
+    const size_t width = plait_dtype_size(type);
+    unsigned char one[8], *to = buffer;
+
+    memset(buffer, 0, count * width);
+    if (op != PLAIT_PROD)
+        return;
+    encode(type, 1, one);
+    for (size_t i = 0; i < count; i++)
+        memcpy(to + i * width, one, width);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A worker is one rank under measurement. It sleeps in read() on its socket until the coordinator
+ * sends a command, so that the ranks of several backends can live on the same processors and only
+ * one backend runs at a time. The loop is the same for every backend; what differs is below.
+ */
+#ifndef PLAIT_BENCH_WORKER_H
+#define PLAIT_BENCH_WORKER_H
+
+#include "stage.h"
+
+#include <plait/coll.h>
+
+#include <sys/types.h>
+
+struct backend {
+    const char *name;
+    /* Buffers of the kind under measurement, aligned to 4096 bytes. NULL: out of memory. */
+    void *(*alloc)(void *self, size_t bytes);
+    void (*free)(void *self, void *memory);
+    bool (*supports)(void *self, enum plait_dtype type, enum plait_op op);
+    /* in may equal out. false: failed, see error(). */
+    bool (*allreduce)(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op);
+    const char *(*error)(void *self);
+};
+
+enum verb {
+    VERB_CHECK,  /* one verified operation per iteration; reply.wrong counts elements */
+    VERB_TIME,   /* barrier, clock, operation, clock; the times go to the stage */
+    VERB_STREAM, /* operations back to back; reply.seconds and reply.cpu per operation */
+    VERB_QUIT,
+};
+
+struct command {
+    uint32_t verb;
+    uint32_t dtype, op; /* enum plait_dtype, enum plait_op */
+    uint32_t inplace;
+    uint64_t count;                /* elements of every tensor; 0: each tensor's own */
+    uint64_t min_count, max_count; /* tensors below min or from max up are left out; max 0: no limit */
+    uint32_t iterations;           /* at most STAGE_ITERATIONS for VERB_TIME */
+    uint32_t aggregate;            /* operations (or passes over the tensors) per iteration */
+    uint32_t seed;                 /* VERB_CHECK */
+};
+
+enum answer { ANSWER_OK, ANSWER_UNSUPPORTED, ANSWER_FAILED };
+
+struct reply {
+    uint32_t answer;
+    uint64_t wrong;
+    double seconds, cpu;
+    char text[400]; /* ANSWER_FAILED: why */
+};
+
+/* What a rank says first. */
+struct hello {
+    uint32_t rank;
+    pid_t pid;
+    char about[160]; /* name and version of what is measured */
+};
+
+/* Connect to the coordinator's abstract socket. -1 with errno. */
+int worker_connect(const char *name);
+
+/* Greet, and receive the stage. NULL with errno. */
+struct stage *worker_greet(int fd, uint32_t rank, const char *about);
+
+/*
+ * Serve commands until VERB_QUIT (true) or until the coordinator has gone or this rank has failed (false).
+ *
+ * fd  the socket to the coordinator, SOCK_SEQPACKET
+ */
+bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self);
+
+/* Bind the calling thread to the rank's share of the processors it may run on. */
+void worker_pin(uint32_t rank);
+
+/* Processors that this process may run on. */
+uint32_t worker_cpus(void);
+
+/* End this process when the coordinator closes its end of `fd`, also in the middle of an operation. */
+void worker_watch(int fd);
+
+/* Kill this process when the one that started it dies. `parent` is who that was. */
+void worker_follow(pid_t parent);
+
+#endif

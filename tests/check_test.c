@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The checker: every algorithm passes, and each kind of fault is refused by its check with its message. */
+#include "plan_check.h"
+#include "plans.h"
+#include "specs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static bool slow_tests(void)
+{
+    const char *full = getenv("PLAIT_TEST_FULL");
+    return full != NULL && strcmp(full, "1") == 0;
+}
+
+static double seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* ---- Every algorithm --------------------------------------------------------------------------- */
+
+static uint32_t check_all_specs(uint32_t nrank, bool inplace)
+{
+    struct plait_report report;
+    struct specs s;
+
+    specs_init(&s, PLAIT_ALLREDUCE, nrank, inplace);
+    for (uint32_t i = 0; i < s.n; i++)
+        if (plait_alg_check(s.spec[i].alg, &s.spec[i].shape, &report) != PLAIT_OK)
+            fail_msg("%s%s: %s", s.spec[i].text, inplace ? " in place" : "", report.text);
+    const uint32_t n = s.n;
+    specs_finish(&s);
+    return n;
+}
+
+static void every_algorithm_passes_on_every_rank_count(void **state)
+{
+    static const uint32_t larger[] = { 65, 96, 100, 127, 128 };
+    const double start = seconds();
+    uint32_t n = 0;
+
+    (void)state;
+    for (int inplace = 0; inplace < 2; inplace++) {
+        for (uint32_t nrank = 1; nrank <= 64; nrank++)
+            n += check_all_specs(nrank, inplace);
+        for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
+            n += check_all_specs(larger[i], inplace);
+    }
+    printf("%u shapes in %.1f s\n", n, seconds() - start);
+}
+
+/* papers.md's figures for 1,024 ranks; only with PLAIT_TEST_FULL, as one takes seconds. */
+static void figures_at_1024_ranks_are_those_of_the_papers(void **state)
+{
+    static const struct { const char *spec; uint64_t rounds; } known[] = {
+        { "ring", 2046 }, { "torus:32x32", 124 },
+    };
+
+    (void)state;
+    if (!slow_tests())
+        skip();
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 1024 };
+        const struct plait_alg *alg;
+        struct plait_report report;
+        const double start = seconds();
+        if (plait_alg_find(plait_algs, known[i].spec, &shape, &alg) != PLAIT_OK)
+            continue;
+        assert_int_equal(plait_alg_check(alg, &shape, &report), PLAIT_OK);
+        printf("%s: %.1f s\n", known[i].spec, seconds() - start);
+        assert_int_equal(report.seen.rounds, known[i].rounds);
+    }
+}
+
+/* ---- Faults by hand ---------------------------------------------------------------------------- */
+
+struct fault {
+    const char *text[3]; /* see plans_read() */
+    enum plait_check check;
+    const char *message; /* after "hand, N ranks: " */
+    bool inplace;
+};
+
+static uint32_t rank_count(const struct fault *f)
+{
+    return f->text[1] == NULL ? 1 : f->text[2] == NULL ? 2 : 3;
+}
+
+static void assert_fault(const struct fault *f)
+{
+    struct plans p = plans_read(f->text, rank_count(f), f->inplace);
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = p.n, .inplace = f->inplace };
+    struct plait_report report;
+    const enum plait_status status = plait_plan_check("hand", &shape, CONST_PLANS(&p), NULL, &report);
+    const char *text = strstr(report.text, ": ");
+
+    if (f->message == NULL) {
+        if (status != PLAIT_OK)
+            fail_msg("refused: %s", report.text);
+    } else if (status != PLAIT_ERR_PLAN || report.failed != f->check || strcmp(text + 2, f->message) != 0) {
+        fail_msg("%s: '%s' instead of %s: '%s'", plait_check_name(report.failed), report.text, plait_check_name(f->check),
+                 f->message);
+    }
+    plans_free(&p);
+}
+
+static void assert_faults(const struct fault *f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        assert_fault(&f[i]);
+}
+#define ASSERT_FAULTS(array) assert_faults(array, sizeof(array) / sizeof *(array))
+
+/* Two ranks that swap and add: the model of a right pair, for comparison with the wrong ones. */
+#define SWAP0 "1 1 1\nsend in[0] to r1\nrecv tmp[0] from r1\nreduce out[0] = in[0], tmp[0]   after 1\n"
+#define SWAP1 "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 1\n"
+
+static void right_plans_pass(void **state)
+{
+    static const struct fault right[] = {
+        { { SWAP0, SWAP1 }, .message = NULL },
+        /* The reduction follows the receive only through the copy. */
+        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = in[0], tmp[0]   after 1\n",
+            SWAP1 }, .message = NULL },
+        { { "1 0 1\ncopy out[0] = in[0]\n" }, .message = NULL },
+        { { "1 0 1\n" }, .inplace = true, .message = NULL },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(right);
+}
+
+static void unmatched_messages_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { "1 0 1\nsend in[0] to r1\n", "1 0 1\n" }, PLAIT_CHECK_MATCHING,
+          "rank 0 step 0 sends block 0 to rank 1 on lane 0, which has no receive for it" },
+        { { "1 1 1\n", "1 1 1\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_MATCHING,
+          "rank 1 step 0 receives block 0 from rank 0 on lane 0, which does not send it" },
+        { { "1 0 2\nsend in[0] to r1 lane 1\n", "1 1 2\nrecv tmp[0] from r0 lane 0\n" }, PLAIT_CHECK_MATCHING,
+          "rank 1 step 0 receives block 0 from rank 0 on lane 0, which does not send it" },
+        { { "3 0 1\nsend in[0..1] to r1\n", "3 3 1\nrecv tmp[0..2] from r0\n" }, PLAIT_CHECK_MATCHING,
+          "rank 0 step 0 sends 2 blocks from block 0, but rank 1 step 0 receives 3 from block 0" },
+        { { "2 0 1\nsend in[0] to r1\nsend in[1] to r1\n", "2 2 1\nrecv tmp[0] from r0\nrecv tmp[1] from r0 block 0\n" },
+          PLAIT_CHECK_MATCHING, "rank 0 step 1 sends 1 block from block 1, but rank 1 step 1 receives 1 from block 0" },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
+}
+
+static void deadlocks_across_ranks_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { "1 1 1\nrecv tmp[0] from r1\nsend in[0] to r1   after 0\n",
+            "1 1 1\nrecv tmp[0] from r0\nsend in[0] to r0   after 0\n" }, PLAIT_CHECK_DEADLOCK,
+          "rank 1 step 1 (send block 0) waits for itself, through rank 1 step 0, rank 0 step 0" },
+        /* Each sends first: only a buffered send could end. */
+        { { "1 1 1\nsend in[0] to r1\nrecv tmp[0] from r2   after 0\n",
+            "1 1 1\nsend in[0] to r2\nrecv tmp[0] from r0   after 0\n",
+            "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r1   after 0\n" }, PLAIT_CHECK_DEADLOCK,
+          "rank 1 step 1 (recv block 0) waits for itself, through rank 1 step 0, rank 2 step 0, rank 0 step 0" },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
+}
+
+static void races_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]\n" }, PLAIT_CHECK_RACE,
+          "rank 1 step 2 reads tmp[0] (block 0) without waiting for step 1, which writes it" },
+        /* A slot of TMP is used again while a send may still read it. */
+        { { "2 1 1\ncopy tmp[0] = in[0]\nsend tmp[0] to r1   after 0\ncopy tmp[0] = in[1] block 1   after 0\n",
+            "2 1 1\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_RACE,
+          "rank 0 step 2 writes tmp[0] (block 1) without waiting for step 1, which reads it" },
+        { { "1 1 1\nsend in[0] to r1\nsend in[0] to r1\n", "1 1 1\nrecv tmp[0] from r0\nrecv tmp[0] from r0\n" },
+          PLAIT_CHECK_RACE, "rank 1 step 1 writes tmp[0] (block 0) without waiting for step 0, which writes it" },
+        /* In place the input is the output. */
+        { { "1 1 1\nsend in[0] to r1\nrecv out[0] from r1\n", "1 1 1\nsend in[0] to r0\nrecv out[0] from r0\n" },
+          PLAIT_CHECK_RACE, "rank 0 step 1 writes out[0] (block 0) without waiting for step 0, which reads it",
+          .inplace = true },
+        /* An ancestor of another step, but not of this one. */
+        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = in[0], tmp[1]   after 0, 2\n",
+            SWAP1 }, PLAIT_CHECK_RACE, "rank 0 step 3 reads tmp[1] (block 0) without waiting for step 1, which writes it" },
+        { { "2 3 1\ncopy tmp[0..1] = in[0..1]\ncopy tmp[1..2] = tmp[0..1] block 0   after 0\n" }, PLAIT_CHECK_RACE,
+          "rank 0 step 1 (block 0) writes tmp[1..2], which overlaps what it reads" },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
+}
+
+static void wrong_meanings_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 1\n"
+                   "reduce out[0] = out[0], in[0]   after 2\n" }, PLAIT_CHECK_MEANING,
+          "rank 1 step 3 adds the contribution of rank 1 to block 0 twice" },
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_MEANING,
+          "rank 1 never writes out[0] (block 0)" },
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\ncopy out[0] = in[0]\n" }, PLAIT_CHECK_MEANING,
+          "rank 1 ends with 1 of 2 contributions in out[0] (block 0, written by step 2): that of rank 0 is missing" },
+        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0] block 0\n" }, PLAIT_CHECK_MEANING,
+          "rank 0 step 1 writes block 0 into out[1]" },
+        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0]\n" }, PLAIT_CHECK_MEANING,
+          "rank 0 step 1 reads in[0] as block 1, which holds block 0" },
+        { { "1 1 1\ncopy out[0] = tmp[0]\n" }, PLAIT_CHECK_MEANING,
+          "rank 0 step 0 (block 0) reads tmp[0], which was never written" },
+        { { "2 2 1\ncopy tmp[0..1] = in[0..1]\ncopy out[0] = tmp[0]   after 0\ncopy out[1] = tmp[1]   after 0\n" },
+          PLAIT_CHECK_MEANING, "rank 0 step 2 reads tmp[1] as block 1, which was written as part of a span that starts at slot 0" },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
+}
+
+static void ranks_that_add_in_different_orders_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = in[0], tmp[0]   after 1\n" },
+          PLAIT_CHECK_SAME_BITS, "rank 1 step 2 writes block 0, combined in another order than rank 0's" },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
+}
+
+/* ---- Faults of shape: fields that the text form cannot even say --------------------------------- */
+
+static void assert_shape_fault(struct plans *p, const char *message)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = p->n };
+    struct plait_report report;
+
+    assert_int_equal(plait_plan_check("hand", &shape, CONST_PLANS(p), NULL, &report), PLAIT_ERR_PLAN);
+    if (report.failed != PLAIT_CHECK_SHAPE || strstr(report.text, message) == NULL)
+        fail_msg("%s: '%s' instead of '%s'", plait_check_name(report.failed), report.text, message);
+}
+
+/* Run `change` on step 2 (REDUCE, after 1) of rank 1 of the swap and expect the message. */
+#define EXPECT_SHAPE_FAULT(change, message)                                                        \
+    do {                                                                                           \
+        struct plans p = plans_read((const char *const[]){ SWAP0, SWAP1 }, 2, false);              \
+        struct plait_plan *plan = p.plan[1];                                                       \
+        struct plait_step *step = &plan->step[2];                                                  \
+        uint32_t *deps = (uint32_t *)(plan->step + plan->nstep);                                   \
+        (void)step, (void)deps;                                                                    \
+        change;                                                                                    \
+        assert_shape_fault(&p, message);                                                           \
+        plans_free(&p);                                                                            \
+    } while (0)
+
+static void fields_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    EXPECT_SHAPE_FAULT(step->verb = PLAIT_NVERB, "rank 1 step 2 (block 0) has no verb");
+    EXPECT_SHAPE_FAULT(step->lane = 1, "is on a lane that the plan does not have");
+    EXPECT_SHAPE_FAULT(step->nblk = 0, "moves blocks outside the vector");
+    EXPECT_SHAPE_FAULT(step->nblk = UINT32_MAX, "moves blocks outside the vector");
+    EXPECT_SHAPE_FAULT(step->blk = 1, "moves blocks outside the vector");
+    EXPECT_SHAPE_FAULT(step->peer = 0, "has a peer but is no message");
+    EXPECT_SHAPE_FAULT(step[-1].peer = 2, "rank 1 step 1 (block 0) has a peer outside the comm");
+    EXPECT_SHAPE_FAULT(step[-1].peer = -1, "has a peer outside the comm");
+    EXPECT_SHAPE_FAULT(step[-1].peer = 1, "has its own rank as peer");
+    EXPECT_SHAPE_FAULT(step[-1].a = plait_tmp(0), "has a span that its verb does not use");
+    EXPECT_SHAPE_FAULT(step->a = plait_tmp(1), "has a span outside its buffer");
+    EXPECT_SHAPE_FAULT(step->b = plait_in(1), "has a span outside its buffer");
+    EXPECT_SHAPE_FAULT(step->dst = plait_out(1), "has a span outside its buffer");
+    EXPECT_SHAPE_FAULT(step->dst.buf = 3, "names no buffer");
+    EXPECT_SHAPE_FAULT(step->dst = plait_in(0), "writes the input");
+    EXPECT_SHAPE_FAULT(deps[0] = 2, "depends on itself or a later step");
+    EXPECT_SHAPE_FAULT(step->ndep = 2, "has dependencies outside the plan's");
+    EXPECT_SHAPE_FAULT(step->dep0 = 1, "has dependencies outside the plan's");
+    EXPECT_SHAPE_FAULT(step->dep0 = 1; step->ndep = 0, "has dependencies that do not follow those of the step before");
+    EXPECT_SHAPE_FAULT(step->ndep = 0, "has dependencies that belong to no step");
+    EXPECT_SHAPE_FAULT(plan->version = 9, "the plan of rank 1 is of another version");
+    EXPECT_SHAPE_FAULT(plan->rank = 0, "is for another rank or rank count");
+    EXPECT_SHAPE_FAULT(plan->nrank = 3, "is for another rank or rank count");
+    EXPECT_SHAPE_FAULT(plan->inplace = 1, "is for another collective, or in place where the shape is not");
+    EXPECT_SHAPE_FAULT(plan->nlane = 0, "has no blocks or lanes, or too many");
+    EXPECT_SHAPE_FAULT(plan->nblk = 2, "cuts the vector into another number of blocks than rank 0's");
+    EXPECT_SHAPE_FAULT(plan->bytes -= 4, "has another size than its steps and dependencies");
+}
+
+/* ---- Fused graphs ------------------------------------------------------------------------------ */
+
+/* Rank 0 adds two messages of rank 1, which sends the second after the first. */
+static void a_fused_graph_can_lock_up_where_the_plan_does_not(void **state)
+{
+    struct plans p = plans_read((const char *const[]){
+        "1 2 1\nrecv tmp[0] from r1\nrecv tmp[1] from r1 block 0\nreduce out[0] = tmp[0], tmp[1]   after 0, 1\n",
+        "1 0 1\nsend in[0] to r0\nsend in[0] to r0   after 0\n" }, 2, false);
+    static const uint32_t alone[] = { 0, 1, 2 }, first[] = { 0, 1, 0 }, second[] = { 0, 1, 1 };
+    const uint32_t *node[2] = { alone, alone };
+    struct plait_report report;
+
+    (void)state;
+    assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, NULL, &report), PLAIT_OK);
+    assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, node, NULL), PLAIT_OK);
+    node[0] = second;
+    assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, node, &report), PLAIT_OK);
+    node[0] = first;
+    assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, node, &report), PLAIT_ERR_PLAN);
+    assert_int_equal(report.failed, PLAIT_CHECK_DEADLOCK);
+    assert_string_equal(report.text, "hand, 2 ranks: rank 0 step 2 (reduce block 0) waits for itself, "
+                                     "through rank 0 step 1, rank 1 step 0");
+    plans_free(&p);
+}
+
+/* ---- Promises of an algorithm ------------------------------------------------------------------ */
+
+/* Binomial from rank 0: reduce towards 0, then broadcast. Its order is the canonical one. */
+static void binomial_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    uint32_t k;
+
+    plait_blocks(b, 1, 1);
+    plait_copy(b, plait_out(0), plait_in(0), 0, 1);
+    for (k = 1; k < s->nrank && (me & k) == 0; k *= 2)
+        if (me + k < s->nrank) {
+            plait_recv(b, me + k, plait_tmp(0), 0, 1);
+            plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
+        }
+    if (me != 0) {
+        plait_send(b, me - k, plait_out(0), 0, 1);
+        plait_recv(b, me - k, plait_out(0), 0, 1);
+    }
+    for (k /= 2; k > 0; k /= 2)
+        if (me + k < s->nrank)
+            plait_send(b, me + k, plait_out(0), 0, 1);
+}
+
+/* Rank 1 counts the contribution of rank 3 for its own: as many as it should have, but not the right ones. */
+static void lossy_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    if (me != 1 && me != 3)
+        return binomial_emit(b, s, me);
+    plait_blocks(b, 1, 1);
+    if (me == 3)
+        plait_send(b, 1, plait_in(0), 0, 1);
+    else
+        plait_recv(b, 3, plait_tmp(0), 0, 1);
+    plait_send(b, me - 1, me == 3 ? plait_in(0) : plait_tmp(0), 0, 1);
+    plait_recv(b, me - 1, plait_out(0), 0, 1);
+}
+
+static const struct plait_alg binomial = { .name = "binomial by hand", .coll = PLAIT_ALLREDUCE, .emit = binomial_emit };
+static const struct plait_alg lossy = { .name = "lossy by hand", .coll = PLAIT_ALLREDUCE, .emit = lossy_emit };
+
+static enum plait_status check_without_claim(const struct plait_alg *alg, uint32_t nrank, struct plait_report *report)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank };
+    struct plans p = plans_emit(alg, &shape);
+    const enum plait_status status = plait_plan_check(alg->name, &shape, CONST_PLANS(&p), NULL, report);
+
+    plans_free(&p);
+    return status;
+}
+
+static void binomial_from_rank_0_is_the_canonical_order(void **state)
+{
+    struct plait_report report;
+
+    (void)state;
+    for (uint32_t n = 1; n <= 70; n++) {
+        if (check_without_claim(&binomial, n, &report) != PLAIT_OK)
+            fail_msg("%s", report.text);
+        assert_true(report.canonical);
+        assert_int_equal(report.no_partials, n <= 3);
+        assert_false(report.probabilistic);
+    }
+}
+
+static void above_1024_ranks_the_proof_is_probabilistic(void **state)
+{
+    struct plait_report report;
+
+    (void)state;
+    assert_int_equal(check_without_claim(&binomial, 3000, &report), PLAIT_OK);
+    assert_true(report.probabilistic && report.canonical);
+    assert_int_equal(check_without_claim(&lossy, 3000, &report), PLAIT_ERR_PLAN);
+    assert_string_equal(report.text, "lossy by hand, 3000 ranks: rank 0 ends with other contributions in out[0] "
+                                     "(block 0, written by step 24) than each rank's once");
+}
+
+static struct plait_claim wrong_claim(const struct plait_shape *s)
+{
+    static const struct plait_claim wrong[] = {
+        { .depth = 1 }, { .nblk = 1 }, { .sent = 1 }, { .received = 1 }, { .rounds = 1 }, { .rounds = UINT64_MAX },
+    };
+    struct plait_claim c = plait_algs[0]->claim(s);
+
+    c.depth += wrong[s->root].depth;
+    c.nblk += wrong[s->root].nblk;
+    c.sent += wrong[s->root].sent;
+    c.received += wrong[s->root].received;
+    c.rounds += wrong[s->root].rounds;
+    if (s->root == 5)
+        c.rounds_exact = false; /* one less than needed is no bound either */
+    return c;
+}
+
+static void wrong_claims_are_refused(void **state)
+{
+    static const char *const messages[] = {
+        "ring, 4 ranks: the depth is 6, but the claim is 7", "ring, 4 ranks: the number of blocks is 4, but the claim is 5",
+        "ring, 4 ranks: the most blocks that a rank sends is 6, but the claim is 7",
+        "ring, 4 ranks: the most blocks that a rank receives is 6, but the claim is 7",
+        "ring, 4 ranks: the number of rounds is 6, but the claim is 7",
+        "ring, 4 ranks: the number of rounds is 6, but the claim is at most 5",
+    };
+    struct plait_alg liar = *plait_algs[0];
+    struct plait_report report;
+
+    (void)state;
+    liar.claim = wrong_claim;
+    for (uint32_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4, .root = i };
+        assert_int_equal(plait_alg_check(&liar, &shape, &report), PLAIT_ERR_PLAN);
+        assert_int_equal(report.failed, PLAIT_CHECK_CLAIM);
+        assert_string_equal(report.text, messages[i]);
+    }
+}
+
+static void wrong_promises_are_refused(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 5 };
+    struct plait_alg liar = *plait_algs[0];
+    struct plait_report report;
+
+    (void)state;
+    liar.canonical = true;
+    assert_int_equal(plait_alg_check(&liar, &shape, &report), PLAIT_ERR_PLAN);
+    assert_string_equal(report.text, "ring, 5 ranks: claims the canonical order, but a block has another one");
+    liar.canonical = false;
+    liar.no_partials = true;
+    assert_int_equal(plait_alg_check(&liar, &shape, &report), PLAIT_ERR_PLAN);
+    assert_string_equal(report.text, "ring, 5 ranks: claims that no partial results travel, but one does");
+}
+
+/* Each of 3 ranks sends to both others: 0>1 1>0, then 0>2 2>0, then 1>2 2>1. */
+static void rounds_count_one_send_and_one_receive_at_a_time(void **state)
+{
+    struct plans p = plans_read((const char *const[]){
+        "1 2 1\nsend in[0] to r1\nsend in[0] to r2\nrecv tmp[0] from r1\nrecv tmp[1] from r2 block 0\n"
+        "reduce tmp[0] = tmp[0], tmp[1]   after 2, 3\nreduce out[0] = in[0], tmp[0]   after 4\n",
+        "1 2 1\nsend in[0] to r0\nsend in[0] to r2\nrecv tmp[0] from r0\nrecv tmp[1] from r2 block 0\n"
+        "reduce tmp[1] = in[0], tmp[1] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n",
+        "1 2 1\nsend in[0] to r0\nsend in[0] to r1\nrecv tmp[0] from r0\nrecv tmp[1] from r1 block 0\n"
+        "reduce tmp[1] = tmp[1], in[0] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n" }, 3, false);
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3 };
+    struct plait_report report;
+
+    (void)state;
+    assert_int_equal(plait_plan_check("all to all", &shape, CONST_PLANS(&p), NULL, &report), PLAIT_OK);
+    assert_int_equal(report.seen.depth, 1);
+    assert_int_equal(report.seen.rounds, 3);
+    assert_int_equal(report.seen.sent, 2);
+    assert_int_equal(report.seen.received, 2);
+    assert_true(report.no_partials);
+    plans_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_passes_on_every_rank_count),
+        cmocka_unit_test(figures_at_1024_ranks_are_those_of_the_papers),
+        cmocka_unit_test(right_plans_pass),
+        cmocka_unit_test(unmatched_messages_are_refused),
+        cmocka_unit_test(deadlocks_across_ranks_are_refused),
+        cmocka_unit_test(races_are_refused),
+        cmocka_unit_test(wrong_meanings_are_refused),
+        cmocka_unit_test(ranks_that_add_in_different_orders_are_refused),
+        cmocka_unit_test(fields_out_of_range_are_refused),
+        cmocka_unit_test(a_fused_graph_can_lock_up_where_the_plan_does_not),
+        cmocka_unit_test(binomial_from_rank_0_is_the_canonical_order),
+        cmocka_unit_test(above_1024_ranks_the_proof_is_probabilistic),
+        cmocka_unit_test(wrong_claims_are_refused),
+        cmocka_unit_test(wrong_promises_are_refused),
+        cmocka_unit_test(rounds_count_one_send_and_one_receive_at_a_time),
+    };
+    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}

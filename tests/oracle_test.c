@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The oracle: every algorithm gives right sums, in any order of ready steps, for awkward counts. */
+#include "../transports/local.h"
+#include "plans.h"
+#include "specs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void check_sums(const struct spec *spec, size_t count, uint64_t seed)
+{
+    struct plans p = plans_emit(spec->alg, &spec->shape);
+
+    if (!plans_sum_right(&p, count, seed) || !plans_same_bits(&p, count, seed))
+        fail_msg("%s, %u ranks%s, %zu elements, seed %llu: wrong; %s", spec->text, p.n,
+                 spec->shape.inplace ? " in place" : "", count, (unsigned long long)seed, plait_last_error());
+    plans_free(&p);
+}
+
+static void every_algorithm_gives_the_sum_for_any_count(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 17; n++)
+        for (int inplace = 0; inplace < 2; inplace++) {
+            const size_t counts[] = { 0, 1, n - 1, n, 13, 61, 127 };
+            struct specs s;
+            specs_init(&s, PLAIT_ALLREDUCE, n, inplace);
+            assert_true(s.n > 0);
+            for (uint32_t i = 0; i < s.n; i++)
+                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                    check_sums(&s.spec[i], counts[c], n + c);
+            specs_finish(&s);
+        }
+}
+
+static void many_orders_give_the_same_sum(void **state)
+{
+    struct specs s;
+
+    (void)state;
+    specs_init(&s, PLAIT_ALLREDUCE, 6, true);
+    for (uint32_t i = 0; i < s.n; i++)
+        for (uint64_t seed = 0; seed < 50; seed++)
+            check_sums(&s.spec[i], 23, seed);
+    specs_finish(&s);
+}
+
+static void assert_refused(const char *const *texts, uint32_t n, const char *message)
+{
+    struct plans p = plans_read(texts, n, false);
+
+    assert_false(plans_sum_right(&p, 10, 1));
+    if (strstr(plait_last_error(), message) == NULL)
+        fail_msg("'%s' does not contain '%s'", plait_last_error(), message);
+    plans_free(&p);
+}
+
+static void a_deadlock_is_reported(void **state)
+{
+    (void)state;
+    assert_refused((const char *const[]){ "1 1 1\nrecv tmp[0] from r1\nsend in[0] to r1   after 0\n",
+                                          "1 1 1\nrecv tmp[0] from r0\nsend in[0] to r0   after 0\n" },
+                   2, "no step is ready, but only 0 of 4 are done");
+}
+
+static void other_blocks_at_the_two_ends_are_reported(void **state)
+{
+    (void)state;
+    assert_refused((const char *const[]){ "2 1 1\nsend in[0] to r1\n", "2 1 1\nrecv tmp[0] from r0 block 1\n" }, 2,
+                   "rank 0 step 0 sends block 0, but rank 1 step 0 receives block 1");
+}
+
+static void a_span_outside_its_buffer_is_reported(void **state)
+{
+    (void)state;
+    assert_refused((const char *const[]){ "2 1 1\ncopy out[0..1] = in[0..1]\ncopy tmp[0..1] = in[0..1]\n" }, 1,
+                   "rank 0 step 1 has a field out of range");
+    assert_refused((const char *const[]){ "3 1 1\ncopy out[2] = in[2] block 0\n" }, 1, "rank 0 step 0 has a field out of range");
+}
+
+/* Without the dependency some order reads TMP too early. */
+static void a_missing_dependency_shows_in_some_order(void **state)
+{
+    const char *const texts[] = {
+        "1 1 1\nsend in[0] to r1\nrecv tmp[0] from r1\nreduce out[0] = in[0], tmp[0]\n",
+        "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 1\n",
+    };
+    struct plans p = plans_read(texts, 2, false);
+    int wrong = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++)
+        wrong += !plans_sum_right(&p, 5, seed);
+    assert_in_range(wrong, 1, 39);
+    plans_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_gives_the_sum_for_any_count),
+        cmocka_unit_test(many_orders_give_the_same_sum),
+        cmocka_unit_test(a_deadlock_is_reported),
+        cmocka_unit_test(other_blocks_at_the_two_ends_are_reported),
+        cmocka_unit_test(a_span_outside_its_buffer_is_reported),
+        cmocka_unit_test(a_missing_dependency_shows_in_some_order),
+    };
+    return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans in tests: emit all ranks', read them from text, run them in the oracle. */
+#ifndef PLAIT_TESTS_PLANS_H
+#define PLAIT_TESTS_PLANS_H
+
+#include <plait/plan.h>
+
+struct plans {
+    struct plait_plan **plan; /* [n] */
+    uint32_t n;
+};
+
+/* As `const struct plait_plan *const *`, which C does not convert to by itself. */
+#define CONST_PLANS(p) ((const struct plait_plan *const *)(p)->plan)
+
+struct plans plans_emit(const struct plait_alg *alg, const struct plait_shape *shape);
+
+/*
+ * One plan per text, of an all-reduce out of place: "nblk ntmp nlane\n" and the steps, without "rN #i ".
+ * E.g. { "1 1 1\nsend in[0] to r1\n", ... }. Aborts on a mistake.
+ */
+struct plans plans_read(const char *const *texts, uint32_t n, bool inplace);
+void plans_free(struct plans *p);
+
+/*
+ * Run with `count` elements of 64-bit integers, ready steps in the order of `seed`: did the run end and
+ * does every rank have the sum? The inputs depend on the seed too.
+ */
+bool plans_sum_right(const struct plans *p, size_t count, uint64_t seed);
+
+/* The same with an operator that is neither commutative nor associative: do all ranks have the same? */
+bool plans_same_bits(const struct plans *p, size_t count, uint64_t seed);
+
+/* A seeded random number below n; *state is the seed at first. */
+uint32_t random_below(uint64_t *state, uint32_t n);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All algorithms of the library with all parameters worth testing. */
+#ifndef PLAIT_TESTS_SPECS_H
+#define PLAIT_TESTS_SPECS_H
+
+#include <plait/plan.h>
+
+struct spec {
+    char text[PLAIT_MAX_SPEC + 16]; /* e.g. "torus:4x8", with " nodes:4" when there is a node map */
+    const struct plait_alg *alg;
+    struct plait_shape shape;
+};
+
+struct specs {
+    struct spec *spec;
+    uint32_t n, capacity;
+    uint32_t *maps[3]; /* node maps: NULL (one node), nodes of 4, nodes of 3, 1, 2, 3, 1, 2, ... */
+};
+
+/* Every spec of plait_algs that fits this many ranks. Free with specs_finish(). */
+void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inplace);
+void specs_finish(struct specs *s);
+
+#endif
