@@ -116,10 +116,13 @@ static bool one_pass(struct worker *w, const struct command *c, struct reply *r)
 static bool check_once(struct worker *w, const struct command *c, uint32_t seed, struct reply *r)
 {
     const enum plait_dtype type = (enum plait_dtype)c->dtype;
+    size_t most = 0;
     struct pattern p;
     struct use u;
 
-    if (!pattern_init(&p, type, (enum plait_op)c->op, w->stage->nrank, w->rank, seed))
+    for (uint32_t i = 0; next_use(w, c, &i, &u);)
+        most = u.count > most ? u.count : most;
+    if (!pattern_init(&p, type, (enum plait_op)c->op, w->stage->nrank, w->rank, most, seed))
         return fail(r, "out of memory for the verification pattern");
     for (uint32_t i = 0; next_use(w, c, &i, &u);) {
         memset(u.out, 0xa5, u.count * p.width);
