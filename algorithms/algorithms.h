@@ -12,6 +12,7 @@ extern const struct plait_alg plait_alg_binomial;
 extern const struct plait_alg plait_alg_chain;
 extern const struct plait_alg plait_alg_double_tree;
 extern const struct plait_alg plait_alg_trees;
+extern const struct plait_alg plait_alg_hierarchy;
 extern const struct plait_alg plait_alg_one_shot;
 extern const struct plait_alg plait_alg_two_shot;
 

@@ -171,11 +171,17 @@ static uint64_t grid_rounds(const struct grid *g)
     return n;
 }
 
+/* Blocks that a rank of this group sends: all but its own piece twice, and that once to each neighbour group. */
+static uint64_t fold_moved(const struct fold *f, uint32_t nblk)
+{
+    const uint64_t piece = nblk / f->n;
+    return 2 * (nblk - piece) + (f->below > 0) * piece + (f->above > 0) * piece;
+}
+
 /*
- * Group i is `level` messages from group 0, both ways. Blocks: a rank of a group of m sends all but its own
- * piece twice, and its piece once more to each neighbour in the chain.
+ * Depth: group i is `level` messages from group 0, both ways.
  *
- * Rounds are exact for a grid of all ranks. Folding adds those that an owner spends on sending up to
+ * Rounds: exact for a grid of all ranks. Folding adds those that an owner spends on sending up to
  * the owners before it, one after the other, and at most one more gather and two for each group in the chain,
  * in which gathers that could start early hold up what still comes up.
  */
@@ -184,9 +190,8 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
     struct plait_claim c = { .nblk = g.size, .rounds = 2 * grid_rounds(&g), .rounds_exact = g.size == nrank };
 
     for (struct fold f = first_fold(&g, nrank);; f = next_fold(&f, nrank)) {
-        const uint64_t piece = g.size / f.n;
         c.depth = most(c.depth, 2 * (f.level + grid_depth(&f.grid)));
-        c.sent = most(c.sent, 2 * (g.size - piece) + (f.below > 0) * piece + (f.above > 0) * piece);
+        c.sent = most(c.sent, fold_moved(&f, g.size));
         if (f.below > 0)
             c.rounds += f.below / f.n + 2;
         if (f.above == 0)
@@ -197,10 +202,7 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
     return c;
 }
 
-/*
- * From a member's contribution down its grid to the owner of a piece, up the chain to group 0, down to the
- * other member's group and through its grid; the longest over all pieces.
- */
+/* Messages from one position of a grid to another, and the dimension of the first in which they differ. */
 static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
 {
     uint64_t n = 0;
@@ -213,17 +215,42 @@ static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
     return n;
 }
 
-static uint64_t decompose_path(const struct grid *g, uint32_t nrank, uint32_t from, uint32_t to)
+/* The part of the vector around `piece` that dimension 0 (of more than 1) passes on, or 0 .. d if `to` differs from `from` in d first. */
+static struct range carried(const struct fold *f, uint32_t nblk, uint32_t piece, const uint32_t *from, uint32_t to)
+{
+    uint32_t n = nblk, at;
+    uint32_t x = from != NULL ? *from : 0;
+
+    for (uint32_t d = 0; d < f->grid.ndim; d++) {
+        const uint32_t m = f->grid.f[d];
+        n /= m;
+        if (m > 1 && (from == NULL || x % m != to % m))
+            break;
+        x /= m;
+        to /= m;
+        if (d + 1 == f->grid.ndim && f->below > 0)
+            n = nblk / f->below;
+    }
+    if (f->n == 1 && from == NULL && f->above > 0)
+        n = nblk;
+    at = piece / n * n;
+    return (struct range){ at, n };
+}
+
+/*
+ * From a member's contribution through its grid to the owner of the piece, up the chain to group 0, down to the
+ * other member's group and through its grid.
+ */
+static uint64_t decompose_path(const struct grid *g, uint32_t nrank, uint32_t from, uint32_t to, uint32_t piece,
+                               struct range *first, struct range *last)
 {
     struct fold before;
     const struct fold f = fold_of(g, nrank, from, &before), t = fold_of(g, nrank, to, &before);
-    uint64_t longest = 0;
+    const uint32_t up = owner_of(&f.grid, piece / (g->size / f.n)), down = owner_of(&t.grid, piece / (g->size / t.n));
 
-    for (uint32_t piece = 0; piece < g->size; piece++) {
-        const uint32_t up = owner_of(&f.grid, piece / (g->size / f.n)), down = owner_of(&t.grid, piece / (g->size / t.n));
-        longest = most(longest, line_path(&f.grid, from - f.first, up) + line_path(&t.grid, down, to - t.first));
-    }
-    return longest + f.level + t.level;
+    *first = carried(&f, g->size, piece, NULL, 0);
+    *last = carried(&t, g->size, piece, &down, to - t.first);
+    return line_path(&f.grid, from - f.first, up) + f.level + t.level + line_path(&t.grid, down, to - t.first);
 }
 
 #define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
@@ -323,15 +350,26 @@ static void grid_emit(const struct group_alg *a, struct plait_builder *b, const 
     decompose(b, &g, j);
 }
 
-static uint64_t grid_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to)
+static uint64_t grid_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
 {
     const struct grid g = grid_of(a, s);
-    return decompose_path(&g, s->nrank, from, to);
+    struct fold before;
+    const struct fold f = fold_of(&g, s->nrank, me, &before);
+    return fold_moved(&f, g.size);
 }
 
-static const struct grid_alg ring = { { &plait_alg_ring, grid_tmp, grid_emit, grid_path }, ring_grid };
-static const struct grid_alg torus = { { &plait_alg_torus, grid_tmp, grid_emit, grid_path }, torus_grid };
-static const struct grid_alg halving = { { &plait_alg_halving, grid_tmp, grid_emit, grid_path }, halving_grid };
+static uint64_t grid_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
+                          uint32_t piece, struct range *first, struct range *last)
+{
+    const struct grid g = grid_of(a, s);
+    return decompose_path(&g, s->nrank, from, to, piece, first, last);
+}
+
+#define METHODS grid_tmp, grid_emit, grid_moved, grid_path
+static const struct grid_alg ring = { { &plait_alg_ring, METHODS }, ring_grid };
+static const struct grid_alg torus = { { &plait_alg_torus, METHODS }, torus_grid };
+static const struct grid_alg halving = { { &plait_alg_halving, METHODS }, halving_grid };
+#undef METHODS
 const struct group_alg *const plait_group_ring = &ring.base;
 const struct group_alg *const plait_group_torus = &torus.base;
 const struct group_alg *const plait_group_halving = &halving.base;

@@ -137,20 +137,38 @@ static struct plait_claim two_shot_claim(const struct plait_shape *s)
                                  .rounds_exact = true };
 }
 
-static uint64_t one_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to)
+static uint64_t one_shot_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
+{
+    (void)a, (void)me;
+    return one_shot_claim(s).sent;
+}
+
+static uint64_t one_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
+                              uint32_t piece, struct range *first, struct range *last)
+{
+    (void)a, (void)from, (void)to; /* a member's own result waits until the others have read its contribution */
+    *first = *last = (struct range){ piece, 1 };
+    return s->nrank > 1;
+}
+
+static uint64_t two_shot_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
+{
+    (void)a, (void)me;
+    return two_shot_claim(s).sent;
+}
+
+static uint64_t two_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
+                              uint32_t piece, struct range *first, struct range *last)
 {
     (void)a, (void)s;
-    return from != to;
+    *first = *last = (struct range){ piece, 1 };
+    return (from != piece) + (to != piece);
 }
 
-static uint64_t two_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to)
-{
-    (void)a;
-    return s->nrank == 1 ? 0 : s->nrank == 2 && from != to ? 1 : 2;
-}
-
-static const struct group_alg one_shot = { &plait_alg_one_shot, one_shot_tmp, one_shot_steps, one_shot_path };
-static const struct group_alg two_shot = { &plait_alg_two_shot, two_shot_tmp, two_shot_steps, two_shot_path };
+static const struct group_alg one_shot = { &plait_alg_one_shot, one_shot_tmp, one_shot_steps, one_shot_moved,
+                                           one_shot_path };
+static const struct group_alg two_shot = { &plait_alg_two_shot, two_shot_tmp, two_shot_steps, two_shot_moved,
+                                           two_shot_path };
 const struct group_alg *const plait_group_one_shot = &one_shot, *const plait_group_two_shot = &two_shot;
 
 static void one_shot_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)

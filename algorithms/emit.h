@@ -127,8 +127,13 @@ struct group_alg {
     const struct plait_alg *alg;
     uint32_t (*tmp)(const struct group_alg *a, const struct plait_shape *s, const struct job *j); /* TMP slots */
     void (*emit)(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s, const struct job *j);
-    /* The most messages from member `from`'s contribution to member `to`'s result with EVERY_SLOT. */
-    uint64_t (*path)(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to);
+    uint64_t (*moved)(const struct group_alg *a, const struct plait_shape *s, uint32_t me); /* blocks, each way */
+    /*
+     * Messages on the longest path for block `piece` of claim(s).nblk from member `from`'s contribution to member
+     * `to`'s result, with EVERY_SLOT; and the blocks that its first and its last message carry.
+     */
+    uint64_t (*path)(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
+                     uint32_t piece, struct range *first, struct range *last);
 };
 
 extern const struct group_alg *const plait_group_ring, *const plait_group_torus, *const plait_group_halving;

@@ -12,6 +12,7 @@ const struct plait_alg *const plait_algs[] = {
     &plait_alg_chain,
     &plait_alg_double_tree,
     &plait_alg_trees,
+    &plait_alg_hierarchy,
     &plait_alg_one_shot,
     &plait_alg_two_shot,
     NULL,

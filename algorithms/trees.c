@@ -284,24 +284,34 @@ static void forest_emit(const struct group_alg *a, struct plait_builder *b, cons
     forest_steps(b, &f, j);
 }
 
-static uint64_t forest_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to)
+static uint64_t forest_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
 {
     const struct forest f = forest_of(a, s);
-    uint64_t longest = 0;
+    uint64_t n = 0;
 
     for (uint32_t c = 0; c < f.colours; c++) {
         const struct tree t = tree_of(&f, c);
-        longest = most(longest, depth_of(&t, position(&t, from)) + depth_of(&t, position(&t, to)));
+        n += nchild(&t, position(&t, me)) + (position(&t, me) > 0);
     }
-    return longest;
+    return n;
 }
 
-static const struct forest_alg binomial = { { &plait_alg_binomial, forest_tmp, forest_emit, forest_path },
-                                            binomial_forest };
-static const struct forest_alg chain = { { &plait_alg_chain, forest_tmp, forest_emit, forest_path }, chain_forest };
-static const struct forest_alg double_tree = { { &plait_alg_double_tree, forest_tmp, forest_emit, forest_path },
-                                               double_forest };
-static const struct forest_alg trees = { { &plait_alg_trees, forest_tmp, forest_emit, forest_path }, trees_forest };
+static uint64_t forest_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
+                            uint32_t piece, struct range *first, struct range *last)
+{
+    const struct forest f = forest_of(a, s);
+    const struct tree t = tree_of(&f, piece);
+
+    *first = *last = (struct range){ piece, 1 };
+    return depth_of(&t, position(&t, from)) + depth_of(&t, position(&t, to));
+}
+
+#define METHODS forest_tmp, forest_emit, forest_moved, forest_path
+static const struct forest_alg binomial = { { &plait_alg_binomial, METHODS }, binomial_forest };
+static const struct forest_alg chain = { { &plait_alg_chain, METHODS }, chain_forest };
+static const struct forest_alg double_tree = { { &plait_alg_double_tree, METHODS }, double_forest };
+static const struct forest_alg trees = { { &plait_alg_trees, METHODS }, trees_forest };
+#undef METHODS
 const struct group_alg *const plait_group_binomial = &binomial.base, *const plait_group_chain = &chain.base;
 const struct group_alg *const plait_group_double_tree = &double_tree.base, *const plait_group_trees = &trees.base;
 

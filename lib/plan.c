@@ -132,6 +132,8 @@ static void tidy_deps(struct plait_builder *b, uint32_t first)
 {
     uint32_t n = first;
 
+    if (b->ndep == first)
+        return;
     qsort(b->deps + first, b->ndep - first, sizeof *b->deps, by_number);
     for (uint32_t i = first; i < b->ndep; i++)
         if (n == first || b->deps[n - 1] != b->deps[i])

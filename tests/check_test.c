@@ -206,6 +206,11 @@ static void wrong_meanings_are_refused(void **state)
         { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 1\n"
                    "reduce out[0] = out[0], in[0]   after 2\n" }, PLAIT_CHECK_MEANING,
           "rank 1 step 3 adds the contribution of rank 1 to block 0 twice" },
+        /* Only the second block of the step is wrong. */
+        { { "2 2 1\nsend in[1] to r1\nrecv tmp[0..1] from r1\nreduce out[0..1] = in[0..1], tmp[0..1]   after 1\n",
+            "2 1 1\nrecv tmp[0] from r0 block 1\ncopy out[0] = in[0]\nreduce out[1] = tmp[0], in[1]   after 0\n"
+            "send out[0..1] to r0   after 1, 2\n" }, PLAIT_CHECK_MEANING,
+          "rank 0 step 2 adds the contribution of rank 0 to block 1 twice" },
         { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_MEANING,
           "rank 1 never writes out[0] (block 0)" },
         { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\ncopy out[0] = in[0]\n" }, PLAIT_CHECK_MEANING,

@@ -310,6 +310,8 @@ static void wrong_texts_are_refused_with_their_line(void **state)
         { HEAD "r1 #0 send in[x] to r0\n", "line 2 of the plan: the slot is not a number" },
         { HEAD "r1 #0 send in[1..1] to r0\n", "line 2 of the plan: the last slot is not from 2 to 1073741823" },
         { HEAD "r1 #0 send in[1073741824] to r0\n", "line 2 of the plan: the slot is not from 0 to 1073741823" },
+        /* 2^64: as 64 bits it would be 0 */
+        { HEAD "r1 #0 send in[18446744073709551616] to r0\n", "line 2 of the plan: the slot is not from 0 to 1073741823" },
         { HEAD "r1 #0 send in[0] from r0\n", "line 2 of the plan: 'to' is expected before 'from r0'" },
         { HEAD "r1 #0 send in[0] to r4\n", "line 2 of the plan: the peer is not from 0 to 3" },
         { HEAD "r1 #0 send in[0] to r0 lane 2\n", "line 2 of the plan: the lane is not from 0 to 1" },

@@ -83,9 +83,10 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     struct plait_post *post = &s->out[number % PLAIT_WINDOW];
     const bool taken = take && bytes <= sizeof post->data;
 
-    if (taken && bytes > 0) {
-        memcpy(post->data, data, bytes);
-        data = post->data;
+    if (taken) {
+        if (bytes > 0)
+            memcpy(post->data, data, bytes);
+        data = post->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
     post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);

@@ -131,22 +131,33 @@ static enum plait_status write_frame(int fd, enum plait_status status, const voi
     return sent != PLAIT_OK ? sent : write_all(fd, data, bytes, until);
 }
 
-/* A frame of exactly `bytes`, or the error another rank reports, whose text is recorded here. */
-static enum plait_status read_frame(int fd, void *data, size_t bytes, double until)
+/* Name the rank at the other end of a socket that failed. */
+static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
+    if (status == PLAIT_ERR_TIMEOUT)
+        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
+    if (status == PLAIT_ERR_PEER)
+        return plait_fail(status, "comm creation: rank %u left", rank);
+    return status;
+}
+
+/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
+static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes, double until)
+{
+    const int fd = b->rank > 0 ? b->root : b->peers[rank];
     struct frame f;
     char text[512];
     enum plait_status status = read_all(fd, &f, sizeof f, until);
 
     if (status != PLAIT_OK)
-        return status;
+        return blame(b, rank, status);
     if (f.status == PLAIT_OK && f.bytes == bytes)
-        return read_all(fd, data, bytes, until);
+        return blame(b, rank, read_all(fd, data, bytes, until));
     if (f.status == PLAIT_OK || f.bytes >= sizeof text)
         return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
     status = read_all(fd, text, f.bytes, until);
     if (status != PLAIT_OK)
-        return status;
+        return blame(b, rank, status);
     text[f.bytes] = '\0';
     return plait_fail((enum plait_status)f.status, "%s", text);
 }
@@ -159,15 +170,6 @@ static enum plait_status tell_all(struct plait_bootstrap *b, enum plait_status s
     for (uint32_t r = 1; r < b->nrank; r++)
         if (b->peers[r] >= 0)
             write_frame(b->peers[r], status, text, strlen(text), plait_clock() + 1.0);
-    return status;
-}
-
-static enum plait_status blame(struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
-{
-    if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left", rank);
     return status;
 }
 
@@ -328,12 +330,12 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const voi
     memcpy((char *)all + b->rank * bytes, own, bytes);
     if (b->rank > 0) {
         status = write_frame(b->root, PLAIT_OK, own, bytes, until);
-        if (status == PLAIT_OK || status == PLAIT_ERR_PEER)
-            status = read_frame(b->root, all, b->nrank * bytes, until);
-        return blame(b, 0, status);
+        /* Rank 0 may have closed the socket after saying why. */
+        return status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_frame(b, 0, all, b->nrank * bytes, until)
+                                                             : blame(b, 0, status);
     }
     for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
-        status = blame(b, r, read_frame(b->peers[r], (char *)all + r * bytes, bytes, until));
+        status = read_frame(b, r, (char *)all + r * bytes, bytes, until);
     if (status != PLAIT_OK)
         return tell_all(b, status);
     for (uint32_t r = 1; r < b->nrank; r++)

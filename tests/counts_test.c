@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
+#include "ranks.h"
+#include "specs.h"
+
+#include <plait/memory.h>
+#include <plait/plan.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sched.h>
+#include <unistd.h>
+
+static _Atomic uint64_t allocations;
+
+void *__real_malloc(size_t);
+void *__real_calloc(size_t, size_t);
+void *__real_realloc(void *, size_t);
+void *__wrap_malloc(size_t);
+void *__wrap_calloc(size_t, size_t);
+void *__wrap_realloc(void *, size_t);
+
+void *__wrap_malloc(size_t n)
+{
+    allocations++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    allocations++;
+    return __real_realloc(p, n);
+}
+
+static struct plait_comm_stats stats_of(const struct plait_comm *comm)
+{
+    struct plait_comm_stats s;
+
+    plait_comm_stats(comm, &s);
+    return s;
+}
+
+/* ---- The steady state ------------------------------------------------------------------------------- */
+
+static int repeat_small(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[] = { 1, 16, 250, 500, 2000, 4000 }; /* lines and engine */
+    float in[4000] = { 0 }, out[4000];
+    uint64_t fewest = UINT64_MAX;
+    cpu_set_t cpu;
+
+    (void)arg;
+    CPU_ZERO(&cpu);
+    CPU_SET(rank, &cpu);
+    sched_setaffinity(0, sizeof cpu, &cpu);
+    for (unsigned i = 0; i < 6; i++)
+        CHECK(plait_allreduce(*comm, in, out, counts[i], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    for (unsigned batch = 0; batch < 200 && fewest > 0; batch++) {
+        const struct plait_comm_stats before = stats_of(*comm);
+        const uint64_t allocated = allocations;
+        for (unsigned k = 0; k < 60; k++)
+            CHECK(plait_allreduce(*comm, in, out, counts[k % 6], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        const struct plait_comm_stats after = stats_of(*comm);
+        CHECK(allocations == allocated);
+        CHECK(after.allocations == before.allocations);
+        const uint64_t calls = after.yields + after.sleeps + after.wakes - before.yields - before.sleeps - before.wakes;
+        fewest = calls < fewest ? calls : fewest; /* another program may take the processor from a rank now and then */
+        for (unsigned k = 0; k < 2; k++)          /* both ranks must go on equally long */
+            in[k] = fewest > 0;
+        CHECK(plait_allreduce(*comm, in, out, 1, PLAIT_FLOAT32, PLAIT_MAX, NULL) == PLAIT_OK);
+        fewest = out[0] > 0 ? (fewest > 0 ? fewest : 1) : 0;
+        in[0] = in[1] = 0;
+    }
+    CHECK(fewest == 0);
+    return 0;
+}
+
+static void small_operations_allocate_nothing_and_call_nothing(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = repeat_small };
+
+    (void)state;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        skip();
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Messages and bytes ----------------------------------------------------------------------------- */
+
+#define BLOCK 96 /* elements of a block */
+
+struct count_job {
+    struct specs *specs;
+    uint32_t nrank;
+    bool library;
+};
+
+/* The plan's own figures for one rank. */
+struct figures {
+    uint64_t messages, sent, staged;
+};
+
+static struct figures figures_of(const struct plait_plan *plan)
+{
+    struct figures f = { 0, 0, 0 };
+
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        if (s->verb != PLAIT_SEND)
+            continue;
+        f.messages++;
+        f.sent += s->nblk;
+        bool again = false;
+        for (uint32_t k = 0; k < i; k++) { /* equal data for several ranks is staged once */
+            const struct plait_step *e = &plan->step[k];
+            if (e->verb == PLAIT_SEND)
+                again = again || (e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk);
+            else if (e->dst.buf == s->a.buf && e->dst.slot < s->a.slot + s->nblk && s->a.slot < e->dst.slot + e->nblk)
+                again = false;
+        }
+        f.staged += again || s->a.buf == PLAIT_TMP ? 0 : s->nblk; /* TMP is library memory */
+    }
+    return f;
+}
+
+static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *spec, bool library)
+{
+    const struct plait_claim claim = spec->alg->claim(&spec->shape);
+    const size_t count = BLOCK * claim.nblk, bytes = count * sizeof(float), block = BLOCK * sizeof(float);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_plan *plan;
+    void *in = NULL, *out = NULL;
+
+    CHECK(plait_plan_emit(spec->alg, &spec->shape, rank, &plan) == PLAIT_OK);
+    const struct figures f = figures_of(plan);
+    CHECK(f.sent <= claim.sent);
+    call.algorithm = spec->text;
+    call.slice = bytes; /* the engine, one slice */
+    if (library)
+        CHECK(plait_mem_alloc(bytes, &in) == PLAIT_OK && plait_mem_alloc(bytes, &out) == PLAIT_OK);
+    else
+        CHECK((in = calloc(1, bytes)) != NULL && (out = calloc(1, bytes)) != NULL);
+    const struct plait_comm_stats before = stats_of(comm);
+    CHECK(plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    const struct plait_comm_stats after = stats_of(comm);
+    if (after.messages - before.messages != f.messages || after.bytes_sent - before.bytes_sent != f.sent * block)
+        fprintf(stderr, "%s: %llu messages, plan says %llu\n", spec->text,
+                (unsigned long long)(after.messages - before.messages), (unsigned long long)f.messages);
+    CHECK(after.messages - before.messages == f.messages);
+    CHECK(after.bytes_sent - before.bytes_sent == f.sent * block);
+    if (library)
+        CHECK(after.bytes_staged == before.bytes_staged);
+    else
+        CHECK(after.bytes_staged - before.bytes_staged <= f.staged * block);
+    plait_plan_destroy(plan);
+    if (library) {
+        plait_mem_free(in);
+        plait_mem_free(out);
+    } else {
+        free(in);
+        free(out);
+    }
+    return 0;
+}
+
+static int count_all(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct count_job *job = arg;
+
+    for (uint32_t i = 0; i < job->specs->n; i++)
+        if (job->specs->spec[i].shape.node == NULL && count_one(*comm, rank, &job->specs->spec[i], job->library) != 0) {
+            fprintf(stderr, "rank %u: %s\n", rank, job->specs->spec[i].text);
+            return 1;
+        }
+    return 0;
+}
+
+static void messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 8; n++)
+        for (unsigned library = 0; library < 2; library++) {
+            struct specs specs;
+            specs_init(&specs, PLAIT_ALLREDUCE, n, false);
+            struct count_job job = { &specs, n, library };
+            const struct ranks r = { .nprocess = n, .nthread = 1, .body = count_all, .arg = &job };
+            assert_int_equal(ranks_run(&r), 0);
+            specs_finish(&specs);
+        }
+}
+
+static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { COUNT = 1 << 16, BYTES = COUNT * 4 };
+    float *in = calloc(COUNT, 4), *out = calloc(COUNT, 4);
+    const struct plait_comm_stats before = stats_of(*comm);
+
+    (void)arg;
+    CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    const struct plait_comm_stats after = stats_of(*comm);
+    CHECK(after.bytes_reduced - before.bytes_reduced == BYTES / 4);      /* its own block, in one pass */
+    CHECK(after.bytes_copied - before.bytes_copied == BYTES / 4 * 3);    /* the others' results, once each */
+    CHECK(after.bytes_staged - before.bytes_staged == BYTES);            /* three blocks of input and its own result */
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void two_shot_touches_every_byte_once(void **state)
+{
+    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_two_shot };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
+        cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
+        cmocka_unit_test(two_shot_touches_every_byte_once),
+    };
+
+    return cmocka_run_group_tests_name("counts", tests, NULL, NULL);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
+#include "ranks.h"
+
+#include <plait/memory.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT 5000
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum plait_status sum(struct plait_comm *comm, size_t count, const char *algorithm)
+{
+    static _Thread_local float in[COUNT], out[COUNT];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.algorithm = algorithm;
+    return plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, &call);
+}
+
+static bool says(const char *text)
+{
+    if (strstr(plait_last_error(), text) != NULL)
+        return true;
+    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
+    return false;
+}
+
+static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = 20, .body = body, .arg = arg,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    r.options.deadline = 10;
+    return r;
+}
+
+/* ---- Wrong arguments ------------------------------------------------------------------------------- */
+
+static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float v[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[8] = { 0 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *c = *comm;
+
+    (void)arg;
+    CHECK(plait_allreduce(NULL, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("comm is NULL"));
+    CHECK(plait_allreduce(c, NULL, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("in is NULL, but count is 8"));
+    CHECK(plait_allreduce(c, v, NULL, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
+    CHECK(plait_allreduce(c, v, w, SIZE_MAX / 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("count is"));
+    CHECK(plait_allreduce(c, v, w, 8, (enum plait_dtype)77, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("type is 77"));
+    CHECK(plait_allreduce(c, v, w, 8, (enum plait_dtype)-1, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("type is -1"));
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, (enum plait_op)9, NULL) == PLAIT_ERR_ARG && says("op is 9"));
+    CHECK(plait_allreduce(c, v, v + 2, 6, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("overlap"));
+    call.size = 3;
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && says("call->size is 3"));
+    call.size = sizeof call;
+    call.algorithm = "rnig";
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG && says("did you mean 'ring'"));
+    call.algorithm = "torus:5x7";
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG && says("does not fit"));
+    call.algorithm = "ring";
+    call.reproducible = 1;
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG && says("canonical order"));
+    call = (struct plait_call)PLAIT_CALL_DEFAULT;
+    call.deadline = -1;
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && says("deadline is -1"));
+    CHECK(plait_mem_free(v) == PLAIT_ERR_ARG && says("plait_mem_alloc() did not return"));
+    CHECK(plait_mem_alloc(0, (void **)&v) == PLAIT_ERR_ARG && says("bytes is 0"));
+    for (int i = 0; i < 8; i++)
+        CHECK(v[i] == (float)(i + 1) && w[i] == 0);
+    /* Nothing changed: the comm still works. */
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    CHECK(w[7] == 16);
+    return 0;
+}
+
+static void wrong_arguments_are_named_and_change_nothing(void **state)
+{
+    const struct ranks r = ranks_of(2, 1, wrong_arguments, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void wrong_options_are_named(void **state)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm = NULL;
+    struct plait_unique_id id = { "not an id" };
+
+    (void)state;
+    assert_int_equal(plait_comm_create(NULL, &comm), PLAIT_ERR_ARG);
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
+    assert_true(says("nrank is 0"));
+    o.nrank = 2;
+    o.rank = 2;
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
+    assert_true(says("rank is 2, but nrank is 2"));
+    o.rank = 1;
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
+    assert_true(says("id is NULL"));
+    o.id = &id;
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
+    assert_true(says("plait_unique_id_create"));
+    assert_null(comm);
+    assert_int_equal(plait_comm_destroy(NULL), PLAIT_OK);
+}
+
+/* ---- Ranks that differ ----------------------------------------------------------------------------- */
+
+struct difference {
+    const char *text;
+    size_t count;
+    enum plait_dtype type;
+    enum plait_op op;
+    const char *algorithm;
+    bool inplace, barrier;
+};
+
+static const struct difference differences[] = {
+    { "count is", COUNT - 1, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, false },
+    { "count is", 3, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, false },
+    { "type is", COUNT, PLAIT_INT32, PLAIT_SUM, NULL, false, false },
+    { "operator is", COUNT, PLAIT_FLOAT32, PLAIT_MAX, NULL, false, false },
+    { "algorithm is", COUNT, PLAIT_FLOAT32, PLAIT_SUM, "ring", false, false },
+    { "call is", COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL, true, false },
+    { "collective is", 0, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, true },
+};
+
+static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static _Thread_local float in[COUNT], out[COUNT];
+    const struct difference *d = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const double start = now();
+    enum plait_status status;
+
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank != 1) {
+        status = sum(*comm, COUNT, NULL);
+    } else if (d->barrier) {
+        status = plait_barrier(*comm, NULL);
+    } else {
+        call.algorithm = d->algorithm;
+        status = plait_allreduce(*comm, in, d->inplace ? in : out, d->count, d->type, d->op, &call);
+    }
+    if (status == PLAIT_OK) /* it was done before another rank saw the difference: the next call tells */
+        status = sum(*comm, COUNT, NULL);
+    CHECK(status == PLAIT_ERR_MISMATCH);
+    CHECK(says(d->text) && says("rank 1"));
+    CHECK(now() - start < 5);
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED && says("failed earlier"));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
+        const struct ranks processes = ranks_of(3, 1, one_rank_differs, (void *)(uintptr_t)&differences[i]);
+        const struct ranks threads = ranks_of(1, 3, one_rank_differs, (void *)(uintptr_t)&differences[i]);
+        assert_int_equal(ranks_run(&processes), 0);
+        assert_int_equal(ranks_run(&threads), 0);
+    }
+}
+
+static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(arg, rank);
+
+    o.reproducible = rank == 2;
+    CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_MISMATCH);
+    CHECK(says("reproducible is 0 on rank 0 and 1 on rank 2"));
+    return 0;
+}
+
+static void options_that_differ_are_named_at_creation(void **state)
+{
+    struct ranks r = ranks_of(3, 1, options_differ, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Ranks that die, leave or stay away ------------------------------------------------------------- */
+
+static int one_rank_dies(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const char *algorithm = arg;
+
+    CHECK(sum(*comm, COUNT, algorithm) == PLAIT_OK);
+    if (rank == 1)
+        raise(SIGKILL);
+    const double start = now();
+    CHECK(sum(*comm, COUNT, algorithm) == PLAIT_ERR_PEER);
+    CHECK(says("rank 1 (process ") && says("died after operation #1"));
+    CHECK(now() - start < 2);
+    return plait_comm_destroy(*comm) == PLAIT_ERR_PEER ? (*comm = NULL, 0) : 1;
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    static const char *const algorithms[] = { NULL, "ring", "binomial", "one-shot" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        const struct ranks r = ranks_of(4, 1, one_rank_dies, (void *)(uintptr_t)algorithms[i]);
+        assert_int_equal(ranks_run(&r), 1); /* the killed one */
+    }
+}
+
+static int one_rank_leaves(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank == 1) {
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+        *comm = NULL;
+        return 0;
+    }
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_PEER);
+    CHECK(says("rank 1 left the comm after operation #1"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_rank_that_leaves_is_named(void **state)
+{
+    const struct ranks processes = ranks_of(3, 1, one_rank_leaves, NULL), threads = ranks_of(1, 3, one_rank_leaves, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&processes), 0);
+    assert_int_equal(ranks_run(&threads), 0);
+}
+
+static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const double start = now();
+
+    (void)arg;
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank == 2) {
+        sleep(2);
+        CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_TIMEOUT); /* what the others decided */
+    } else {
+        CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_TIMEOUT);
+        CHECK(now() - start < 2);
+    }
+    CHECK(says("no progress for 0.5 s: rank 2 has not called it"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_rank_that_stays_away_is_named_at_the_deadline(void **state)
+{
+    struct ranks r = ranks_of(3, 1, one_rank_stays_away, NULL);
+
+    (void)state;
+    r.options.deadline = 0.5;
+    r.options.warn = 0.2;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(arg, rank);
+
+    o.timeout = 0.5;
+    if (rank == 1 || rank == 3)
+        return 0;
+    CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
+    CHECK(says("2 of 4 ranks did not come within 0.5 s: rank 1, 3"));
+    return 0;
+}
+
+static void ranks_that_never_come_are_named_at_creation(void **state)
+{
+    struct ranks r = ranks_of(4, 1, never_come, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        usleep(50000);
+        CHECK(plait_comm_abort(*comm, "the user has had enough") == PLAIT_OK);
+    }
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED);
+    CHECK(says("aborted by rank 0: the user has had enough"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void abort_reaches_every_rank(void **state)
+{
+    const struct ranks r = ranks_of(3, 1, abort_from_outside, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Bugs that were -------------------------------------------------------------------------------- */
+
+static int barrier_twice(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+/* An empty message from a NULL buffer was taken for one that has not arrived. */
+static void an_empty_message_from_null_arrives(void **state)
+{
+    const struct ranks r = ranks_of(1, 65, barrier_twice, NULL); /* above 64 ranks the engine runs barriers */
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
+        cmocka_unit_test(options_that_differ_are_named_at_creation),
+        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
+        cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
+        cmocka_unit_test(abort_reaches_every_rank),
+        cmocka_unit_test(an_empty_message_from_null_arrives),
+    };
+
+    return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
+}
