@@ -9,15 +9,19 @@
 #include <math.h>
 #include <stdio.h>
 
-static const size_t working_sets[NLEVEL] = { 256 << 10, 4 << 20, 32 << 20, 256 << 20 };
+static const size_t working_sets[NLEVEL] = { 64 << 10, 1 << 20, 4 << 20, 32 << 20, 256 << 20 };
 
-void limits_measure(struct limits *out)
+void limits_measure(struct limits *out, bool all)
 {
     struct plait_topology topology;
 
     plait_topology_get(&topology);
-    *out = (struct limits){ .cpus = worker_cpus(), .latency = machine_latency(), .clock = machine_clock_cost() };
+    *out = (struct limits){ .cpus = worker_cpus() };
     snprintf(out->processor, sizeof out->processor, "%s", topology.processor);
+    if (!all)
+        return;
+    out->latency = machine_latency();
+    out->clock = machine_clock_cost();
     for (int i = 0; i < NLEVEL; i++) {
         struct level *l = &out->level[i];
         l->bytes = working_sets[i];
@@ -75,6 +79,8 @@ static double traffic_at(const struct limits *l, double bytes)
 
 double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank)
 {
+    if (l->latency == 0)
+        return 0;
     const double moved = 2.0 * nrank * (double)bytes;
     return l->latency + (moved > 0 ? moved / traffic_at(l, moved) : 0);
 }

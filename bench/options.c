@@ -263,7 +263,7 @@ static const struct row rows[] = {
       "measure beside openmpi:ob1, :ucx, :sm, :nocma or :best (all four); commas" },
     { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
     { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
-    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard, "calibrate the machine around each cell (on)" },
+    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard, "calibrate the machine around each cell, measure its limits (on)" },
     { 0, "plot", "FILE", PARSED, 0, 0, 0, parse_plot, "draw time and bandwidth against size; .png or .svg" },
     { 0, "algo", "SPEC", TEXT, AT(algorithm), 0, 0, NULL, "algorithm, e.g. ring or torus:2x2 (chosen by size)" },
     { 0, "slice", "SIZE", SIZE, AT(slice), 0, 0, NULL, "bytes of a pipeline slice (chosen)" },

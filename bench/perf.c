@@ -221,11 +221,17 @@ static bool write_files(const struct bench *b)
     return (o->plot == NULL || plot_draw(b, o->plot)) && json;
 }
 
+/* They take two seconds; whoever switches the guard off wants to be quick. */
+static bool wants_limits(const struct options *o)
+{
+    return o->guard || o->plot != NULL;
+}
+
 static void measure_limits_again(struct bench *b)
 {
     struct limits later;
 
-    limits_measure(&later);
+    limits_measure(&later, true);
     limits_improve(&b->limits, &later);
     printf("# The best of what the machine could do before and after; the limit line of --plot comes from it:\n");
     limits_print(&b->limits);
@@ -235,10 +241,10 @@ static int run_cycle(struct bench *b, const struct tensors *t)
 {
     if (!plan_cells(b, t))
         return EXIT_USAGE;
-    limits_measure(&b->limits);
+    limits_measure(&b->limits, wants_limits(b->options));
     report_begin(b);
     const bool complete = measure_all(b);
-    if (complete)
+    if (complete && wants_limits(b->options))
         measure_limits_again(b);
     const bool enough = report_end(b, complete), written = b->ncell == 0 || write_files(b);
     if (!complete)

@@ -120,8 +120,10 @@ void report_begin(const struct bench *b)
     print_ranks(b);
     print_backends(b);
     printf("# %-20s : %s, %u processors used\n", "processor", b->limits.processor, b->limits.cpus);
-    printf("# What the machine can do now:\n");
-    limits_print(&b->limits);
+    if (b->limits.latency > 0) {
+        printf("# What the machine can do now:\n");
+        limits_print(&b->limits);
+    }
     print_head(b);
     fflush(stdout);
 }
