@@ -10,7 +10,7 @@
 #define NLEVEL 5
 
 struct level {
-    size_t bytes; /* of all buffers together */
+    size_t bytes;              /* of all buffers together */
     double copy, reduce, read; /* payload bytes per second, all processors together */
     double others;             /* reading what the next processor has just written */
 };
@@ -32,9 +32,10 @@ void limits_improve(struct limits *l, const struct limits *later);
 void limits_print(const struct limits *l);
 
 /*
- * Seconds (0: not measured) below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache line must
- * cross, and every input must be read and every output written once at the highest rate of traffic
- * that copying or reducing reached on buffers of that size, all processors together.
+ * Seconds (0: not measured) below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache
+ * line crosses, and then the longer of two: every input is read and every output written once, at the
+ * highest rate of traffic that copying or reducing reached; and every processor fetches its share of
+ * inputs and results from the others, 2 (p-1)/p of the bytes each, at the rate of reading what others wrote.
  */
 double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank);
 

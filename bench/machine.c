@@ -15,8 +15,8 @@
 
 /* ---- latency ----------------------------------------------------------------------------------- */
 
-#define TRIPS   100 /* round trips per sample */
-#define SAMPLES 21
+#define TRIPS    100 /* round trips per sample */
+#define SAMPLES  21
 #define PATIENCE 0.02 /* seconds; on a busy machine fewer samples have to do */
 
 struct table {
@@ -106,8 +106,8 @@ static void meet(struct meeting *m, uint32_t n)
 struct crew {
     enum kernel kernel;
     uint32_t nthread;
-    size_t floats; /* of each buffer */
-    size_t stride; /* floats from one buffer to the next */
+    size_t floats;   /* of each buffer */
+    size_t stride;   /* floats from one buffer to the next */
     uint32_t repeat; /* passes between two clock readings */
     double seconds;
     struct meeting meeting;
@@ -125,7 +125,7 @@ struct hand {
 
 #define SHORT ((size_t)1 << 20) /* bytes; less is repeated so often, or the clock would show */
 
-#define SKEW  1088 /* bytes; loads and stores a multiple of 4096 apart would wait for each other */
+#define SKEW 1088 /* bytes; loads and stores a multiple of 4096 apart would wait for each other */
 
 static uint32_t buffers_of(enum kernel kernel)
 {
@@ -252,7 +252,8 @@ double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double s
 
     c.floats = share / sizeof(float);
     c.stride = c.floats + SKEW / sizeof(float);
-    c.repeat = kernel == KERNEL_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
+    c.repeat =
+        kernel == KERNEL_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
     c.buffer = calloc(nthread, sizeof *c.buffer);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++) {
         c.buffer[i] = aligned_alloc(4096, ((share + SKEW) * buffers_of(kernel) + 4095) / 4096 * 4096);

@@ -80,7 +80,10 @@ static void add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
 /* All tensors, then each class of sizes alone. */
 static void add_tensors(struct bench *b, const struct tensors *t, enum plait_dtype type, enum plait_op op)
 {
-    static const struct { const char *name; uint64_t min, max; } classes[] = {
+    static const struct {
+        const char *name;
+        uint64_t min, max;
+    } classes[] = {
         { "all", 0, 0 },
         { "up to 1 Ki elements", 0, 1025 },
         { "up to 16 Ki elements", 1025, 16385 },
@@ -114,9 +117,9 @@ static bool plan_cells(struct bench *b, const struct tensors *t)
                 add_tensors(b, t, o->dtype[i], o->op[k]);
             else
                 add_sizes(b, o->dtype[i], o->op[k]);
-    return b->ncell > 0 || complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
-                                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes,
-                                    dtype_label(o->dtype[0]));
+    return b->ncell > 0 ||
+           complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
+                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, dtype_label(o->dtype[0]));
 }
 
 static void forget_cells(struct bench *b)
@@ -150,10 +153,11 @@ static bool fits_memory(const struct options *o, uint64_t bytes)
     const uint64_t needed = (1 + o->npeer) * o->nrank * 2 * bytes, available = available_memory();
 
     return needed < available / 10 * 9 ||
-           complain("%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
-                    "smaller -e, fewer --ranks or fewer peers",
-                    (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
-                    (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
+           complain(
+               "%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
+               "smaller -e, fewer --ranks or fewer peers",
+               (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
+               (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)

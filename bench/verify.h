@@ -21,8 +21,8 @@
 #define VERIFY_PERIOD 16381 /* elements; a prime, so no power-of-two block begins at the same phase */
 
 struct pattern {
-    size_t width;  /* bytes of an element */
-    size_t period; /* elements that were worked out */
+    size_t width;                    /* bytes of an element */
+    size_t period;                   /* elements that were worked out */
     unsigned char *input, *expected; /* [period] elements of this rank's input, of everyone's result */
 };
 

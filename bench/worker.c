@@ -254,8 +254,7 @@ int worker_connect(const char *name)
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     memcpy(address.sun_path + 1, name, length);
-    if (fd >= 0 &&
-        connect(fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
+    if (fd >= 0 && connect(fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
         return fd;
     const int error = errno;
     if (fd >= 0)
@@ -272,7 +271,9 @@ static int receive_descriptor(int fd)
     } control;
     char byte;
     struct iovec part = { &byte, 1 };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+    };
     int passed = -1;
 
     if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1 || CMSG_FIRSTHDR(&message) == NULL)

@@ -224,12 +224,14 @@ static void resnet50_has_161_tensors(void **state)
 
 static void the_bound_grows_with_bytes_and_ranks(void **state)
 {
-    struct limits l = { .latency = 50e-9 };
+    struct limits l = { .cpus = 2, .latency = 50e-9 };
     double last = 0;
 
     (void)state;
     for (int i = 0; i < NLEVEL; i++)
-        l.level[i] = (struct level){ .bytes = (size_t)1 << (18 + 3 * i), .copy = 1e11 / (i + 1), .reduce = 1e10 };
+        l.level[i] = (struct level){
+            .bytes = (size_t)1 << (18 + 3 * i), .copy = 1e11 / (i + 1), .reduce = 1e10, .others = 5e10
+        };
     assert_float_equal(limits_bound(&l, 0, 2), 50e-9, 1e-15);
     for (uint64_t bytes = 4; bytes <= 1 << 28; bytes *= 2) {
         const double bound = limits_bound(&l, bytes, 2);
