@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct card {
     uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
     int32_t pid, reproducible, round;
     char algo[64];
+    cpu_set_t cpus; /* this rank may run on */
 };
 
 static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
@@ -233,6 +235,8 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .round = comm->round,
     };
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
+    if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
+        CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
     if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id || card->id == 0)
         card->id = (uint64_t)getpid() << 32 | 1;
     return PLAIT_OK;
@@ -287,8 +291,9 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct car
 {
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
-    uint32_t here = 0;
+    cpu_set_t cpus;
 
+    CPU_ZERO(&cpus);
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
         if (p->process == NULL)
@@ -297,13 +302,12 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct car
             break;
         const char *base = p->process->base != NULL ? p->process->base : arena->base;
         p->control = (const struct plait_control *)(const void *)(base + all[r].control);
-        here++;
+        CPU_OR(&cpus, &cpus, &all[r].cpus);
         if (p->process->pidfd >= 0 && is_leader(all, r))
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    struct plait_topology topology;
-    plait_topology_get(&topology);
-    comm->oversubscribed = here > topology.ncpu;
+    /* Ranks bound to one processor each are not short of processors: count those of all ranks together. */
+    comm->oversubscribed = CPU_COUNT(&cpus) > 0 && comm->nrank > (uint32_t)CPU_COUNT(&cpus);
     return status;
 }
 
