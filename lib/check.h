@@ -34,6 +34,8 @@ struct plait_checker {
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
+    uint32_t kinds_of;    /* rank whose steps' kinds of values are wanted */
+    unsigned char *kinds; /* [nstep of that rank]; NULL: not wanted */
 };
 
 /* Fill the report's `failed` and `text`: "<name>, <nrank> ranks: " and the message. Returns PLAIT_ERR_PLAN. */

@@ -11,6 +11,7 @@
  */
 #include "check.h"
 #include "check_sets.h"
+#include "plan_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,16 @@ static enum plait_status check_write(struct meaning *m, uint32_t n)
                             plait_graph_index(&m->c->graph, n), s->blk, plait_span_text(s->dst, 1).s);
 }
 
+static void note_kind(const struct meaning *m, uint32_t n, struct value v)
+{
+    const uint32_t size = m->sets.size[v.set];
+
+    if (m->c->kinds != NULL && m->c->graph.rank[n] == m->c->kinds_of)
+        m->c->kinds[plait_graph_index(&m->c->graph, n)] |= size == m->c->nrank ? PLAIT_VALUE_FINAL
+                                                         : size == 1           ? PLAIT_VALUE_SINGLE
+                                                                               : PLAIT_VALUE_PARTIAL;
+}
+
 /* Step n writes v into block i of its destination. The reference on v's set goes over to the slot. */
 static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value v)
 {
@@ -139,6 +150,7 @@ static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value 
 
     v.base = s->dst.slot;
     v.step = plait_graph_index(&m->c->graph, n);
+    note_kind(m, n, v);
     if (slot->set != PLAIT_NONE)
         plait_sets_drop(&m->sets, slot->set);
     *slot = v;
@@ -157,6 +169,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
         const struct value v = value_at(m, rank, s->a, i);
         if (s->verb == PLAIT_SEND && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
             m->c->report->no_partials = false;
+        note_kind(m, from, v);
         plait_sets_hold(&m->sets, v.set);
         write_value(m, to, i, v);
     }

@@ -105,10 +105,11 @@ static struct plait_shape shape_of(const struct plait_comm *comm, bool inplace)
 }
 
 static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape, const struct plait_selection *s,
-                                   struct plait_prog **out)
+                                   bool average, struct plait_prog **out)
 {
     for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
-        if (p->alg == s->alg && p->inplace == shape->inplace && strcmp(p->spec, s->spec) == 0) {
+        if (p->alg == s->alg && p->inplace == shape->inplace && p->round == s->round &&
+            p->average == average && strcmp(p->spec, s->spec) == 0) {
             *out = p;
             return PLAIT_OK;
         }
@@ -118,7 +119,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
         if (status != PLAIT_OK)
             return status;
     }
-    const enum plait_status status = plait_prog_create(s->alg, s->spec, shape, comm->rank, out);
+    const enum plait_status status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
     if (status == PLAIT_OK) {
         (*out)->next = comm->progs;
         comm->progs = *out;
@@ -143,7 +144,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (status == PLAIT_OK)
         status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.tiny)
-        status = find_prog(comm, &shape, &o->selection, &o->prog);
+        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
     if (status != PLAIT_OK)
         return status;
     o->size = plait_dtype_size(o->type);

@@ -20,8 +20,8 @@ struct plait_flight {
     char *in, *out;      /* of its first element */
     uint32_t done;       /* instructions; == prog->ninstr: idle */
 
-    /* Library memory, [bytes]: TMP slots, then staging. */
-    char *memory, *stage;
+    /* Library memory, [bytes]: TMP slots, then the wide shadow of OUT, then staging. */
+    char *memory, *shadow, *stage;
     size_t bytes, stride; /* stride: of a TMP slot and of a staged block */
 
     /* [capacity] instructions each. */
@@ -53,7 +53,13 @@ struct run {
 static size_t stride(const struct plait_op_plan *o)
 {
     const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
-    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * o->size);
+    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * (o->prog->wide ? sizeof(float) : o->size));
+}
+
+static size_t shadow_bytes(const struct plait_op_plan *o)
+{
+    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    return o->prog->wide ? ROUND_UP(n * sizeof(float)) : 0;
 }
 
 /* ---- Addresses ----------------------------------------------------------------------------------- */
@@ -68,10 +74,19 @@ static inline size_t elements(const struct plait_flight *f, const struct plait_i
     return block_start(f, in->blk + in->nblk) - block_start(f, in->blk);
 }
 
-static inline char *address(const struct run *run, const struct plait_flight *f, struct plait_span s)
+/* Bytes of what an instruction moves or makes. */
+static inline size_t bytes_of(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    return elements(f, in) * (in->wide ? sizeof(float) : run->o->size);
+}
+
+/* Wide values of OUT lie in its shadow: the caller's memory has no room for them. */
+static inline char *address(const struct run *run, const struct plait_flight *f, struct plait_span s, bool wide)
 {
     if (s.buf == PLAIT_TMP)
         return f->memory + s.slot * f->stride;
+    if (wide)
+        return f->shadow + block_start(f, s.slot) * sizeof(float);
     return (s.buf == PLAIT_IN ? f->in : f->out) + block_start(f, s.slot) * run->o->size;
 }
 
@@ -127,8 +142,8 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
     const struct plait_instr *in = &run->prog->instrs[i];
     struct plait_link *link = run->comm->peers[in->peer].link;
     const uint32_t number = out_number(run, f, in);
-    const char *data = address(run, f, run->prog->sources[in->source].span);
-    const size_t bytes = elements(f, in) * run->o->size;
+    const char *data = address(run, f, run->prog->sources[in->source].span, in->wide);
+    const size_t bytes = bytes_of(run, f, in);
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
@@ -166,6 +181,18 @@ static void release(const struct run *run, const struct plait_flight *f, const s
     link->transport->release(link, in_number(run, f, in));
 }
 
+static void reduce_mixed(const struct run *run, const struct plait_flight *f, const struct plait_instr *in,
+                         const void *const *from, size_t n)
+{
+    const enum plait_op op = run->o->op == PLAIT_AVG ? PLAIT_SUM : run->o->op;
+    uint64_t wide = 0;
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
+    plait_reduce_mixed(run->comm->kernels, run->o->type, op, address(run, f, in->dst, in->wide), in->wide, from, wide,
+                       in->nsource, n, in->final ? run->o->divisor : 0);
+}
+
 static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
 {
     enum { MOST = 1024 };
@@ -175,10 +202,12 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
     const void *from[MOST];
 
     for (uint32_t k = 0; k < in->nsource; k++)
-        from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span);
-    if (n > 0)
-        run->o->reduce(address(run, f, in->dst), from, in->nsource, n, in->final ? run->o->divisor : 0);
-    run->comm->stats.bytes_reduced += n * run->o->size;
+        from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
+    if (n > 0 && !in->mixed)
+        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
+    else if (n > 0)
+        reduce_mixed(run, f, in, from, n);
+    run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE)
             release(run, f, &run->prog->instrs[s[k].borrowed]);
@@ -198,8 +227,8 @@ static void start(struct run *run, struct plait_flight *f, uint32_t i)
         f->receiving[f->nreceiving++] = i;
         break;
     case PLAIT_COPY:
-        copy(run, address(run, f, in->dst), address(run, f, run->prog->sources[in->source].span),
-             elements(f, in) * run->o->size);
+        copy(run, address(run, f, in->dst, in->wide), address(run, f, run->prog->sources[in->source].span, in->wide),
+             bytes_of(run, f, in));
         complete(run, f, i);
         break;
     case PLAIT_REDUCE:
@@ -221,8 +250,8 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
         struct plait_link *link = run->comm->peers[in->peer].link;
-        const size_t bytes = elements(f, in) * run->o->size;
-        char *to = in->borrowed ? NULL : address(run, f, in->dst);
+        const size_t bytes = bytes_of(run, f, in);
+        char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, bytes);
         if (data == NULL) {
             f->receiving[kept++] = i;
@@ -299,7 +328,8 @@ static void launch(struct run *run, struct plait_flight *f)
 
     f->slice = run->next_slice++;
     f->stride = run->stride;
-    f->stage = f->memory + run->stride * p->ntmp;
+    f->shadow = f->memory + run->stride * p->ntmp;
+    f->stage = f->shadow + shadow_bytes(run->o);
     f->q = n / p->nblk;
     f->r = n % p->nblk;
     f->in = run->in + start_at * run->o->size;
@@ -498,7 +528,7 @@ enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct pla
     for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
         status = grow_lists(comm, &comm->flights[d], p);
         if (status == PLAIT_OK)
-            status = grow_memory(comm, &comm->flights[d], stride(o) * ((size_t)p->ntmp + p->nstage));
+            status = grow_memory(comm, &comm->flights[d], stride(o) * ((size_t)p->ntmp + p->nstage) + shadow_bytes(o));
     }
     return status;
 }

@@ -46,7 +46,8 @@ enum plait_status plait_check_nomem(const struct plait_checker *c)
     return plait_fail(PLAIT_ERR_NOMEM, "out of memory while checking %s for %u ranks", c->name, c->nrank);
 }
 
-static enum plait_status run_checks(struct plait_checker *c)
+/* All that proves a plan right; the figures come after. */
+static enum plait_status prove(struct plait_checker *c)
 {
     enum plait_status status = plait_check_shape(c);
 
@@ -60,9 +61,6 @@ static enum plait_status run_checks(struct plait_checker *c)
         status = plait_check_race(c);
     if (status == PLAIT_OK)
         status = plait_check_meaning(c);
-    if (status == PLAIT_OK)
-        status = plait_check_figures(c);
-    plait_graph_finish(&c->graph);
     return status;
 }
 
@@ -98,10 +96,26 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
                                .coll = shape->coll, .report = report != NULL ? report : &own };
 
     memset(c.report, 0, sizeof *c.report);
-    const enum plait_status status = run_checks(&c);
+    enum plait_status status = prove(&c);
+    if (status == PLAIT_OK)
+        status = plait_check_figures(&c);
+    plait_graph_finish(&c.graph);
     if (status != PLAIT_OK || claim == NULL)
         return status;
     return compare_claim(&c, claim);
+}
+
+enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds)
+{
+    struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
+    struct plait_checker c = { .name = name, .plans = plans, .nrank = shape->nrank, .inplace = shape->inplace,
+                               .coll = shape->coll, .report = &report, .kinds_of = rank, .kinds = kinds };
+
+    memset(kinds, 0, plans[rank]->nstep);
+    const enum plait_status status = prove(&c);
+    plait_graph_finish(&c.graph);
+    return status;
 }
 
 enum plait_status plait_check_deadlock(const char *name, const struct plait_plan *const *plans, uint32_t nrank,

@@ -5,35 +5,68 @@
 #include "plan_check.h"
 #include "status.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
 
-/* Prove that the comm's plans, fused as `fusing` says on every rank, cannot deadlock. */
-static bool proved(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape)
+/* Every rank's plan: what the proofs at bind are about. */
+static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape, struct plait_plan ***out)
 {
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_plan_emit(alg, shape, r, &plans[r]);
+    *out = plans;
+    return status;
+}
+
+static void destroy_all(struct plait_plan **plans, uint32_t n)
+{
+    for (uint32_t r = 0; plans != NULL && r < n; r++)
+        plait_plan_destroy(plans[r]);
+    free(plans);
+}
+
+/* Prove that the comm's plans, fused on every rank, cannot deadlock. */
+static bool proved(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape)
+{
+    struct plait_plan **plans;
     uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
-    bool ok = plans != NULL && nodes != NULL;
+    bool ok = emit_all(alg, shape, &plans) == PLAIT_OK && nodes != NULL;
 
     for (uint32_t r = 0; ok && r < shape->nrank; r++) {
-        ok = plait_plan_emit(alg, shape, r, &plans[r]) == PLAIT_OK;
-        if (ok)
-            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
-        ok = ok && nodes[r] != NULL && plait_fuse(plans[r], PLAIT_FUSE_PROVED, nodes[r]) == PLAIT_OK;
+        nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
+        ok = nodes[r] != NULL && plait_fuse(plans[r], PLAIT_FUSE_PROVED, nodes[r]) == PLAIT_OK;
     }
     ok = ok && plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
                                     (const uint32_t *const *)nodes, NULL) == PLAIT_OK;
-    for (uint32_t r = 0; r < shape->nrank; r++) {
-        if (plans != NULL)
-            plait_plan_destroy(plans[r]);
-        if (nodes != NULL)
-            free(nodes[r]);
-    }
-    free(plans);
+    destroy_all(plans, shape->nrank);
+    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
+        free(nodes[r]);
     free(nodes);
     return ok;
+}
+
+/* Which of this rank's steps move or make partial sums; a step that also handles a result cannot be wide. */
+static enum plait_status find_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, unsigned char *kinds)
+{
+    struct plait_plan **plans;
+    enum plait_status status = emit_all(alg, shape, &plans);
+
+    if (status == PLAIT_OK)
+        status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
+    for (uint32_t i = 0; status == PLAIT_OK && i < plans[rank]->nstep; i++)
+        if ((kinds[i] & PLAIT_VALUE_PARTIAL) && kinds[i] != PLAIT_VALUE_PARTIAL)
+            status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                                "algorithm '%s' moves partial sums together with other values (rank %u step %u), so it "
+                                "cannot round once; use PLAIT_ROUND_HOP",
+                                spec, rank, i);
+    destroy_all(plans, shape->nrank);
+    return status;
 }
 
 /* ---- From steps to instructions ------------------------------------------------------------------ */
@@ -44,8 +77,10 @@ struct binder {
     struct plait_prog *prog;
     uint32_t *instr;   /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
     uint32_t *tmp;     /* [ntmp] step that last wrote the slot, so far */
-    uint32_t *writer[2]; /* [nstep] REDUCE: the step whose TMP value is operand a, b; or NONE */
-    uint32_t *version; /* [2][nblk] number of the last step that wrote IN or OUT */
+    uint32_t *writer[2]; /* [nstep] the step whose value is operand a, b; or NONE */
+    uint32_t *version; /* [2][nblk] number of the last step that wrote OUT, and (out of place) IN: never */
+    const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
+    bool wide;                  /* keep partial sums in fp32 */
     uint32_t nsource;
 };
 
@@ -75,15 +110,26 @@ static void number_messages(struct binder *b)
         }
 }
 
-static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed)
+static bool is_wide(const struct binder *b, uint32_t step)
 {
-    b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed };
-    in->nsource++;
+    return b->wide && step != PLAIT_NONE && b->kinds[step] == PLAIT_VALUE_PARTIAL;
 }
 
-static uint32_t tmp_writer(const struct binder *b, struct plait_span span)
+/* The step whose value a span holds now, or NONE: the caller's input. */
+static uint32_t writer_of(const struct binder *b, struct plait_span span)
 {
-    return span.buf == PLAIT_TMP ? b->tmp[span.slot] : PLAIT_NONE;
+    if (span.buf == PLAIT_TMP)
+        return b->tmp[span.slot];
+    if (span.buf == PLAIT_IN && !b->plan->inplace)
+        return PLAIT_NONE;
+    return b->version[span.slot] - 1; /* version 0: NONE */
+}
+
+static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
+{
+    b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed, wide };
+    in->nsource++;
+    in->mixed |= wide;
 }
 
 /* The operands of the REDUCE `step`, left to right, through the steps fused into `root`. */
@@ -92,10 +138,10 @@ static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root
     for (unsigned k = 0; k < 2; k++) {
         const struct plait_span span = k == 0 ? b->plan->step[step].a : b->plan->step[step].b;
         const uint32_t w = b->writer[k][step];
-        if (w == PLAIT_NONE || b->node[w] != root)
-            add_source(b, in, span, PLAIT_NONE);
+        if (w == PLAIT_NONE || w == root || b->node[w] != root)
+            add_source(b, in, span, PLAIT_NONE, is_wide(b, w));
         else if (b->plan->step[w].verb == PLAIT_RECV)
-            add_source(b, in, span, b->instr[w]);
+            add_source(b, in, span, b->instr[w], is_wide(b, w));
         else
             add_operands(b, in, root, w);
     }
@@ -162,8 +208,8 @@ static void make_instrs(struct binder *b, uint32_t *version)
 
     for (uint32_t i = 0; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
-        b->writer[0][i] = s->verb == PLAIT_REDUCE ? tmp_writer(b, s->a) : PLAIT_NONE;
-        b->writer[1][i] = s->verb == PLAIT_REDUCE ? tmp_writer(b, s->b) : PLAIT_NONE;
+        b->writer[0][i] = s->verb != PLAIT_RECV ? writer_of(b, s->a) : PLAIT_NONE;
+        b->writer[1][i] = s->verb == PLAIT_REDUCE ? writer_of(b, s->b) : PLAIT_NONE;
         if (is_inner(b, i)) {
             note_write(b, i);
             continue;
@@ -171,11 +217,13 @@ static void make_instrs(struct binder *b, uint32_t *version)
         b->instr[i] = p->ninstr;
         struct plait_instr *in = &p->instrs[p->ninstr++];
         *in = (struct plait_instr){ .verb = s->verb, .borrowed = is_borrowed(b, i), .peer = s->peer, .blk = s->blk,
-                                    .nblk = s->nblk, .dst = s->dst, .source = b->nsource };
+                                    .nblk = s->nblk, .dst = s->dst, .source = b->nsource, .wide = is_wide(b, i),
+                                    .mixed = is_wide(b, i) };
+        p->wide |= in->wide;
         if (s->verb == PLAIT_REDUCE) {
             add_operands(b, in, i, i);
         } else if (s->verb != PLAIT_RECV) {
-            add_source(b, in, s->a, PLAIT_NONE);
+            add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         }
         if (s->verb == PLAIT_SEND)
             place_stage(b, i, version);
@@ -212,13 +260,20 @@ static uint32_t copied_by(const struct binder *b, uint32_t step)
     return PLAIT_NONE;
 }
 
-/* A REDUCE result is final when it, or a copy of it, is in OUT at the end (the tests compare with contributor sets). */
+/*
+ * Which REDUCEs make results. Contributor sets say; where they were not asked for, because the comm is too large,
+ * a result is what is in OUT at the end, itself or a copy (a test compares the two over all algorithms).
+ */
 static void mark_final(struct binder *b)
 {
     for (uint32_t i = 0; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
         if (s->verb != PLAIT_REDUCE || is_inner(b, i))
             continue;
+        if (b->kinds != NULL) {
+            b->prog->instrs[b->instr[i]].final = b->kinds[i] == PLAIT_VALUE_FINAL;
+            continue;
+        }
         const uint32_t at = s->dst.buf == PLAIT_TMP ? copied_by(b, i) : i;
         b->prog->instrs[b->instr[i]].final = at != PLAIT_NONE && stays(b, b->plan->step[at].dst, s->nblk, at);
     }
@@ -284,9 +339,11 @@ static enum plait_status reverse_deps(struct binder *b)
     return PLAIT_OK;
 }
 
-static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, struct plait_prog *p)
+static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
+                              bool wide, struct plait_prog *p)
 {
-    struct binder b = { .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p };
+    struct binder b = { .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds,
+                        .wide = wide };
     const size_t n = plan->nstep + 1;
     uint32_t *version = malloc(n * sizeof *version);
     enum plait_status status = PLAIT_ERR_NOMEM;
@@ -319,32 +376,42 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
 }
 
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, struct plait_prog **out)
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
+    const bool hop = round == PLAIT_ROUND_HOP, wide = round == PLAIT_ROUND_ONCE && !alg->no_partials;
+    const bool need_kinds = wide || (average && shape->nrank <= MOST_PROVED);
     struct plait_prog *p = calloc(1, sizeof *p);
     struct plait_plan *plan = NULL;
     uint32_t *node = NULL;
+    unsigned char *kinds = NULL;
     enum plait_status status = plait_plan_emit(alg, shape, rank, &plan);
-    const enum plait_fusing fusing =
-        shape->nrank <= MOST_PROVED && proved(alg, spec, shape) ? PLAIT_FUSE_PROVED : PLAIT_FUSE_LOCAL;
+    enum plait_fusing fusing = PLAIT_FUSE_LOCAL;
 
     if (status != PLAIT_OK)
         goto out;
     node = malloc((plan->nstep + 1) * sizeof *node);
-    if (p == NULL || node == NULL) {
+    kinds = need_kinds ? malloc(plan->nstep + 1) : NULL;
+    if (p == NULL || node == NULL || (need_kinds && kinds == NULL)) {
         status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan of %u steps", plan->nstep);
         goto out;
     }
     p->alg = alg;
     p->inplace = shape->inplace;
+    p->round = round;
+    p->average = average;
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
-    strncpy(p->spec, spec, sizeof p->spec - 1);
+    snprintf(p->spec, sizeof p->spec, "%s", spec);
+    if (!hop && shape->nrank <= MOST_PROVED && proved(alg, spec, shape))
+        fusing = PLAIT_FUSE_PROVED;
     status = plait_fuse(plan, fusing, node);
+    if (status == PLAIT_OK && need_kinds)
+        status = find_kinds(alg, spec, shape, rank, kinds);
     if (status == PLAIT_OK)
-        status = bind(plan, node, p);
+        status = bind(plan, node, kinds, wide, p);
 out:
     free(node);
+    free(kinds);
     plait_plan_destroy(plan);
     if (status == PLAIT_OK)
         *out = p;

@@ -21,12 +21,15 @@ enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 struct plait_source { /* an operand */
     struct plait_span span;
     uint32_t borrowed; /* the RECV whose message is read in place, or PLAIT_NONE */
+    bool wide;         /* fp32 in the place of a 16-bit type */
 };
 
 struct plait_instr {
     uint8_t verb;
     bool borrowed;      /* RECV: only its arrival matters; a REDUCE reads and releases it */
     bool final;         /* REDUCE: its result is the collective's result */
+    bool wide;          /* what it moves or makes is a partial sum kept in fp32 */
+    bool mixed;         /* REDUCE: it is wide or an operand is */
     int32_t peer;
     uint32_t message;   /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
@@ -42,6 +45,9 @@ struct plait_prog {
     struct plait_prog *next;
     char spec[PLAIT_MAX_SPEC];
     bool inplace;
+    enum plait_round round;
+    bool average;
+    bool wide;       /* some partial sums are wide: TMP has room for fp32, and OUT has a wide shadow */
     uint32_t nrank, nblk, ninstr;
     uint32_t ntmp;   /* TMP slots that are still used */
     uint32_t nstage; /* blocks of staging for one slice */
@@ -58,9 +64,13 @@ enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fu
 /*
  * Emit and bind this rank's plan. PLAIT_FUSE_PROVED is used for up to 64 ranks after the proof, else
  * PLAIT_FUSE_LOCAL.
+ *
+ * round  DEFAULT for types that do not round. HOP: nothing of more than two sources is fused, so that every
+ *        combination rounds. ONCE: partial sums that are stored or travel are wide.
+ * average  the REDUCEs that make results are marked `final`: they divide
  */
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, struct plait_prog **out);
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
 
 #endif
