@@ -19,7 +19,8 @@ static const char *ranks, *rank, *nodes, *coll_name = "allreduce";
 static const struct cli_option options[] = {
     { "--ranks", "N|A-B", "rank count, for check also a range (default: what --nodes has, or 8)", CLI_TEXT, &ranks },
     { "--rank", "R", "show only this rank's plan", CLI_TEXT, &rank },
-    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT, &nodes },
+    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
+      &nodes },
     { "--inplace", NULL, "the input is the output (check: only that; default: both)", CLI_FLAG, &inplace },
     { "--coll", "NAME", "collective (default allreduce)", CLI_TEXT, &coll_name },
     { NULL, NULL, NULL, CLI_FLAG, NULL },
@@ -90,8 +91,15 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
 
 static struct plait_shape shape_of(uint32_t nrank)
 {
-    return (struct plait_shape){ .coll = find_coll(), .nrank = nrank, .inplace = inplace,
-                                 .node = nodes != NULL ? node_map : NULL };
+    return (struct plait_shape){
+        .coll = find_coll(), .nrank = nrank, .inplace = inplace, .node = nodes != NULL ? node_map : NULL
+    };
+}
+
+_Noreturn static void refuse_spec(const struct plait_shape *s)
+{
+    const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
+    cli_fail(&program, "%s%s", plait_last_error(), fits || s->node != NULL ? "" : " (of one node; --nodes gives more)");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------- */
@@ -112,7 +120,8 @@ static void list(void)
             printf("    %s%s%s\n", (*a)->canonical ? "canonical order" : "",
                    (*a)->canonical && (*a)->no_partials ? "; " : "", (*a)->no_partials ? "no partial sums travel" : "");
         if (plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK) {
-            printf("    does not apply to %" PRIu32 " ranks%s\n\n", nrank, nodes == NULL ? " of one node (try --nodes)" : "");
+            printf("    does not apply to %" PRIu32 " ranks%s\n\n", nrank,
+                   nodes == NULL ? " of one node (try --nodes)" : "");
             continue;
         }
         const struct plait_claim c = alg->claim(&s);
@@ -134,7 +143,7 @@ static int show(const char *spec)
     if (rank != NULL && (!number(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
         cli_fail(&program, "--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
     if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
-        cli_fail(&program, "%s", plait_last_error());
+        refuse_spec(&s);
     for (uint32_t r = 0; r < nrank; r++) {
         struct plait_plan *plan;
         char *text = NULL;
@@ -168,8 +177,8 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
 
     if (ok) {
         t->passed++;
-        printf("ok    %-28s %5" PRIu32 " ranks%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64 " and receives %" PRIu64
-               " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
+        printf("ok    %-28s %5" PRIu32 " ranks%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
+               " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
                spec, s->nrank, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent, r.seen.received,
                r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
                r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "", seconds() - start);
@@ -193,7 +202,7 @@ static void check_spec(const char *spec, uint32_t nrank, bool all, struct tally 
         if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
             check_one(alg, spec, &s, t);
         else if (!all)
-            cli_fail(&program, "%s", plait_last_error());
+            refuse_spec(&s);
     }
 }
 
@@ -232,7 +241,8 @@ int main(int argc, char **argv)
     if (strcmp(command, "check") == 0)
         return check(spec != NULL ? spec : "all");
     if (strcmp(command, "show") != 0)
-        cli_fail(&program, nrest == 0 ? "needs list, show or check" : "there is no command '%s'; it must be list, show or check",
+        cli_fail(&program,
+                 nrest == 0 ? "needs list, show or check" : "there is no command '%s'; it must be list, show or check",
                  command);
     if (spec == NULL)
         cli_fail(&program, "show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
