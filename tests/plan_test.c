@@ -252,6 +252,7 @@ static void plan_texts_match_the_golden_files(void **state)
         { "halving-doubling", "halving-doubling-3.txt", 3, false },
         { "double-tree", "double-tree-4.txt", 4, false },
         { "one-shot", "one-shot-3-inplace.txt", 3, true },
+        { "binomial", "binomial-4.txt", 4, false },
         { "two-shot", "two-shot-3.txt", 3, false },
     };
     char path[512];
