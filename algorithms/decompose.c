@@ -202,57 +202,6 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
     return c;
 }
 
-/* Messages from one position of a grid to another, and the dimension of the first in which they differ. */
-static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
-{
-    uint64_t n = 0;
-    for (uint32_t d = 0; d < g->ndim; d++) {
-        const uint32_t f = g->f[d], away = (to % f + f - from % f) % f;
-        n += g->direct[d] ? away > 0 : away;
-        from /= f;
-        to /= f;
-    }
-    return n;
-}
-
-/* The part of the vector around `piece` that dimension 0 (of more than 1) passes on, or 0 .. d if `to` differs from `from` in d first. */
-static struct range carried(const struct fold *f, uint32_t nblk, uint32_t piece, const uint32_t *from, uint32_t to)
-{
-    uint32_t n = nblk, at;
-    uint32_t x = from != NULL ? *from : 0;
-
-    for (uint32_t d = 0; d < f->grid.ndim; d++) {
-        const uint32_t m = f->grid.f[d];
-        n /= m;
-        if (m > 1 && (from == NULL || x % m != to % m))
-            break;
-        x /= m;
-        to /= m;
-        if (d + 1 == f->grid.ndim && f->below > 0)
-            n = nblk / f->below;
-    }
-    if (f->n == 1 && from == NULL && f->above > 0)
-        n = nblk;
-    at = piece / n * n;
-    return (struct range){ at, n };
-}
-
-/*
- * From a member's contribution through its grid to the owner of the piece, up the chain to group 0, down to the
- * other member's group and through its grid.
- */
-static uint64_t decompose_path(const struct grid *g, uint32_t nrank, uint32_t from, uint32_t to, uint32_t piece,
-                               struct range *first, struct range *last)
-{
-    struct fold before;
-    const struct fold f = fold_of(g, nrank, from, &before), t = fold_of(g, nrank, to, &before);
-    const uint32_t up = owner_of(&f.grid, piece / (g->size / f.n)), down = owner_of(&t.grid, piece / (g->size / t.n));
-
-    *first = carried(&f, g->size, piece, NULL, 0);
-    *last = carried(&t, g->size, piece, &down, to - t.first);
-    return line_path(&f.grid, from - f.first, up) + f.level + t.level + line_path(&t.grid, down, to - t.first);
-}
-
 #define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
 
 /* ---- Presets ----------------------------------------------------------------------------------- */
@@ -325,8 +274,6 @@ static bool any_count(const struct plait_shape *s)
     return s->nrank >= 1;
 }
 
-/* For use in other algorithms. */
-
 struct grid_alg {
     struct group_alg base;
     struct grid (*grid)(const struct plait_shape *s);
@@ -362,7 +309,7 @@ static uint64_t grid_path(const struct group_alg *a, const struct plait_shape *s
                           uint32_t piece, struct range *first, struct range *last)
 {
     const struct grid g = grid_of(a, s);
-    return decompose_path(&g, s->nrank, from, to, piece, first, last);
+    return chain_path(&g, s->nrank, from, to, piece, first, last);
 }
 
 #define METHODS grid_tmp, grid_emit, grid_moved, grid_path
@@ -405,18 +352,36 @@ static struct plait_claim halving_claim(const struct plait_shape *s)
 }
 
 const struct plait_alg plait_alg_ring = {
-    .name = "ring", .coll = PLAIT_ALLREDUCE, .params = "", .text = "neighbours pass and add one block at a time",
-    .source = "Patarasuk & Yuan 2009", .applies = any_count, .emit = ring_emit, .claim = ring_claim,
+    .name = "ring",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "neighbours pass and add one block at a time",
+    .source = "Patarasuk & Yuan 2009",
+    .applies = any_count,
+    .emit = ring_emit,
+    .claim = ring_claim,
 };
 
 const struct plait_alg plait_alg_torus = {
-    .name = "torus", .coll = PLAIT_ALLREDUCE, .params = "[:XxY[xZ...]]", .text = "a ring along each dimension of a grid",
-    .source = "Mikami et al. 2018; Ueno & Yokota 2019", .parse = torus_parse,
-    .applies = torus_applies, .emit = torus_emit, .claim = torus_claim,
+    .name = "torus",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "[:XxY[xZ...]]",
+    .text = "a ring along each dimension of a grid",
+    .source = "Mikami et al. 2018; Ueno & Yokota 2019",
+    .parse = torus_parse,
+    .applies = torus_applies,
+    .emit = torus_emit,
+    .claim = torus_claim,
 };
 
 const struct plait_alg plait_alg_halving = {
-    .name = "halving-doubling", .coll = PLAIT_ALLREDUCE, .params = "", .text = "pairs halve the vector, then double it",
-    .source = "Rabenseifner 2004 (binary blocks)", .canonical = true,
-    .applies = any_count, .emit = halving_emit, .claim = halving_claim,
+    .name = "halving-doubling",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "pairs halve the vector, then double it",
+    .source = "Rabenseifner 2004 (binary blocks)",
+    .canonical = true,
+    .applies = any_count,
+    .emit = halving_emit,
+    .claim = halving_claim,
 };

@@ -127,14 +127,16 @@ static bool any_count(const struct plait_shape *s)
 static struct plait_claim one_shot_claim(const struct plait_shape *s)
 {
     const uint64_t m = s->nrank - 1;
-    return (struct plait_claim){ .depth = m > 0, .rounds = m, .nblk = 1, .sent = m, .received = m, .rounds_exact = true };
+    return (
+        struct plait_claim){ .depth = m > 0, .rounds = m, .nblk = 1, .sent = m, .received = m, .rounds_exact = true };
 }
 
 static struct plait_claim two_shot_claim(const struct plait_shape *s)
 {
     const uint64_t m = 2 * ((uint64_t)s->nrank - 1);
-    return (struct plait_claim){ .depth = least(m, 2), .rounds = m, .nblk = s->nrank, .sent = m, .received = m,
-                                 .rounds_exact = true };
+    return (struct plait_claim){
+        .depth = least(m, 2), .rounds = m, .nblk = s->nrank, .sent = m, .received = m, .rounds_exact = true
+    };
 }
 
 static uint64_t one_shot_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
@@ -182,13 +184,27 @@ static void two_shot_emit(struct plait_builder *b, const struct plait_shape *s, 
 }
 
 const struct plait_alg plait_alg_one_shot = {
-    .name = "one-shot", .coll = PLAIT_ALLREDUCE, .params = "", .text = "everyone sends all to everyone and combines all",
-    .source = "folklore", .canonical = true, .no_partials = true,
-    .applies = any_count, .emit = one_shot_emit, .claim = one_shot_claim,
+    .name = "one-shot",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "everyone sends all to everyone and combines all",
+    .source = "folklore",
+    .canonical = true,
+    .no_partials = true,
+    .applies = any_count,
+    .emit = one_shot_emit,
+    .claim = one_shot_claim,
 };
 
 const struct plait_alg plait_alg_two_shot = {
-    .name = "two-shot", .coll = PLAIT_ALLREDUCE, .params = "", .text = "owner j combines block j and sends it to everyone",
-    .source = "folklore", .canonical = true, .no_partials = true,
-    .applies = any_count, .emit = two_shot_emit, .claim = two_shot_claim,
+    .name = "two-shot",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "owner j combines block j and sends it to everyone",
+    .source = "folklore",
+    .canonical = true,
+    .no_partials = true,
+    .applies = any_count,
+    .emit = two_shot_emit,
+    .claim = two_shot_claim,
 };

@@ -59,7 +59,8 @@ static inline struct plait_span span_at(enum plait_buf buf, uint32_t slot)
 }
 
 /* OUT <- own contribution op the one in TMP; the lower rank goes first. */
-static inline void reduce_pair(struct plait_builder *b, struct range r, enum plait_buf src, uint32_t tmp, bool own_first)
+static inline void reduce_pair(struct plait_builder *b, struct range r, enum plait_buf src, uint32_t tmp,
+                               bool own_first)
 {
     const struct plait_span own = span_at(src, r.blk), other = plait_tmp(tmp);
     plait_reduce(b, plait_out(r.blk), own_first ? own : other, own_first ? other : own, r.blk, r.nblk);
@@ -132,8 +133,8 @@ struct group_alg {
      * Messages on the longest path for block `piece` of claim(s).nblk from member `from`'s contribution to member
      * `to`'s result, with EVERY_SLOT; and the blocks that its first and its last message carry.
      */
-    uint64_t (*path)(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
-                     uint32_t piece, struct range *first, struct range *last);
+    uint64_t (*path)(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to, uint32_t piece,
+                     struct range *first, struct range *last);
 };
 
 extern const struct group_alg *const plait_group_ring, *const plait_group_torus, *const plait_group_halving;

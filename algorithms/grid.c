@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grid.h"
 
-#include "emit.h"
-
 static uint32_t largest_divisor(uint32_t m, uint32_t limit)
 {
     uint32_t d = least(m, limit);
@@ -63,4 +61,61 @@ uint32_t owner_of(const struct grid *g, uint32_t piece)
         piece /= g->f[d];
     }
     return me;
+}
+
+/* Messages from one position of a grid to another. */
+static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
+{
+    uint64_t n = 0;
+
+    for (uint32_t d = 0; d < g->ndim; d++) {
+        const uint32_t f = g->f[d], away = (to % f + f - from % f) % f;
+        n += g->direct[d] ? away > 0 : away;
+        from /= f;
+        to /= f;
+    }
+    return n;
+}
+
+/* The part of `nblk` blocks around a piece that n equal parts make. */
+static struct range around(uint32_t nblk, uint32_t n, uint32_t piece)
+{
+    return (struct range){ piece / (nblk / n) * (nblk / n), nblk / n };
+}
+
+/* What a member's first message about a piece carries: a part of its first dimension, else of the group before. */
+static struct range first_carried(const struct fold *f, uint32_t nblk, uint32_t piece)
+{
+    for (uint32_t d = 0; d < f->grid.ndim; d++)
+        if (f->grid.f[d] > 1)
+            return around(nblk, f->grid.f[d], piece);
+    return around(nblk, f->above > 0 ? 1 : f->below, piece);
+}
+
+/* And the last one to a member: a part of the first dimension in which it differs from the piece's owner. */
+static struct range last_carried(const struct fold *f, uint32_t nblk, uint32_t piece, uint32_t owner, uint32_t me)
+{
+    uint32_t parts = 1;
+
+    for (uint32_t d = 0; d < f->grid.ndim; d++) {
+        parts *= f->grid.f[d];
+        if (owner % f->grid.f[d] != me % f->grid.f[d])
+            return around(nblk, parts, piece);
+        owner /= f->grid.f[d];
+        me /= f->grid.f[d];
+    }
+    return around(nblk, f->below > 0 ? f->below : f->n, piece);
+}
+
+uint64_t chain_path(const struct grid *g, uint32_t nrank, uint32_t from, uint32_t to, uint32_t piece,
+                    struct range *first, struct range *last)
+{
+    struct fold before;
+    const struct fold f = fold_of(g, nrank, from, &before), t = fold_of(g, nrank, to, &before);
+    const uint32_t up = owner_of(&f.grid, piece / (g->size / f.n));
+    const uint32_t down = owner_of(&t.grid, piece / (g->size / t.n));
+
+    *first = first_carried(&f, g->size, piece);
+    *last = last_carried(&t, g->size, piece, down, to - t.first);
+    return line_path(&f.grid, from - f.first, up) + f.level + t.level + line_path(&t.grid, down, to - t.first);
 }

@@ -7,8 +7,7 @@
 #ifndef PLAIT_ALGORITHMS_GRID_H
 #define PLAIT_ALGORITHMS_GRID_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "emit.h"
 
 #define MAX_DIM 32
 
@@ -33,5 +32,12 @@ struct fold fold_of(const struct grid *g, uint32_t nrank, uint32_t me, struct fo
 /* The piece that position `me` of a grid owns once it is reduced, and back. */
 uint32_t piece_of(const struct grid *g, uint32_t me);
 uint32_t owner_of(const struct grid *g, uint32_t piece);
+
+/*
+ * Messages from one member's contribution through its grid to the owner of the piece, up the chain to group 0,
+ * down to another member's group and through its grid; and what the first and the last of them carry.
+ */
+uint64_t chain_path(const struct grid *g, uint32_t nrank, uint32_t from, uint32_t to, uint32_t piece,
+                    struct range *first, struct range *last);
 
 #endif

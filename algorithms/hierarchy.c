@@ -7,14 +7,15 @@
  * 4(k-1) + 2(p/k-1).
  *
  * Inside a node: `tree` is binomial; `jia` is ring reduce-scatter and gather to the master, then scatter
- * and ring all-gather back, of which the master, who has everything, only sends; `direct` lets the master take every vector and combine them at once.
+ * and ring all-gather back, in which the master, who has everything, only sends; `direct` lets the
+ * master take every vector and combine them at once.
  */
 #include "algorithms.h"
 #include "emit.h"
 
 #include <string.h>
 
-#define MAX_NODES 4096 /* nodes, and ranks of a node */
+#define MAX_NODES  4096 /* nodes, and ranks of a node */
 #define MAX_BLOCKS 4096 /* no more for the sake of equal parts */
 
 struct nodes {
@@ -53,10 +54,10 @@ struct inside {
     void (*reduce)(struct plait_builder *b, const struct job *j);
     void (*broadcast)(struct plait_builder *b, const struct job *j);
     uint32_t (*tmp)(const struct job *j);
-    uint64_t (*up)(uint32_t k, uint32_t nblk, struct range r); /* depth of these blocks at the master */
+    uint64_t (*up)(uint32_t k, uint32_t nblk, struct range r);   /* depth of these blocks at the master */
     uint64_t (*down)(uint32_t k, uint32_t nblk, struct range r); /* and from there at the last member */
-    uint64_t (*rounds)(uint32_t k);                      /* one way */
-    uint64_t (*sent)(uint32_t k, uint32_t nblk); /* by the master, both ways */
+    uint64_t (*rounds)(uint32_t k);                              /* one way */
+    uint64_t (*sent)(uint32_t k, uint32_t nblk);                 /* by the master, both ways */
     uint64_t (*received)(uint32_t k, uint32_t nblk);
 };
 
@@ -197,20 +198,22 @@ static uint64_t direct_moved(uint32_t k, uint32_t nblk)
 }
 
 static const struct inside insides[] = {
-    { "tree", binomial_reduce, binomial_broadcast, binomial_tmp, tree_depth, tree_depth, tree_rounds, tree_moved, tree_moved },
+    { "tree", binomial_reduce, binomial_broadcast, binomial_tmp, tree_depth, tree_depth, tree_rounds, tree_moved,
+      tree_moved },
     { "jia", jia_reduce, jia_broadcast, jia_tmp, jia_up, jia_down, jia_rounds, jia_sent, jia_received },
-    { "direct", direct_reduce, direct_broadcast, direct_tmp, direct_depth, direct_depth, direct_rounds, direct_moved, direct_moved },
+    { "direct", direct_reduce, direct_broadcast, direct_tmp, direct_depth, direct_depth, direct_rounds, direct_moved,
+      direct_moved },
 };
 
 /* ---- Among the masters ------------------------------------------------------------------------- */
 
 static const struct group_alg *const *const amongs[] = {
-    &plait_group_ring,  &plait_group_torus,       &plait_group_halving, &plait_group_binomial, &plait_group_chain,
+    &plait_group_ring,        &plait_group_torus, &plait_group_halving,  &plait_group_binomial, &plait_group_chain,
     &plait_group_double_tree, &plait_group_trees, &plait_group_one_shot, &plait_group_two_shot,
 };
 
 /* A shape's parameters are: which of `insides`, which of `amongs`, the latter's own. */
-#define OWN_PARAM 2
+#define OWN_PARAM  2
 #define DESCENDING UINT32_MAX /* stride of -1 */
 
 struct plan_of_nodes {
@@ -266,7 +269,8 @@ static void emit(struct plait_builder *b, const struct plait_shape *s, uint32_t 
     struct plan_of_nodes p;
     uint32_t list[MAX_NODES], n = 0, own = 0;
 
-    look_up(s, &p);
+    if (!look_up(s, &p))
+        return;
     for (uint32_t r = 0; r < s->nrank; r++)
         if (s->node[r] == s->node[me]) {
             own = r == me ? n : own;
@@ -274,8 +278,11 @@ static void emit(struct plait_builder *b, const struct plait_shape *s, uint32_t 
         }
     const uint32_t place = p.nodes.n - p.nodes.at[s->node[me]];
     const struct job node = { { list, n, 0, 1 }, own, { 0, p.nblk }, PLAIT_IN, 0, 2 };
-    const struct job masters = { { p.nodes.master, p.nodes.n, p.nodes.n - 1, DESCENDING }, place, { 0, p.nblk },
-                                 n > 1 ? PLAIT_OUT : PLAIT_IN, p.in->tmp(&node),
+    const struct job masters = { { p.nodes.master, p.nodes.n, p.nodes.n - 1, DESCENDING },
+                                 place,
+                                 { 0, p.nblk },
+                                 n > 1 ? PLAIT_OUT : PLAIT_IN,
+                                 p.in->tmp(&node),
                                  p.nodes.largest == p.nodes.smallest ? 2 : EVERY_SLOT };
     plait_blocks(b, p.nblk, masters.tmp + (own == 0 ? p.among->tmp(p.among, &p.masters, &masters) : 0));
     p.in->reduce(b, &node);
@@ -296,7 +303,8 @@ static uint64_t pair_depth(const struct plan_of_nodes *p, uint32_t from, uint32_
     for (uint32_t piece = 0; piece < unit; piece++) {
         struct range first, last;
         const uint64_t n = p->among->path(p->among, &p->masters, from, to, piece, &first, &last);
-        const struct range up = { first.blk * scale, first.nblk * scale }, down = { last.blk * scale, last.nblk * scale };
+        const struct range up = { first.blk * scale, first.nblk * scale },
+                           down = { last.blk * scale, last.nblk * scale };
         deepest = most(deepest, p->in->up(k, p->nblk, up) + n + p->in->down(l, p->nblk, down));
     }
     return deepest;
@@ -313,7 +321,8 @@ static uint64_t whole_depth(const struct plan_of_nodes *p, const struct plait_cl
         return p->in->up(k, p->nblk, all) + among->depth + p->in->down(k, p->nblk, all);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n; j++)
-            if (p->in->up(size_at(p, i), p->nblk, all) + among->depth + p->in->down(size_at(p, j), p->nblk, all) > deepest)
+            if (p->in->up(size_at(p, i), p->nblk, all) + among->depth + p->in->down(size_at(p, j), p->nblk, all) >
+                deepest)
                 deepest = most(deepest, pair_depth(p, i, j, (uint32_t)among->nblk));
     return deepest;
 }
@@ -321,13 +330,15 @@ static uint64_t whole_depth(const struct plan_of_nodes *p, const struct plait_cl
 static struct plait_claim claim(const struct plait_shape *s)
 {
     struct plan_of_nodes p;
-    look_up(s, &p);
+    if (!look_up(s, &p))
+        return (struct plait_claim){ 0 };
     const struct plait_claim among = p.among->alg->claim(&p.masters);
     struct plait_claim c = { .nblk = p.nblk, .depth = whole_depth(&p, &among) };
     const uint64_t scale = p.nblk / among.nblk;
 
     /* A master that starts early can hold up what others still gather or already scatter. */
-    const bool together = p.nodes.largest == p.nodes.smallest && (p.in->reduce != jia_reduce || p.among == plait_group_ring);
+    const bool together =
+        p.nodes.largest == p.nodes.smallest && (p.in->reduce != jia_reduce || p.among == plait_group_ring);
     c.rounds = 2 * p.in->rounds(p.nodes.largest) + (together ? 1 : 2) * among.rounds;
     for (uint32_t i = 0; i < p.nodes.n; i++) {
         const uint64_t moved = scale * p.among->moved(p.among, &p.masters, i);
@@ -387,7 +398,13 @@ static bool applies(const struct plait_shape *s)
 }
 
 const struct plait_alg plait_alg_hierarchy = {
-    .name = "hierarchy", .coll = PLAIT_ALLREDUCE, .params = "[:tree|jia|direct][:ALGORITHM]",
+    .name = "hierarchy",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "[:tree|jia|direct][:ALGORITHM]",
     .text = "reduce to each node's master, all-reduce among masters, broadcast in each node",
-    .source = "Jia et al. 2018", .parse = parse, .applies = applies, .emit = emit, .claim = claim,
+    .source = "Jia et al. 2018",
+    .parse = parse,
+    .applies = applies,
+    .emit = emit,
+    .claim = claim,
 };

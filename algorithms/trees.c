@@ -356,25 +356,47 @@ static struct plait_claim trees_claim(const struct plait_shape *s)
 }
 
 const struct plait_alg plait_alg_binomial = {
-    .name = "binomial", .coll = PLAIT_ALLREDUCE, .params = "", .text = "one binomial tree from rank 0, up and down",
-    .source = "folklore; Thakur et al. 2005", .canonical = true,
-    .applies = any_count, .emit = binomial_emit, .claim = binomial_claim,
+    .name = "binomial",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "one binomial tree from rank 0, up and down",
+    .source = "folklore; Thakur et al. 2005",
+    .canonical = true,
+    .applies = any_count,
+    .emit = binomial_emit,
+    .claim = binomial_claim,
 };
 
 const struct plait_alg plait_alg_chain = {
-    .name = "chain", .coll = PLAIT_ALLREDUCE, .params = "", .text = "one chain to rank 0 and back",
-    .source = "folklore", .applies = any_count, .emit = chain_emit, .claim = chain_claim,
+    .name = "chain",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
+    .text = "one chain to rank 0 and back",
+    .source = "folklore",
+    .applies = any_count,
+    .emit = chain_emit,
+    .claim = chain_claim,
 };
 
 const struct plait_alg plait_alg_double_tree = {
-    .name = "double-tree", .coll = PLAIT_ALLREDUCE, .params = "",
+    .name = "double-tree",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "",
     .text = "two binary trees, half the vector each, with different inner ranks",
-    .source = "Sanders, Speck & Traeff 2009", .applies = any_count, .emit = double_tree_emit, .claim = double_tree_claim,
+    .source = "Sanders, Speck & Traeff 2009",
+    .applies = any_count,
+    .emit = double_tree_emit,
+    .claim = double_tree_claim,
 };
 
 const struct plait_alg plait_alg_trees = {
-    .name = "trees", .coll = PLAIT_ALLREDUCE, .params = "[:k[:wide]]",
+    .name = "trees",
+    .coll = PLAIT_ALLREDUCE,
+    .params = "[:k[:wide]]",
     .text = "k k-ary trees, 1/k of the vector each, with different inner ranks",
-    .source = "Kumar et al. 2017", .parse = trees_parse,
-    .applies = any_count, .emit = trees_emit, .claim = trees_claim,
+    .source = "Kumar et al. 2017",
+    .parse = trees_parse,
+    .applies = any_count,
+    .emit = trees_emit,
+    .claim = trees_claim,
 };

@@ -250,6 +250,8 @@ static void plan_texts_match_the_golden_files(void **state)
         { "ring", "ring-3-inplace.txt", 3, true },
         { "torus:2x2", "torus-2x2.txt", 4, false },
         { "halving-doubling", "halving-doubling-3.txt", 3, false },
+        { "double-tree", "double-tree-4.txt", 4, false },
+        { "one-shot", "one-shot-3-inplace.txt", 3, true },
         { "binomial", "binomial-4.txt", 4, false },
         { "two-shot", "two-shot-3.txt", 3, false },
     };

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The algorithms: the papers' figures, which ranks are inner nodes of trees, where each applies. */
+#include <plait/plan.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct plait_alg *find(const char *spec, struct plait_shape *shape)
+{
+    const struct plait_alg *alg = NULL;
+
+    if (plait_alg_find(plait_algs, spec, shape, &alg) != PLAIT_OK)
+        fail_msg("%s", plait_last_error());
+    return alg;
+}
+
+static void the_papers_rounds_come_out_at_1024_ranks(void **state)
+{
+    static const struct {
+        const char *spec;
+        uint64_t rounds;
+    } known[] = {
+        { "ring", 2046 },
+        { "torus:32x32", 124 },
+        { "torus", 124 },
+        { "torus:8x128", 268 },
+        { "halving-doubling", 20 },
+        { "binomial", 20 },
+        { "hierarchy:jia:ring", 186 },
+    };
+    uint32_t node[1024];
+
+    (void)state;
+    for (uint32_t r = 0; r < 1024; r++)
+        node[r] = r / 16;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 1024, .node = node };
+        struct plait_report report;
+        const struct plait_alg *alg = find(known[i].spec, &shape);
+        assert_int_equal(alg->claim(&shape).rounds, known[i].rounds);
+        if (plait_alg_check(alg, &shape, &report) != PLAIT_OK)
+            fail_msg("%s: %s", known[i].spec, report.text);
+        assert_int_equal(report.seen.rounds, known[i].rounds);
+    }
+}
+
+static void jias_rounds_are_the_papers_formula_for_equal_nodes(void **state)
+{
+    uint32_t node[128];
+
+    (void)state;
+    for (uint32_t k = 1; k <= 16; k++)
+        for (uint32_t n = 2; n * k <= 128; n++) {
+            struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = n * k, .node = node };
+            struct plait_report report;
+            for (uint32_t r = 0; r < n * k; r++)
+                node[r] = r / k;
+            const struct plait_alg *alg = find("hierarchy:jia:ring", &shape);
+            if (plait_alg_check(alg, &shape, &report) != PLAIT_OK)
+                fail_msg("nodes %ux%u: %s", n, k, report.text);
+            assert_int_equal(alg->claim(&shape).rounds, 4 * (k - 1) + 2 * (n - 1));
+            assert_int_equal(report.seen.rounds, 4 * (k - 1) + 2 * (n - 1));
+        }
+}
+
+/* How many ranks receive something to combine in two colours; and the most children in one colour. */
+static uint32_t inner_twice(const char *spec, uint32_t nrank, uint32_t *fan)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank };
+    const struct plait_alg *alg = find(spec, &shape);
+    uint32_t twice = 0;
+
+    *fan = 0;
+    for (uint32_t r = 0; r < nrank; r++) {
+        uint32_t children[64] = { 0 }, colours = 0;
+        struct plait_plan *plan;
+        assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
+        for (uint32_t i = 0; i < plan->nstep; i++)
+            if (plan->step[i].verb == PLAIT_REDUCE) {
+                const uint32_t n = ++children[plan->step[i].blk];
+                colours += n == 1;
+                *fan = n > *fan ? n : *fan;
+            }
+        assert_true(colours <= 2);
+        twice += colours == 2;
+        plait_plan_destroy(plan);
+    }
+    return twice;
+}
+
+static void as_few_ranks_as_possible_are_inner_in_two_colours(void **state)
+{
+    char spec[32];
+
+    (void)state;
+    for (uint32_t n = 1; n <= 128; n++)
+        for (uint32_t k = 1; k <= 16; k++) {
+            const uint32_t rest = n % k;
+            uint32_t fan;
+            snprintf(spec, sizeof spec, "trees:%u", k);
+            assert_int_equal(inner_twice(spec, n, &fan), n < k || rest <= 1 ? 0 : k - rest);
+            assert_true(fan <= k);
+            snprintf(spec, sizeof spec, "trees:%u:wide", k);
+            assert_int_equal(inner_twice(spec, n, &fan), 0);
+            assert_true(fan <= (k > 1 ? 2 * k - 2 : 1) || n <= k || (k == 2 && fan <= 2));
+        }
+}
+
+static void every_algorithm_applies_where_it_should(void **state)
+{
+    uint32_t node[64];
+
+    (void)state;
+    for (uint32_t n = 1; n <= 64; n++) {
+        node[n - 1] = (n - 1) % 3;
+        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+            struct plait_shape flat = { .coll = (*a)->coll, .nrank = n }, nodes = flat;
+            const struct plait_alg *alg;
+            const bool needs_nodes = strcmp((*a)->name, "hierarchy") == 0;
+            nodes.node = node;
+            assert_int_equal(plait_alg_find(plait_algs, (*a)->name, &flat, &alg) == PLAIT_OK, !needs_nodes);
+            assert_int_equal(plait_alg_find(plait_algs, (*a)->name, &nodes, &alg) == PLAIT_OK, !needs_nodes || n >= 2);
+        }
+    }
+}
+
+static void names_are_unique_and_every_field_is_set(void **state)
+{
+    (void)state;
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+        assert_non_null((*a)->params);
+        assert_non_null((*a)->text);
+        assert_non_null((*a)->source);
+        assert_non_null((*a)->applies);
+        assert_non_null((*a)->emit);
+        assert_non_null((*a)->claim);
+        assert_int_equal((*a)->parse != NULL, (*a)->params[0] != '\0');
+        for (const struct plait_alg *const *b = a + 1; *b != NULL; b++)
+            assert_true((*a)->coll != (*b)->coll || strcmp((*a)->name, (*b)->name) != 0);
+    }
+}
+
+static void wrong_specs_are_refused_with_a_reason(void **state)
+{
+    static const struct {
+        const char *spec, *message;
+    } wrong[] = {
+        { "rong", "no algorithm 'rong' for allreduce; did you mean 'ring'?" },
+        { "ring:2", "algorithm 'ring:2': parameters '2' are not of the form ring" },
+        { "torus:", NULL },
+        { "torus:x", "algorithm 'torus:x': parameters 'x'" },
+        { "torus:3x", "parameters '3x'" },
+        { "torus:0x6", "parameters '0x6'" },
+        { "torus:-1x6", "parameters '-1x6'" },
+        { "torus:1x1x1x1x1x1x1x1x6", "parameters" },
+        { "torus:4294967296x6", "parameters" },
+        { "torus:18446744073709551617x6", "parameters" },
+        { "torus:7x1", "does not fit 6 ranks" },
+        { "torus:3x1", "does not fit 6 ranks" },
+        { "torus:65536x65536", "does not fit 6 ranks" },
+        { "trees:0", "parameters '0'" },
+        { "trees:2:narrow", "parameters '2:narrow'" },
+        { "hierarchy", "does not fit 6 ranks" },
+        { "hierarchy:jia:rong", "parameters 'jia:rong'" },
+        { "hierarchy:hierarchy", "parameters 'hierarchy'" },
+        { "hierarchy:tree:ring:3", "parameters 'tree:ring:3'" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 6 };
+        const struct plait_alg *alg;
+        const enum plait_status status = plait_alg_find(plait_algs, wrong[i].spec, &shape, &alg);
+        if (wrong[i].message == NULL)
+            assert_int_equal(status, PLAIT_OK);
+        else if (status != PLAIT_ERR_CONFIG || strstr(plait_last_error(), wrong[i].message) == NULL)
+            fail_msg("%s: '%s'", wrong[i].spec, plait_last_error());
+    }
+}
+
+/* One step, in any rank order: a shuffled map of the nodes 3 + 1 + 2. */
+static void nodes_may_be_numbered_in_any_way(void **state)
+{
+    static const uint32_t maps[][6] = {
+        { 2, 0, 1, 2, 1, 2 }, { 0, 1, 2, 3, 4, 5 }, { 1, 0, 1, 0, 1, 0 }, { 9, 9, 9, 9, 9, 4 }
+    };
+    static const char *const specs[] = { "hierarchy", "hierarchy:jia:trees:2", "hierarchy:direct:torus",
+                                         "hierarchy:jia:halving-doubling" };
+
+    (void)state;
+    for (size_t m = 0; m < sizeof maps / sizeof *maps; m++)
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+            struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 6, .node = maps[m] };
+            struct plait_report report;
+            if (plait_alg_check(find(specs[i], &shape), &shape, &report) != PLAIT_OK)
+                fail_msg("map %zu, %s: %s", m, specs[i], report.text);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_unique_and_every_field_is_set),
+        cmocka_unit_test(the_papers_rounds_come_out_at_1024_ranks),
+        cmocka_unit_test(jias_rounds_are_the_papers_formula_for_equal_nodes),
+        cmocka_unit_test(as_few_ranks_as_possible_are_inner_in_two_colours),
+        cmocka_unit_test(every_algorithm_applies_where_it_should),
+        cmocka_unit_test(wrong_specs_are_refused_with_a_reason),
+        cmocka_unit_test(nodes_may_be_numbered_in_any_way),
+    };
+    return cmocka_run_group_tests_name("algorithms", tests, NULL, NULL);
+}

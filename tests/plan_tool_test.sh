@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-plan's output and errors, and the numbers of docs/algorithms.md. Usage: plan_tool_test.sh PLAIT_PLAN ALGORITHMS_MD
+set -u
+plan=$1
+docs=$2
+failed=0
+room=$(mktemp -d) || exit 1
+trap 'rm -rf "$room"' EXIT
+
+# says STATUS PATTERN ARGUMENT ...: the exit status, and a line of stdout or stderr.
+says() {
+    local status=$1 pattern=$2
+    shift 2
+    "$plan" "$@" >"$room/out" 2>&1
+    local got=$?
+    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out"; then
+        echo "plait-plan $*: exit status $got (expected $status), no line like '$pattern' in:"
+        cat "$room/out"
+        return 1
+    fi
+}
+
+list_shows_parameters_sources_and_costs() {
+    says 0 '^torus\[:XxY' list && says 0 'source: Jia et al. 2018' list &&
+        says 0 '1024 ranks: depth 2046, rounds 2046, sends 2046 and receives 2046 of 1024 blocks' list --ranks 1024 &&
+        says 0 'does not apply to 8 ranks of one node (try --nodes)' list &&
+        says 0 '8 ranks: depth 8, rounds at most 8' list --nodes 4x2
+}
+show_prints_one_rank_or_all() {
+    says 0 '^plan 1 allreduce rank 3 of 4, .* out of place' show torus:2x2 --ranks 4 &&
+        says 0 '^r1 #1 recv ' show ring --ranks 4 --rank 1 && ! grep -q '^r0' "$room/out" &&
+        says 0 'in place$' show ring --ranks 4 --inplace
+}
+check_proves_ranges_and_node_maps() {
+    says 0 '^68 passed, 0 failed' check halving-doubling --ranks 1-34 &&
+        says 0 '1024 ranks in place: depth 157, rounds 186' check hierarchy:jia:ring --nodes 64x16 &&
+        says 0 '^[0-9]* passed, 0 failed' check all --nodes 3+1+2 &&
+        says 0 '^ok    two-shot .* canonical, no partial sums' check
+}
+mistakes_are_named() {
+    says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&
+        says 2 'needs list, show or check' && says 2 "no command 'prove'" prove &&
+        says 2 "'torus:3x3' does not fit 20 ranks" show torus:3x3 --ranks 20 &&
+        says 2 "'hierarchy' does not fit 8 ranks (of one node; --nodes gives more)" check hierarchy &&
+        says 2 "'torus:3y3': parameters '3y3' are not of the form torus" check torus:3y3 &&
+        says 2 "ranks '9-3': must be a number" check ring --ranks 9-3 &&
+        says 2 "ranks '0': must be a number" check ring --ranks 0 &&
+        says 2 "ranks '1-8': must be a number from 1 to [0-9]*$" show ring --ranks 1-8 &&
+        says 2 "rank '8': must be a rank from 0 to 7" show ring --rank 8 &&
+        says 2 'rank needs show' check ring --rank 1 && says 2 'show needs a spec' show &&
+        says 2 "nodes '3+': must be like" check ring --nodes 3+ &&
+        says 2 "nodes '2x2' has 4 ranks, but --ranks says 5" check ring --nodes 2x2 --ranks 5 &&
+        says 2 "coll 'alltoall': must be" list --coll alltoall && says 2 "unexpected argument 'ring'" list ring
+}
+help_shows_commands_and_examples() {
+    says 0 '^Usage: plait-plan list' --help && says 0 '  plait-plan check all --ranks 1-64' --help
+}
+numbers_in_the_documentation_are_right() {
+    local bar spec ranks depth rounds sent blocks option n=0
+    while IFS='|' read -r bar spec ranks depth rounds sent blocks bar; do
+        spec=${spec//[\` ]/} ranks=${ranks// /}
+        [[ $ranks =~ ^[0-9]+$ ]] && option=--ranks || option=--nodes
+        says 0 "depth ${depth// /}, rounds ${rounds// /}, sends ${sent// /} and receives [0-9]* of ${blocks// /} block" \
+            check "$spec" $option "$ranks" || return 1
+        n=$((n + 1))
+    done < <(grep -E '^\| `[^|]*\| [0-9][0-9x+]* \| [0-9]+ \|' "$docs")
+    [ $n -gt 10 ]
+}
+
+for t in $(declare -F | sed 's/^declare -f //' | grep -v '^says$'); do
+    if $t; then
+        echo "ok   $t"
+    else
+        echo "FAIL $t"
+        failed=1
+    fi
+done
+exit $failed

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
+#include "cli.h"
+
+#include <plait/plan.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_RANKS 16384
+
+static bool inplace;
+static uint32_t one_rank;
+static const char *ranks, *rank, *nodes, *coll_name = "allreduce";
+
+static const struct cli_option options[] = {
+    { "--ranks", "N|A-B", "rank count, for check also a range (default: what --nodes has, or 8)", CLI_TEXT, &ranks },
+    { "--rank", "R", "show only this rank's plan", CLI_TEXT, &rank },
+    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
+      &nodes },
+    { "--inplace", NULL, "the input is the output (check: only that; default: both)", CLI_FLAG, &inplace },
+    { "--coll", "NAME", "collective (default allreduce)", CLI_TEXT, &coll_name },
+    { NULL, NULL, NULL, CLI_FLAG, NULL },
+};
+
+static const struct cli_program program = {
+    "plait-plan",
+    "list | show SPEC | check [SPEC|all] [options]",
+    "Plans are the steps of every rank in a collective, as data.\n"
+    "\n"
+    "  list    every algorithm: parameters, what it is, where it comes from, what it costs at --ranks\n"
+    "  show    the plans as text, one line per step\n"
+    "  check   prove them: nothing can deadlock or race, every rank ends with each contribution once,\n"
+    "          with the same bits, and the cost is as claimed. Exit status 1 when one fails.\n"
+    "\n"
+    "  plait-plan list --ranks 1024\n"
+    "  plait-plan show torus:2x4 --ranks 8 --rank 3\n"
+    "  plait-plan check all --ranks 1-64\n"
+    "  plait-plan check hierarchy:jia:ring --nodes 64x16\n",
+    options,
+};
+
+/* ---- Arguments --------------------------------------------------------------------------------- */
+
+static uint32_t node_map[MAX_RANKS];
+static uint32_t mapped; /* ranks of --nodes */
+
+static bool number(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)
+{
+    char *stop;
+    const unsigned long n = strtoul(text, &stop, 10);
+
+    if (*text < '0' || *text > '9' || n < least || n > most)
+        return false;
+    *end = stop;
+    *out = (uint32_t)n;
+    return true;
+}
+
+static enum plait_coll find_coll(void)
+{
+    for (unsigned c = 0; c < PLAIT_NCOLL; c++)
+        if (strcmp(coll_name, plait_coll_name((enum plait_coll)c)) == 0)
+            return (enum plait_coll)c;
+    cli_fail(&program, "--coll '%s': must be allreduce or barrier", coll_name);
+}
+
+static void read_ranks(bool range, uint32_t *first, uint32_t *last)
+{
+    const char *end = "";
+
+    if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
+        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+                 MAX_RANKS);
+    *first = *last = nodes != NULL ? mapped : 8;
+    if (ranks == NULL)
+        return;
+    bool ok = number(ranks, 1, MAX_RANKS, &end, first);
+    *last = *first;
+    if (ok && *end == '-' && range)
+        ok = number(end + 1, *first, MAX_RANKS, &end, last);
+    if (!ok || *end != '\0')
+        cli_fail(&program, "--ranks '%s': must be a number from 1 to %d%s", ranks, MAX_RANKS,
+                 range ? ", or a range such as 1-64" : "");
+    if (nodes != NULL && (*first != mapped || *last != mapped))
+        cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %s", nodes, mapped, ranks);
+}
+
+static struct plait_shape shape_of(uint32_t nrank)
+{
+    return (struct plait_shape){
+        .coll = find_coll(), .nrank = nrank, .inplace = inplace, .node = nodes != NULL ? node_map : NULL
+    };
+}
+
+_Noreturn static void refuse_spec(const struct plait_shape *s)
+{
+    const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
+    cli_fail(&program, "%s%s", plait_last_error(), fits || s->node != NULL ? "" : " (of one node; --nodes gives more)");
+}
+
+/* ---- Commands ---------------------------------------------------------------------------------- */
+
+static void list(void)
+{
+    uint32_t nrank, last;
+
+    read_ranks(false, &nrank, &last);
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+        struct plait_shape s = shape_of(nrank);
+        const struct plait_alg *alg;
+
+        if ((*a)->coll != s.coll)
+            continue;
+        printf("%s%s\n    %s\n    source: %s\n", (*a)->name, (*a)->params, (*a)->text, (*a)->source);
+        if ((*a)->canonical || (*a)->no_partials)
+            printf("    %s%s%s\n", (*a)->canonical ? "canonical order" : "",
+                   (*a)->canonical && (*a)->no_partials ? "; " : "", (*a)->no_partials ? "no partial sums travel" : "");
+        if (plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK) {
+            printf("    does not apply to %" PRIu32 " ranks%s\n\n", nrank,
+                   nodes == NULL ? " of one node (try --nodes)" : "");
+            continue;
+        }
+        const struct plait_claim c = alg->claim(&s);
+        printf("    %" PRIu32 " ranks: depth %" PRIu64 ", rounds %s%" PRIu64 ", sends %" PRIu64 " and receives %" PRIu64
+               " of %" PRIu64 " block%s\n\n",
+               nrank, c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received, c.nblk,
+               c.nblk == 1 ? "" : "s");
+    }
+}
+
+static int show(const char *spec)
+{
+    const struct plait_alg *alg;
+    const char *end = "";
+    uint32_t nrank, last;
+
+    read_ranks(false, &nrank, &last);
+    struct plait_shape s = shape_of(nrank);
+    if (rank != NULL && (!number(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
+        cli_fail(&program, "--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
+    if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
+        refuse_spec(&s);
+    for (uint32_t r = 0; r < nrank; r++) {
+        struct plait_plan *plan;
+        char *text = NULL;
+        if (rank != NULL && r != one_rank)
+            continue;
+        if (plait_plan_emit(alg, &s, r, &plan) != PLAIT_OK || plait_plan_print(plan, &text) != PLAIT_OK) {
+            fprintf(stderr, "plait-plan: %s\n", plait_last_error());
+            return 1;
+        }
+        fputs(text, stdout);
+        free(text);
+        plait_plan_destroy(plan);
+    }
+    return 0;
+}
+
+struct tally {
+    uint32_t passed, failed;
+};
+
+static double seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void check_one(const struct plait_alg *alg, const char *spec, const struct plait_shape *s, struct tally *t)
+{
+    struct plait_report r;
+    const double start = seconds();
+    const bool ok = plait_alg_check(alg, s, &r) == PLAIT_OK;
+
+    if (ok) {
+        t->passed++;
+        printf("ok    %-28s %5" PRIu32 " ranks%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
+               " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
+               spec, s->nrank, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent, r.seen.received,
+               r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
+               r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "", seconds() - start);
+    } else {
+        t->failed++;
+        printf("FAIL  %-28s %5" PRIu32 " ranks%s: %s\n", spec, s->nrank, s->inplace ? " in place" : "",
+               r.text[0] != '\0' ? r.text : plait_last_error());
+    }
+    fflush(stdout);
+}
+
+/* One spec at one rank count, in place and not. With `all`, what does not fit is passed over. */
+static void check_spec(const char *spec, uint32_t nrank, bool all, struct tally *t)
+{
+    for (int twice = 0; twice < 2; twice++) {
+        struct plait_shape s = shape_of(nrank);
+        const struct plait_alg *alg;
+        if (inplace && twice == 0)
+            continue;
+        s.inplace = twice;
+        if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
+            check_one(alg, spec, &s, t);
+        else if (!all)
+            refuse_spec(&s);
+    }
+}
+
+static int check(const char *spec)
+{
+    const bool all = strcmp(spec, "all") == 0;
+    struct tally t = { 0 };
+    uint32_t first, last;
+
+    read_ranks(true, &first, &last);
+    for (uint32_t n = first; n <= last; n++)
+        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+            if (all && (*a)->coll == shape_of(n).coll)
+                check_spec((*a)->name, n, true, &t);
+            if (!all && a == plait_algs)
+                check_spec(spec, n, false, &t);
+        }
+    printf("%" PRIu32 " passed, %" PRIu32 " failed, in %.1f s\n", t.passed, t.failed, seconds());
+    return t.failed > 0 || t.passed == 0;
+}
+
+int main(int argc, char **argv)
+{
+    int nrest;
+
+    cli_parse(&program, argc, argv, &nrest);
+    const char *command = nrest > 0 ? argv[1] : "", *spec = nrest > 1 ? argv[2] : NULL;
+    if (strcmp(command, "show") != 0 && rank != NULL)
+        cli_fail(&program, "--rank needs show");
+    if (nrest > 2 || (nrest > 1 && strcmp(command, "list") == 0))
+        cli_fail(&program, "unexpected argument '%s'", argv[nrest]);
+    if (strcmp(command, "list") == 0) {
+        list();
+        return 0;
+    }
+    if (strcmp(command, "check") == 0)
+        return check(spec != NULL ? spec : "all");
+    if (strcmp(command, "show") != 0)
+        cli_fail(&program,
+                 nrest == 0 ? "needs list, show or check" : "there is no command '%s'; it must be list, show or check",
+                 command);
+    if (spec == NULL)
+        cli_fail(&program, "show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
+    return show(spec);
+}
