@@ -7,7 +7,7 @@
  * 4(k-1) + 2(p/k-1).
  *
  * Inside a node: `tree` is binomial; `jia` is ring reduce-scatter and gather to the master, then scatter
- * and ring all-gather back; `direct` lets the master take every vector and combine them at once.
+ * and ring all-gather back, of which the master, who has everything, only sends; `direct` lets the master take every vector and combine them at once.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -47,21 +47,22 @@ static bool find_nodes(const struct plait_shape *s, struct nodes *out)
 
 /* ---- Inside a node ----------------------------------------------------------------------------- */
 
-/* Member 0 is the master. Costs are of a node of k ranks and a vector of `nblk` blocks, one way unless said. */
+/* Member 0 is the master. Costs are of a node of k ranks and a vector of `nblk` blocks. */
 struct inside {
     const char *name;
     void (*reduce)(struct plait_builder *b, const struct job *j);
     void (*broadcast)(struct plait_builder *b, const struct job *j);
     uint32_t (*tmp)(const struct job *j);
-    uint64_t (*depth)(uint32_t k, bool masters_part); /* of blocks that are all in part 0 of k, or not */
-    uint64_t (*rounds)(uint32_t k);
+    uint64_t (*up)(uint32_t k, uint32_t nblk, struct range r); /* depth of these blocks at the master */
+    uint64_t (*down)(uint32_t k, uint32_t nblk, struct range r); /* and from there at the last member */
+    uint64_t (*rounds)(uint32_t k);                      /* one way */
     uint64_t (*sent)(uint32_t k, uint32_t nblk); /* by the master, both ways */
     uint64_t (*received)(uint32_t k, uint32_t nblk);
 };
 
-static uint64_t tree_depth(uint32_t k, bool masters_part)
+static uint64_t tree_depth(uint32_t k, uint32_t nblk, struct range r)
 {
-    (void)masters_part;
+    (void)nblk, (void)r;
     return log2_floor(k);
 }
 
@@ -92,15 +93,22 @@ static void jia_reduce(struct plait_builder *b, const struct job *j)
 static void jia_broadcast(struct plait_builder *b, const struct job *j)
 {
     const struct group *g = &j->group;
+    const uint32_t n = g->n, me = j->me;
 
-    for (uint32_t i = 1; i < g->n; i++) {
-        const struct range r = part(j->range, g->n, i);
-        if (j->me == 0)
+    for (uint32_t i = 1; i < n; i++) {
+        const struct range r = part(j->range, n, i);
+        if (me == 0)
             plait_send(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
-        else if (j->me == i)
+        else if (me == i)
             plait_recv(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
     }
-    ring_all_gather(b, j);
+    for (uint32_t k = 0; k + 1 < n; k++) {
+        const struct range give = part(j->range, n, (me + n - k) % n), take = part(j->range, n, (me + n - 1 - k) % n);
+        if (me != n - 1)
+            plait_send(b, member(g, me + 1), plait_out(give.blk), give.blk, give.nblk);
+        if (me != 0)
+            plait_recv(b, member(g, me - 1), plait_out(take.blk), take.blk, take.nblk);
+    }
 }
 
 static uint32_t jia_tmp(const struct job *j)
@@ -108,9 +116,23 @@ static uint32_t jia_tmp(const struct job *j)
     return ring_tmp(j->group.n, j->range.nblk, j->window);
 }
 
-static uint64_t jia_depth(uint32_t k, bool masters_part)
+/* The part of k that a block is in. */
+static uint32_t part_of(uint32_t k, uint32_t nblk, uint32_t blk)
 {
-    return k > 1 ? k - masters_part : 0;
+    return (uint32_t)((((uint64_t)blk + 1) * k - 1) / nblk);
+}
+
+/* Part 0 is reduced where it stays; the others come with one message more. */
+static uint64_t jia_up(uint32_t k, uint32_t nblk, struct range r)
+{
+    return k == 1 ? 0 : k - (part_of(k, nblk, r.blk + r.nblk - 1) == 0);
+}
+
+/* Part i goes from its member to the last, and from the master to the member before. */
+static uint64_t jia_down(uint32_t k, uint32_t nblk, struct range r)
+{
+    const uint64_t first = part_of(k, nblk, r.blk), last = part_of(k, nblk, r.blk + r.nblk - 1);
+    return k == 1 ? 0 : first == 0 ? k - 1 : most(k - first, last - 1);
 }
 
 static uint64_t jia_rounds(uint32_t k)
@@ -118,7 +140,7 @@ static uint64_t jia_rounds(uint32_t k)
     return 2 * (k - 1);
 }
 
-/* Ring and scatter send all but part 0, the gathering ring all but the next member's. */
+/* Ring, gather and scatter: all but part 0; the ring back sends all but the next member's. */
 static uint64_t jia_sent(uint32_t k, uint32_t nblk)
 {
     const struct range all = { 0, nblk };
@@ -128,7 +150,7 @@ static uint64_t jia_sent(uint32_t k, uint32_t nblk)
 static uint64_t jia_received(uint32_t k, uint32_t nblk)
 {
     const struct range all = { 0, nblk };
-    return k > 1 ? 3 * (uint64_t)nblk - 2 * part(all, k, 0).nblk - part(all, k, k - 1).nblk : 0;
+    return k > 1 ? 2 * (uint64_t)nblk - part(all, k, 0).nblk - part(all, k, k - 1).nblk : 0;
 }
 
 static void direct_reduce(struct plait_builder *b, const struct job *j)
@@ -158,9 +180,9 @@ static uint32_t direct_tmp(const struct job *j)
     return j->me == 0 ? combine_tmp(j->group.n, j->range.nblk) : 0;
 }
 
-static uint64_t direct_depth(uint32_t k, bool masters_part)
+static uint64_t direct_depth(uint32_t k, uint32_t nblk, struct range r)
 {
-    (void)masters_part;
+    (void)nblk, (void)r;
     return k > 1;
 }
 
@@ -175,9 +197,9 @@ static uint64_t direct_moved(uint32_t k, uint32_t nblk)
 }
 
 static const struct inside insides[] = {
-    { "tree", binomial_reduce, binomial_broadcast, binomial_tmp, tree_depth, tree_rounds, tree_moved, tree_moved },
-    { "jia", jia_reduce, jia_broadcast, jia_tmp, jia_depth, jia_rounds, jia_sent, jia_received },
-    { "direct", direct_reduce, direct_broadcast, direct_tmp, direct_depth, direct_rounds, direct_moved, direct_moved },
+    { "tree", binomial_reduce, binomial_broadcast, binomial_tmp, tree_depth, tree_depth, tree_rounds, tree_moved, tree_moved },
+    { "jia", jia_reduce, jia_broadcast, jia_tmp, jia_up, jia_down, jia_rounds, jia_sent, jia_received },
+    { "direct", direct_reduce, direct_broadcast, direct_tmp, direct_depth, direct_depth, direct_rounds, direct_moved, direct_moved },
 };
 
 /* ---- Among the masters ------------------------------------------------------------------------- */
@@ -269,15 +291,13 @@ static void emit(struct plait_builder *b, const struct plait_shape *s, uint32_t 
 static uint64_t pair_depth(const struct plan_of_nodes *p, uint32_t from, uint32_t to, uint32_t unit)
 {
     const uint32_t k = size_at(p, from), l = size_at(p, to), scale = p->nblk / unit;
-    const struct range all = { 0, p->nblk };
     uint64_t deepest = 0;
 
     for (uint32_t piece = 0; piece < unit; piece++) {
         struct range first, last;
         const uint64_t n = p->among->path(p->among, &p->masters, from, to, piece, &first, &last);
-        const bool in_first = (first.blk + first.nblk) * scale <= part(all, k, 0).nblk;
-        const bool in_last = (last.blk + last.nblk) * scale <= part(all, l, 0).nblk;
-        deepest = most(deepest, p->in->depth(k, in_first) + n + p->in->depth(l, in_last));
+        const struct range up = { first.blk * scale, first.nblk * scale }, down = { last.blk * scale, last.nblk * scale };
+        deepest = most(deepest, p->in->up(k, p->nblk, up) + n + p->in->down(l, p->nblk, down));
     }
     return deepest;
 }
@@ -285,14 +305,15 @@ static uint64_t pair_depth(const struct plan_of_nodes *p, uint32_t from, uint32_
 /* Nodes of one size all start and end at the same depth; else the deepest pair of nodes counts. */
 static uint64_t whole_depth(const struct plan_of_nodes *p, const struct plait_claim *among)
 {
-    const struct nodes *n = &p->nodes;
+    const struct range all = { 0, p->nblk };
+    const uint32_t n = p->nodes.n, k = p->nodes.largest;
     uint64_t deepest = 0;
 
-    if (n->largest == n->smallest)
-        return among->depth + 2 * p->in->depth(n->largest, false);
-    for (uint32_t i = 0; i < n->n; i++)
-        for (uint32_t j = 0; j < n->n; j++)
-            if (p->in->depth(size_at(p, i), false) + among->depth + p->in->depth(size_at(p, j), false) > deepest)
+    if (k == p->nodes.smallest)
+        return p->in->up(k, p->nblk, all) + among->depth + p->in->down(k, p->nblk, all);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n; j++)
+            if (p->in->up(size_at(p, i), p->nblk, all) + among->depth + p->in->down(size_at(p, j), p->nblk, all) > deepest)
                 deepest = most(deepest, pair_depth(p, i, j, (uint32_t)among->nblk));
     return deepest;
 }

@@ -79,8 +79,8 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
     struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
     char about[64];
 
-    if (o->nrank <= worker_cpus())
-        worker_pin(rank);
+    const uint32_t cpus = worker_cpus();
+
     snprintf(about, sizeof about, "Plait %s", plait_version());
     struct stage *stage = worker_greet(fd, rank, about);
     if (stage == NULL)
@@ -98,6 +98,8 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
         refuse(fd);
         return false;
     }
+    if (o->nrank <= cpus) /* as mpirun binds; only now, because a comm counts the processors of its ranks */
+        worker_pin(rank);
     const bool ok = worker_serve(fd, stage, rank, &plait, &self);
     plait_comm_destroy(self.comm);
     stage_unmap(stage);

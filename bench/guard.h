@@ -18,7 +18,7 @@
  * Zen 5 50-65 and 250-290 ns, Skylake 96-126 ns with one speed only. The constant lies between, and on
  * another processor may name a single speed far; report_end() says when only one was seen.
  */
-#define GUARD_FAR 145e-9
+#define GUARD_FAR      145e-9
 #define GUARD_ATTEMPTS 3
 
 enum mode { MODE_UNKNOWN, MODE_NEAR, MODE_FAR, MODE_MIXED, NMODE };

@@ -25,9 +25,7 @@
  */
 const struct openmpi_config openmpi_configs[] = {
     { "ob1", { "--mca", "pml", "ob1" }, { NULL } },
-    { "ucx",
-      { "--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any" },
-      { NULL } },
+    { "ucx", { "--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any" }, { NULL } },
     { "sm", { "--mca", "pml", "ob1", "--mca", "coll_sm_priority", "100" }, { NULL } },
     { "nocma",
       { "--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none" },
@@ -47,8 +45,8 @@ static bool listen_somewhere(struct ranks *r, char *name, size_t room)
     memcpy(address.sun_path + 1, name, strlen(name));
     r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (r->listen_fd < 0 ||
-        bind(r->listen_fd, (void *)&address,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) != 0 ||
+        bind(r->listen_fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) !=
+            0 ||
         listen(r->listen_fd, (int)r->nrank) != 0)
         return complain("%s: cannot listen: %s", r->name, strerror(errno));
     return true;
@@ -73,11 +71,11 @@ static bool find_worker(char *path, size_t room)
 }
 
 static void fill_arguments(const char **argument, const struct openmpi_config *config, const struct options *o,
-                               const char *count, const char *worker)
+                           const char *count, const char *worker)
 {
     static const char *const bound[] = { "--bind-to", "core", NULL };
     static const char *const crowded[] = { "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle",
-                                           "1", NULL };
+                                           "1",         NULL };
     const char *const *binding = o->nrank > worker_cpus() ? crowded : bound;
     uint32_t n = 0;
 

@@ -6,7 +6,7 @@
 #include "ranks.h"
 
 struct openmpi_config {
-    const char *name;          /* after "openmpi:" */
+    const char *name;           /* after "openmpi:" */
     const char *flags[12];      /* NULL-ended arguments of mpirun */
     const char *environment[4]; /* NULL-ended NAME=VALUE */
 };

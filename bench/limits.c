@@ -9,15 +9,19 @@
 #include <math.h>
 #include <stdio.h>
 
-static const size_t working_sets[NLEVEL] = { 256 << 10, 4 << 20, 32 << 20, 256 << 20 };
+static const size_t working_sets[NLEVEL] = { 64 << 10, 1 << 20, 4 << 20, 32 << 20, 256 << 20 };
 
-void limits_measure(struct limits *out)
+void limits_measure(struct limits *out, bool all)
 {
     struct plait_topology topology;
 
     plait_topology_get(&topology);
-    *out = (struct limits){ .cpus = worker_cpus(), .latency = machine_latency(), .clock = machine_clock_cost() };
+    *out = (struct limits){ .cpus = worker_cpus() };
     snprintf(out->processor, sizeof out->processor, "%s", topology.processor);
+    if (!all)
+        return;
+    out->latency = machine_latency();
+    out->clock = machine_clock_cost();
     for (int i = 0; i < NLEVEL; i++) {
         struct level *l = &out->level[i];
         l->bytes = working_sets[i];
@@ -57,24 +61,38 @@ static double traffic(const struct level *l)
     return fmax(2 * l->copy, 3 * l->reduce);
 }
 
+static double crossing(const struct level *l)
+{
+    return l->others;
+}
+
 /* Between two measured sizes: straight in the logarithms. */
-static double traffic_at(const struct limits *l, double bytes)
+static double rate_at(const struct limits *l, double bytes, double (*rate)(const struct level *))
 {
     int i = 0;
 
     if (bytes <= (double)l->level[0].bytes)
-        return traffic(&l->level[0]);
+        return rate(&l->level[0]);
     while (i < NLEVEL - 1 && bytes > (double)l->level[i + 1].bytes)
         i++;
     if (i == NLEVEL - 1)
-        return traffic(&l->level[i]);
+        return rate(&l->level[i]);
     const double low = (double)l->level[i].bytes, high = (double)l->level[i + 1].bytes;
     const double part = log(bytes / low) / log(high / low);
-    return exp((1 - part) * log(traffic(&l->level[i])) + part * log(traffic(&l->level[i + 1])));
+    return exp((1 - part) * log(rate(&l->level[i])) + part * log(rate(&l->level[i + 1])));
 }
 
 double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank)
 {
-    const double moved = 2.0 * nrank * (double)bytes;
-    return l->latency + (moved > 0 ? moved / traffic_at(l, moved) : 0);
+    const double touched = 2.0 * nrank * (double)bytes;
+    const uint32_t apart = nrank < l->cpus ? nrank : l->cpus;
+    const double crossed = apart > 1 ? 2.0 * (apart - 1) * (double)bytes : 0;
+    double seconds = 0;
+
+    if (l->latency == 0 || bytes == 0)
+        return l->latency;
+    seconds = touched / rate_at(l, touched, traffic);
+    if (crossed > 0)
+        seconds = fmax(seconds, crossed / rate_at(l, touched, crossing));
+    return l->latency + seconds;
 }

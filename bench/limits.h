@@ -3,13 +3,14 @@
 #ifndef PLAIT_BENCH_LIMITS_H
 #define PLAIT_BENCH_LIMITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define NLEVEL 4
+#define NLEVEL 5
 
 struct level {
-    size_t bytes; /* of all buffers together */
+    size_t bytes;              /* of all buffers together */
     double copy, reduce, read; /* payload bytes per second, all processors together */
     double others;             /* reading what the next processor has just written */
 };
@@ -21,7 +22,8 @@ struct limits {
     struct level level[NLEVEL];
 };
 
-void limits_measure(struct limits *out);
+/* Without `all` only the processor is named; the figures are 0. About a second with it. */
+void limits_measure(struct limits *out, bool all);
 
 /* Keep the better of each figure: measured at both ends of a run, they are less at the mercy of one moment. */
 void limits_improve(struct limits *l, const struct limits *later);
@@ -30,9 +32,10 @@ void limits_improve(struct limits *l, const struct limits *later);
 void limits_print(const struct limits *l);
 
 /*
- * Seconds below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache line must
- * cross, and every input must be read and every output written once at the highest rate of traffic
- * that copying or reducing reached on buffers of that size, all processors together.
+ * Seconds (0: not measured) below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache
+ * line crosses, and then the longer of two: every input is read and every output written once, at the
+ * highest rate of traffic that copying or reducing reached; and every processor fetches its share of
+ * inputs and results from the others, 2 (p-1)/p of the bytes each, at the rate of reading what others wrote.
  */
 double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank);
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#define LARGE_CELL   (1 << 20) /* from here on the guard looks at copies of more than the caches hold */
-#define WARM_SECONDS 2e-3
-#define LEAST_ITERATIONS 3     /* per backend and half, however long they take */
+#define LARGE_CELL       (1 << 20) /* from here on the guard looks at copies of more than the caches hold */
+#define WARM_SECONDS     2e-3
+#define LEAST_ITERATIONS 3 /* per backend and half, however long they take */
 
 struct task { /* one half of one cell */
     struct bench *bench;

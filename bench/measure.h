@@ -18,12 +18,12 @@
 #define MAX_BACKENDS (1 + MAX_PEERS) /* 0 is plait */
 #define MAX_ROUNDS   100
 
-struct outcome { /* of one backend in one half */
-    bool measured; /* false: the backend lacks the type or operator */
-    struct series times;            /* seconds per iteration, the slowest rank's */
-    double round_median[MAX_ROUNDS]; /* of the iterations of each round */
-    double stream[MAX_ROUNDS];       /* seconds per operation back to back, over ranks as -a says */
-    double cpu[MAX_ROUNDS];          /* processor seconds per operation and rank */
+struct outcome {                         /* of one backend in one half */
+    bool measured;                       /* false: the backend lacks the type or operator */
+    struct series times;                 /* seconds per iteration, the slowest rank's */
+    double round_median[MAX_ROUNDS];     /* of the iterations of each round */
+    double stream[MAX_ROUNDS];           /* seconds per operation back to back, over ranks as -a says */
+    double cpu[MAX_ROUNDS];              /* processor seconds per operation and rank */
     double ratio, ratio_low, ratio_high; /* peers: plait / peer per round: median, least, most; 0: none */
     uint64_t wrong;
 };

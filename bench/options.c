@@ -61,7 +61,10 @@ static bool parse_seconds(const char *flag, const char *text, double *out)
     return true;
 }
 
-static const struct { enum plait_dtype type; const char *label; } labels[] = {
+static const struct {
+    enum plait_dtype type;
+    const char *label;
+} labels[] = {
     { PLAIT_INT32, "int32" },   { PLAIT_INT64, "int64" },    { PLAIT_FLOAT16, "half" },
     { PLAIT_FLOAT32, "float" }, { PLAIT_FLOAT64, "double" }, { PLAIT_BFLOAT16, "bfloat16" },
 };
@@ -125,8 +128,7 @@ static bool parse_threads(struct options *o, const char *flag, const char *value
 static bool parse_as(struct options *o, const char *flag, const char *value)
 {
     o->threads = strcmp(value, "threads") == 0;
-    return o->threads || strcmp(value, "processes") == 0 ||
-           complain("%s %s: use processes or threads", flag, value);
+    return o->threads || strcmp(value, "processes") == 0 || complain("%s %s: use processes or threads", flag, value);
 }
 
 static bool parse_memory(struct options *o, const char *flag, const char *value)
@@ -140,8 +142,7 @@ static bool parse_memory(struct options *o, const char *flag, const char *value)
 static bool parse_round(struct options *o, const char *flag, const char *value)
 {
     o->round = strcmp(value, "once") == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
-    return o->round == PLAIT_ROUND_ONCE || strcmp(value, "hop") == 0 ||
-           complain("%s %s: use once or hop", flag, value);
+    return o->round == PLAIT_ROUND_ONCE || strcmp(value, "hop") == 0 || complain("%s %s: use once or hop", flag, value);
 }
 
 static bool parse_place(struct options *o, const char *flag, const char *value)
@@ -183,13 +184,15 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
         name += 8;
     if (strcmp(name, "gloo") == 0)
         return complain("%s gloo: not built: Gloo has no C interface and moves host memory over TCP only, some hundred "
-                        "times slower than the others here; use openmpi:best", flag);
+                        "times slower than the others here; use openmpi:best",
+                        flag);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         if (strcmp(name, openmpi_configs[i].name) == 0)
             return add_peer(o, i);
     if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
         return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma or openmpi:best "
-                        "(all four)", flag, name);
+                        "(all four)",
+                        flag, name);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         add_peer(o, i);
     return true;
@@ -240,10 +243,14 @@ static const struct row rows[] = {
     { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg or all (sum)" },
     { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype,
       "int32, int64, half, float, double, bfloat16 or all (float)" },
-    { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL, "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)" },
-    { 'C', "report_cputime", "0|1", NUMBER, AT(cputime), 0, 1, NULL, "processor time of a rank instead of elapsed time (0)" },
-    { 'I', "per_iter_timing", "0|1", NUMBER, AT(per_iter), 0, 1, NULL, "add min, max, p99 and variation of iterations (0)" },
-    { 'K', "per_iter_skip", "N", NUMBER, AT(per_iter_skip), 0, 100000, NULL, "leave out the first iterations in -I (0)" },
+    { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL,
+      "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)" },
+    { 'C', "report_cputime", "0|1", NUMBER, AT(cputime), 0, 1, NULL,
+      "processor time of a rank instead of elapsed time (0)" },
+    { 'I', "per_iter_timing", "0|1", NUMBER, AT(per_iter), 0, 1, NULL,
+      "add min, max, p99 and variation of iterations (0)" },
+    { 'K', "per_iter_skip", "N", NUMBER, AT(per_iter_skip), 0, 100000, NULL,
+      "leave out the first iterations in -I (0)" },
     { 'S', "report_timestamps", "0|1", NUMBER, AT(timestamps), 0, 1, NULL, "add the time of day to each row (0)" },
     { 'J', "output_file", "FILE", TEXT, AT(json), 0, 0, NULL, "write results as JSON too" },
     { 'u', "unalign", "N", NUMBER, AT(unalign), 0, 4096, NULL, "move the buffers N elements off their alignment (0)" },
@@ -263,7 +270,8 @@ static const struct row rows[] = {
       "measure beside openmpi:ob1, :ucx, :sm, :nocma or :best (all four); commas" },
     { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
     { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
-    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard, "calibrate the machine around each cell (on)" },
+    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard,
+      "calibrate the machine around each cell, measure its limits (on)" },
     { 0, "plot", "FILE", PARSED, 0, 0, 0, parse_plot, "draw time and bandwidth against size; .png or .svg" },
     { 0, "algo", "SPEC", TEXT, AT(algorithm), 0, 0, NULL, "algorithm, e.g. ring or torus:2x2 (chosen by size)" },
     { 0, "slice", "SIZE", SIZE, AT(slice), 0, 0, NULL, "bytes of a pipeline slice (chosen)" },
@@ -284,7 +292,8 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this machine.\n"
+    printf("usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this "
+           "machine.\n"
            "Flags and columns are those of nccl-tests; sizes accept K, M and G.\n\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
@@ -295,9 +304,10 @@ void options_help(void)
                  r->letter ? "," : " ", r->name, r->argument != NULL ? r->argument : "");
         printf("  %-32s %s\n", flag, r->text);
     }
-    printf("\ntime is the mean of operations back to back, as in nccl-tests. median (and -I) are of single operations\n"
-           "that begin together. A ratio is plait's median over the peer's in the same round; below 1 plait is faster.\n"
-           "near and far are the two speeds at which some virtual machines connect their processors.\n");
+    printf(
+        "\ntime is the mean of operations back to back, as in nccl-tests. median (and -I) are of single operations\n"
+        "that begin together. A ratio is plait's median over the peer's in the same round; below 1 plait is faster.\n"
+        "near and far are the two speeds at which some virtual machines connect their processors.\n");
 }
 
 static bool apply(struct options *o, const struct row *r, const char *flag, const char *value)
@@ -387,10 +397,25 @@ static bool check_combination(struct options *o)
 static void set_defaults(struct options *o)
 {
     *o = (struct options){
-        .min_bytes = 4, .max_bytes = 64 << 20, .step_bytes = 0, .step_factor = 0,
-        .ndtype = 1, .dtype = { PLAIT_FLOAT32 }, .nop = 1, .op = { PLAIT_SUM },
-        .aggregate = 1, .warmup = UINT64_MAX, .cycles = 1, .check = 1, .cell_seconds = 0.1, .rounds = 5,
-        .average = 1, .timeout = 120, .place = { true, true }, .nrank = 2, .guard = true,
+        .min_bytes = 4,
+        .max_bytes = 64 << 20,
+        .step_bytes = 0,
+        .step_factor = 0,
+        .ndtype = 1,
+        .dtype = { PLAIT_FLOAT32 },
+        .nop = 1,
+        .op = { PLAIT_SUM },
+        .aggregate = 1,
+        .warmup = UINT64_MAX,
+        .cycles = 1,
+        .check = 1,
+        .cell_seconds = 0.1,
+        .rounds = 5,
+        .average = 1,
+        .timeout = 120,
+        .place = { true, true },
+        .nrank = 2,
+        .guard = true,
     };
 }
 

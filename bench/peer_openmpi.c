@@ -70,8 +70,8 @@ static bool allreduce(void *self, const void *in, void *out, size_t count, enum 
     if (count > INT32_MAX)
         *error = MPI_ERR_COUNT;
     else
-        *error = MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, mpi_type(type), mpi_op(op),
-                               MPI_COMM_WORLD);
+        *error =
+            MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, mpi_type(type), mpi_op(op), MPI_COMM_WORLD);
     return *error == MPI_SUCCESS;
 }
 

@@ -80,7 +80,10 @@ static void add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
 /* All tensors, then each class of sizes alone. */
 static void add_tensors(struct bench *b, const struct tensors *t, enum plait_dtype type, enum plait_op op)
 {
-    static const struct { const char *name; uint64_t min, max; } classes[] = {
+    static const struct {
+        const char *name;
+        uint64_t min, max;
+    } classes[] = {
         { "all", 0, 0 },
         { "up to 1 Ki elements", 0, 1025 },
         { "up to 16 Ki elements", 1025, 16385 },
@@ -114,9 +117,9 @@ static bool plan_cells(struct bench *b, const struct tensors *t)
                 add_tensors(b, t, o->dtype[i], o->op[k]);
             else
                 add_sizes(b, o->dtype[i], o->op[k]);
-    return b->ncell > 0 || complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
-                                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes,
-                                    dtype_label(o->dtype[0]));
+    return b->ncell > 0 ||
+           complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
+                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, dtype_label(o->dtype[0]));
 }
 
 static void forget_cells(struct bench *b)
@@ -150,10 +153,11 @@ static bool fits_memory(const struct options *o, uint64_t bytes)
     const uint64_t needed = (1 + o->npeer) * o->nrank * 2 * bytes, available = available_memory();
 
     return needed < available / 10 * 9 ||
-           complain("%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
-                    "smaller -e, fewer --ranks or fewer peers",
-                    (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
-                    (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
+           complain(
+               "%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
+               "smaller -e, fewer --ranks or fewer peers",
+               (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
+               (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)
@@ -221,11 +225,17 @@ static bool write_files(const struct bench *b)
     return (o->plot == NULL || plot_draw(b, o->plot)) && json;
 }
 
+/* They take two seconds; whoever switches the guard off wants to be quick. */
+static bool wants_limits(const struct options *o)
+{
+    return o->guard || o->plot != NULL;
+}
+
 static void measure_limits_again(struct bench *b)
 {
     struct limits later;
 
-    limits_measure(&later);
+    limits_measure(&later, true);
     limits_improve(&b->limits, &later);
     printf("# The best of what the machine could do before and after; the limit line of --plot comes from it:\n");
     limits_print(&b->limits);
@@ -235,10 +245,10 @@ static int run_cycle(struct bench *b, const struct tensors *t)
 {
     if (!plan_cells(b, t))
         return EXIT_USAGE;
-    limits_measure(&b->limits);
+    limits_measure(&b->limits, wants_limits(b->options));
     report_begin(b);
     const bool complete = measure_all(b);
-    if (complete)
+    if (complete && wants_limits(b->options))
         measure_limits_again(b);
     const bool enough = report_end(b, complete), written = b->ncell == 0 || write_files(b);
     if (!complete)

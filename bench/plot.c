@@ -108,11 +108,13 @@ static void write_script(FILE *f, const struct bench *b, const char *path)
     fprintf(f, "set terminal %s size 1500,720 font 'sans,%d' background rgb 'white'\n", svg ? "svg" : "pngcairo",
             svg ? 15 : 13);
     fprintf(f, "set output '%s'\n", path);
-    fprintf(f, "set multiplot layout 1,2 title \"{/:Bold All-reduce of %s (%s), %u ranks (%s), %s}\\n{/*0.8 %s; median of "
-               "single operations; buffers from %s}\"\n",
+    fprintf(f,
+            "set multiplot layout 1,2 title \"{/:Bold All-reduce of %s (%s), %u ranks (%s), %s}\\n{/*0.8 %s; median of "
+            "single operations; buffers from %s}\"\n",
             dtype_label(b->cell[0].type), plait_op_name(b->cell[0].op), b->ranks[0].nrank,
-            o->threads ? "threads" : "processes", drawn(&b->cell[0]) == &b->cell[0].half[IN_PLACE] ? "in place" : "out of place",
-            b->limits.processor, o->library_memory ? "plait\\\\_mem\\\\_alloc" : "malloc");
+            o->threads ? "threads" : "processes",
+            drawn(&b->cell[0]) == &b->cell[0].half[IN_PLACE] ? "in place" : "out of place", b->limits.processor,
+            o->library_memory ? "plait\\\\_mem\\\\_alloc" : "malloc");
     fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
     fprintf(f, "set xlabel 'bytes per rank'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
     write_sizes(f);

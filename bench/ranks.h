@@ -16,9 +16,9 @@ struct ranks {
     pid_t *rank_pid; /* [nrank] as the ranks say */
     pid_t *child;    /* [nchild] processes that this one started: ranks, or a launcher; 0: reaped */
     uint32_t nchild;
-    bool launcher;   /* the child is a launcher, which must be asked to end its ranks */
-    int listen_fd;   /* where ranks connect; -1: they were given their sockets */
-    int log_fd;      /* what the launcher and its ranks wrote to standard error; -1: not caught */
+    bool launcher; /* the child is a launcher, which must be asked to end its ranks */
+    int listen_fd; /* where ranks connect; -1: they were given their sockets */
+    int log_fd;    /* what the launcher and its ranks wrote to standard error; -1: not caught */
     struct stage *stage;
     int stage_fd;
 };

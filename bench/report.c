@@ -52,8 +52,7 @@ static void print_backends(const struct bench *b)
     const struct options *o = b->options;
 
     printf("# %-20s : %s, %s, buffers from %s\n", "plait", b->ranks[0].about,
-           o->threads ? "ranks are threads" : "ranks are processes",
-           o->library_memory ? "plait_mem_alloc" : "malloc");
+           o->threads ? "ranks are threads" : "ranks are processes", o->library_memory ? "plait_mem_alloc" : "malloc");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
     if (b->nbackend > 1)
@@ -85,8 +84,8 @@ static void print_head(const struct bench *b)
     const char *time = o->cputime ? "cputime" : "time";
     const char *gap = o->per_iter ? "                                    " : "";
 
-    printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place        %s               in-place          %s\n", "", "", "",
-           "", "", gap, gap);
+    printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place        %s               in-place          %s\n", "",
+           "", "", "", "", gap, gap);
     for (int line = 0; line < 2; line++) {
         printf("# %10s  %12s  %8s  %6s  %6s", line ? "(B)" : "size", line ? "(elements)" : "count", line ? "" : "type",
                line ? "" : "redop", line ? "" : "root");
@@ -94,8 +93,8 @@ static void print_head(const struct bench *b)
             printf("  %7s  %6s  %6s  %6s", line ? "(us)" : time, line ? "(GB/s)" : "algbw", line ? "(GB/s)" : "busbw",
                    line ? "" : "#wrong");
             if (o->per_iter)
-                printf("  %7s  %7s  %7s  %7s", line ? "(us)" : "i_min", line ? "(us)" : "i_max", line ? "(us)" : "i_p99",
-                       line ? "(%)" : "i_cv%");
+                printf("  %7s  %7s  %7s  %7s", line ? "(us)" : "i_min", line ? "(us)" : "i_max",
+                       line ? "(us)" : "i_p99", line ? "(%)" : "i_cv%");
         }
         if (o->timestamps)
             printf("  %19s", line ? "%Y-%m-%d %H:%M:%S" : "timestamp");
@@ -110,18 +109,21 @@ void report_begin(const struct bench *b)
 
     printf("# plait-perf, all-reduce; columns as nccl-tests 2.19.6\n");
     printf("# Collective test starting: all_reduce_perf\n");
-    printf("# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %lld iters: %llu agg iters: "
-           "%llu validation: %llu graph: 0 unalign: %llu\n",
-           o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
-           (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),
-           factor ? "factor" : "bytes", (long long)o->warmup, (unsigned long long)o->iterations,
-           (unsigned long long)o->aggregate, (unsigned long long)o->check, (unsigned long long)o->unalign);
+    printf(
+        "# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %lld iters: %llu agg iters: "
+        "%llu validation: %llu graph: 0 unalign: %llu\n",
+        o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
+        (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),
+        factor ? "factor" : "bytes", (long long)o->warmup, (unsigned long long)o->iterations,
+        (unsigned long long)o->aggregate, (unsigned long long)o->check, (unsigned long long)o->unalign);
     printf("#\n");
     print_ranks(b);
     print_backends(b);
     printf("# %-20s : %s, %u processors used\n", "processor", b->limits.processor, b->limits.cpus);
-    printf("# What the machine can do now:\n");
-    limits_print(&b->limits);
+    if (b->limits.latency > 0) {
+        printf("# What the machine can do now:\n");
+        limits_print(&b->limits);
+    }
     print_head(b);
     fflush(stdout);
 }

@@ -160,12 +160,12 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
 }
 
 bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank,
-                  uint32_t seed)
+                  size_t count, uint32_t seed)
 {
-    struct pattern p = { .width = plait_dtype_size(type), .period = VERIFY_PERIOD };
+    struct pattern p = { .width = plait_dtype_size(type), .period = count < VERIFY_PERIOD ? count : VERIFY_PERIOD };
 
-    p.input = malloc(p.period * p.width);
-    p.expected = malloc(p.period * p.width);
+    p.input = malloc((p.period + 1) * p.width);
+    p.expected = malloc((p.period + 1) * p.width);
     if (p.input == NULL || p.expected == NULL) {
         pattern_finish(&p);
         return false;

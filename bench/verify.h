@@ -21,14 +21,20 @@
 #define VERIFY_PERIOD 16381 /* elements; a prime, so no power-of-two block begins at the same phase */
 
 struct pattern {
-    size_t width;  /* bytes of an element */
-    size_t period; /* elements */
+    size_t width;                    /* bytes of an element */
+    size_t period;                   /* elements that were worked out */
     unsigned char *input, *expected; /* [period] elements of this rank's input, of everyone's result */
 };
 
-/* The pattern of one rank. `seed` makes another one of the same kind. false: out of memory. */
+/*
+ * The pattern of one rank.
+ *
+ * count  elements of the largest buffer that it will be used for
+ * seed   makes another one of the same kind
+ * Returns false when out of memory.
+ */
 bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank,
-                  uint32_t seed);
+                  size_t count, uint32_t seed);
 void pattern_finish(struct pattern *p);
 
 /* Write `count` elements of the input to `buffer`. */

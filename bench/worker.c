@@ -116,10 +116,13 @@ static bool one_pass(struct worker *w, const struct command *c, struct reply *r)
 static bool check_once(struct worker *w, const struct command *c, uint32_t seed, struct reply *r)
 {
     const enum plait_dtype type = (enum plait_dtype)c->dtype;
+    size_t most = 0;
     struct pattern p;
     struct use u;
 
-    if (!pattern_init(&p, type, (enum plait_op)c->op, w->stage->nrank, w->rank, seed))
+    for (uint32_t i = 0; next_use(w, c, &i, &u);)
+        most = u.count > most ? u.count : most;
+    if (!pattern_init(&p, type, (enum plait_op)c->op, w->stage->nrank, w->rank, most, seed))
         return fail(r, "out of memory for the verification pattern");
     for (uint32_t i = 0; next_use(w, c, &i, &u);) {
         memset(u.out, 0xa5, u.count * p.width);
@@ -251,8 +254,7 @@ int worker_connect(const char *name)
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     memcpy(address.sun_path + 1, name, length);
-    if (fd >= 0 &&
-        connect(fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
+    if (fd >= 0 && connect(fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
         return fd;
     const int error = errno;
     if (fd >= 0)
@@ -269,7 +271,9 @@ static int receive_descriptor(int fd)
     } control;
     char byte;
     struct iovec part = { &byte, 1 };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+    };
     int passed = -1;
 
     if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1 || CMSG_FIRSTHDR(&message) == NULL)

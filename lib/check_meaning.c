@@ -80,14 +80,15 @@ static struct value value_at(const struct meaning *m, uint32_t rank, struct plai
     return *slot_at(m, rank, span, i);
 }
 
-static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i, const char *fault,
-                                    uint32_t number)
+static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i,
+                                    const char *fault, uint32_t number)
 {
     const struct plait_step *s = plait_graph_step(m->c, n);
     const struct plait_span at = { span.buf, span.slot + i };
 
-    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u reads %s as block %u, which %s %u", m->c->graph.rank[n],
-                            plait_graph_index(&m->c->graph, n), plait_span_text(at, 1).s, s->blk + i, fault, number);
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u reads %s as block %u, which %s %u",
+                            m->c->graph.rank[n], plait_graph_index(&m->c->graph, n), plait_span_text(at, 1).s,
+                            s->blk + i, fault, number);
 }
 
 /* May step n read block i of its blocks from `span`? */
@@ -98,7 +99,8 @@ static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_
 
     if (v.set == PLAIT_NONE) {
         const struct plait_span at = { span.buf, span.slot + i };
-        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u (block %u) reads %s, which was never written", rank,
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                                "rank %u step %u (block %u) reads %s, which was never written", rank,
                                 plait_graph_index(&m->c->graph, n), blk, plait_span_text(at, 1).s);
     }
     if (v.blk != blk)
@@ -163,8 +165,9 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
 
 static enum plait_status double_count(struct meaning *m, uint32_t n, uint32_t blk, uint32_t contributor)
 {
-    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u adds the contribution of rank %u to block %u twice",
-                            m->c->graph.rank[n], plait_graph_index(&m->c->graph, n), contributor, blk);
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                            "rank %u step %u adds the contribution of rank %u to block %u twice", m->c->graph.rank[n],
+                            plait_graph_index(&m->c->graph, n), contributor, blk);
 }
 
 static enum plait_status reduce(struct meaning *m, uint32_t n)
@@ -234,10 +237,13 @@ static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t
         return PLAIT_OK;
     if (missing != PLAIT_NONE && m->sets.exact)
         return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
-                                "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): that of rank %u is missing",
+                                "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): "
+                                "that of rank %u is missing",
                                 rank, m->sets.size[v->set], m->c->nrank, slot, v->blk, v->step, missing);
-    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once",
-                            rank, slot, v->blk, v->step);
+    return plait_check_fail(
+        m->c, PLAIT_CHECK_MEANING,
+        "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once", rank,
+        slot, v->blk, v->step);
 }
 
 static enum plait_status check_results(struct meaning *m)
@@ -260,7 +266,8 @@ static enum plait_status check_same_bits(struct meaning *m)
             const struct value *v = &m->slots[r][s];
             if (v->expr != m->slots[0][s].expr)
                 return plait_check_fail(m->c, PLAIT_CHECK_SAME_BITS,
-                                        "rank %u step %u writes block %u, combined in another order than rank 0's", r, v->step, s);
+                                        "rank %u step %u writes block %u, combined in another order than rank 0's", r,
+                                        v->step, s);
             m->c->report->canonical &= v->expr == order;
         }
     return PLAIT_OK;

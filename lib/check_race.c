@@ -138,9 +138,10 @@ static const struct need *unordered(struct race *x, uint32_t step)
 
 static enum plait_status race_found(struct race *x, uint32_t i, const struct need *n)
 {
-    return plait_check_fail(x->c, PLAIT_CHECK_RACE, "rank %u step %u %s %s (block %u) without waiting for step %u, which %s it",
-                            x->plan->rank, i, n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s,
-                            x->plan->step[i].blk, n->step, n->wrote ? "writes" : "reads");
+    return plait_check_fail(x->c, PLAIT_CHECK_RACE,
+                            "rank %u step %u %s %s (block %u) without waiting for step %u, which %s it", x->plan->rank,
+                            i, n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s, x->plan->step[i].blk,
+                            n->step, n->wrote ? "writes" : "reads");
 }
 
 /* A step may write what it reads only in a REDUCE, and then exactly the same slots. */
@@ -159,8 +160,9 @@ static enum plait_status check_step(struct race *x, uint32_t i)
     const struct plait_uses *uses = &plait_verb_uses[s->verb];
 
     if (uses->dst && ((uses->a && overlaps_itself(x, s, s->a)) || (uses->b && overlaps_itself(x, s, s->b))))
-        return plait_check_fail(x->c, PLAIT_CHECK_RACE, "rank %u step %u (block %u) writes %s, which overlaps what it reads",
-                                x->plan->rank, i, s->blk, plait_span_text(s->dst, s->nblk).s);
+        return plait_check_fail(x->c, PLAIT_CHECK_RACE,
+                                "rank %u step %u (block %u) writes %s, which overlaps what it reads", x->plan->rank, i,
+                                s->blk, plait_span_text(s->dst, s->nblk).s);
     x->nneed = 0;
     if ((uses->a && !read_span(x, i, s->a, s->nblk)) || (uses->b && !read_span(x, i, s->b, s->nblk)) ||
         (uses->dst && !write_span(x, i, s->dst, s->nblk)))

@@ -130,7 +130,8 @@ enum plait_status plait_check_shape(struct plait_checker *c)
                 return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (block %u) %s", r, i, p->step[i].blk,
                                         fault);
         if (has_more_deps(p))
-            return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u has dependencies that belong to no step", r);
+            return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u has dependencies that belong to no step",
+                                    r);
     }
     return PLAIT_OK;
 }

@@ -58,8 +58,9 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
 
     for (uint32_t i = 0; i < plan->nstep; i++)
         if (plan->step[i].verb >= PLAIT_NVERB || (uint64_t)plan->step[i].dep0 + plan->step[i].ndep > plan->ndep)
-            return plait_fail(PLAIT_ERR_PLAN, "rank %u step %u cannot be printed: it has no verb or no such dependencies",
-                              plan->rank, i);
+            return plait_fail(PLAIT_ERR_PLAN,
+                              "rank %u step %u cannot be printed: it has no verb or no such dependencies", plan->rank,
+                              i);
     FILE *f = open_memstream(&text, &size);
     if (f == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the text of a plan");

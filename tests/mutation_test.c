@@ -266,7 +266,8 @@ static void everyone_emit(struct plait_builder *b, const struct plait_shape *sha
     }
     for (uint32_t r = 1; r < n; r++) {
         const struct plait_span first = me == 0 ? plait_in(0) : plait_tmp(0);
-        plait_reduce(b, plait_tmp(2 * me), r == 1 ? first : plait_tmp(2 * me), r == me ? plait_in(0) : plait_tmp(2 * r), 0, 2);
+        plait_reduce(b, plait_tmp(2 * me), r == 1 ? first : plait_tmp(2 * me), r == me ? plait_in(0) : plait_tmp(2 * r),
+                     0, 2);
     }
     plait_copy(b, plait_out(0), plait_tmp(2 * me), 0, 2);
 }

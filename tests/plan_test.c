@@ -248,6 +248,10 @@ static void plan_texts_match_the_golden_files(void **state)
         { "ring", "ring-1.txt", 1, false },
         { "ring", "ring-4.txt", 4, false },
         { "ring", "ring-3-inplace.txt", 3, true },
+        { "torus:2x2", "torus-2x2.txt", 4, false },
+        { "halving-doubling", "halving-doubling-3.txt", 3, false },
+        { "binomial", "binomial-4.txt", 4, false },
+        { "two-shot", "two-shot-3.txt", 3, false },
     };
     char path[512];
 

@@ -171,7 +171,7 @@ static bool guards_hold(const struct array *a)
     return true;
 }
 
-/* The arrays of a call and the scalar set's result. */
+/* The operands of a call. */
 struct inputs {
     struct array array[MAXSRC];
     const void *src[MAXSRC];
@@ -211,7 +211,7 @@ static void assert_bits(const struct plait_kernels *k, const struct call *c, siz
                  (unsigned long long)want);
 }
 
-/* Run every set into an array of its own, then the last one into each source; compare all with the reference. */
+/* Run every set into a separate array, then into each source in turn; compare all with the reference. */
 static void check(const struct call *c, unsigned kind, bool in_place)
 {
     struct inputs in;
@@ -405,8 +405,8 @@ static void any_number_of_sources_agrees_with_the_reference(void **unused)
         for (size_t o = 0; o < LENGTH(ops); o++)
             for (uint32_t n = 1; n <= 18; n++)
                 for (unsigned kind = 0; kind < 4; kind++)
-                    check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = n < 18 ? n : 64, .count = some_count(),
-                                          .divisor = some_divisor(ops[o]) }, kind, true);
+                    check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = n < 18 ? n : 64,
+                                          .count = some_count(), .divisor = some_divisor(ops[o]) }, kind, true);
 }
 
 static void averages_agree_with_the_reference(void **unused)

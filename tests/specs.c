@@ -36,29 +36,59 @@ static void add(struct specs *s, const struct plait_shape *base, const char *tex
     }
 }
 
-/* "name", "name:k", "name:XxY" for every factorisation, "name:other". */
-static void add_alg(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg)
+/* A word of the algorithm's own, or one of its parameters; refused ones are not added. */
+static void add_params(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg, const char *params)
 {
     char text[PLAIT_MAX_SPEC];
-    const uint32_t n = base->nrank;
 
+    snprintf(text, sizeof text, "%.24s:%.36s", alg->name, params);
+    add(s, base, text);
+}
+
+/* "name:k" and "name:k:wide"; "name:XxY" and "name:XdxY" for every factorisation, and grids of one rank less. */
+static void add_numbers(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg)
+{
+    const uint32_t n = base->nrank;
+    char text[32];
+
+    for (uint32_t k = 1; k <= MOST_COLOURS; k++)
+        for (int wide = 0; wide < 2; wide++) {
+            snprintf(text, sizeof text, wide ? "%u:wide" : "%u", k);
+            add_params(s, base, alg, text);
+        }
+    for (uint32_t size = n > 1 ? n - 1 : n; size <= n; size++)
+        for (uint32_t x = 1; x <= size; x++)
+            for (int direct = 0; size % x == 0 && direct < 2; direct++) {
+                snprintf(text, sizeof text, direct ? "%udx%u" : "%ux%u", x, size / x);
+                add_params(s, base, alg, text);
+            }
+    if (n % 12 == 0) {
+        snprintf(text, sizeof text, "2x%ux3", n / 6);
+        add_params(s, base, alg, text);
+    }
+}
+
+/* "name:other" and "name:in:other", for what is built of others. */
+static void add_others(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg)
+{
+    static const char *const inside[] = { "", "tree:", "jia:", "direct:" };
+    char text[40];
+
+    for (const struct plait_alg *const *other = plait_algs; *other != NULL; other++)
+        for (size_t i = 0; i < sizeof inside / sizeof *inside && *other != alg; i++) {
+            snprintf(text, sizeof text, "%s%.24s", inside[i], (*other)->name);
+            add_params(s, base, alg, text);
+        }
+    add_params(s, base, alg, "jia:trees:3:wide");
+}
+
+static void add_alg(struct specs *s, const struct plait_shape *base, const struct plait_alg *alg)
+{
     add(s, base, alg->name);
     if (alg->parse == NULL)
         return;
-    for (uint32_t k = 1; k <= MOST_COLOURS; k++) {
-        snprintf(text, sizeof text, "%.30s:%u", alg->name, k);
-        add(s, base, text);
-    }
-    for (uint32_t x = 1; x <= n; x++)
-        if (n % x == 0) {
-            snprintf(text, sizeof text, "%.30s:%ux%u", alg->name, x, n / x);
-            add(s, base, text);
-        }
-    for (const struct plait_alg *const *other = plait_algs; *other != NULL; other++)
-        if (*other != alg) {
-            snprintf(text, sizeof text, "%.30s:%.30s", alg->name, (*other)->name);
-            add(s, base, text);
-        }
+    add_numbers(s, base, alg);
+    add_others(s, base, alg);
 }
 
 void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inplace)

@@ -170,8 +170,8 @@ static void do_message(struct local *l, uint32_t rank, uint32_t i)
     const struct plait_step *s = &from->plan->step[i], *r = &to->plan->step[from->partner[i]];
 
     if (s->blk != r->blk || s->nblk != r->nblk) {
-        l->status = plait_fail(PLAIT_ERR_PLAN, "rank %u step %u sends block %u, but rank %d step %u receives block %u", rank,
-                               i, s->blk, s->peer, from->partner[i], r->blk);
+        l->status = plait_fail(PLAIT_ERR_PLAN, "rank %u step %u sends block %u, but rank %d step %u receives block %u",
+                               rank, i, s->blk, s->peer, from->partner[i], r->blk);
         return;
     }
     memmove(address(l, to, r->dst, r), address(l, from, s->a, s), step_bytes(l, s));
@@ -235,8 +235,8 @@ static enum plait_status run(struct local *l)
         do_event(l, e);
     }
     if (l->status == PLAIT_OK && l->ndone < l->nstep)
-        return plait_fail(PLAIT_ERR_PLAN, "no step is ready, but only %llu of %llu are done", (unsigned long long)l->ndone,
-                          (unsigned long long)l->nstep);
+        return plait_fail(PLAIT_ERR_PLAN, "no step is ready, but only %llu of %llu are done",
+                          (unsigned long long)l->ndone, (unsigned long long)l->nstep);
     return l->status;
 }
 

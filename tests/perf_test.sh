@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-perf as users run it: rows, JSON, wrong results, mistakes, and nothing left behind.
+# Arguments: plait-perf, the library with the broken all-reduce, "yes" when the Open MPI peer was built.
+perf=$1 broken=$2 openmpi=$3
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+PERF_TEST_MARK=$work
+export PERF_TEST_MARK
+quick="-b 4 -e 64K -f 128 -n 10 --guard off"
+
+fail() {
+    echo "FAIL: $*"
+    failed=1
+}
+
+# Processes that this script started; each has the mark in its environment.
+living() {
+    for p in /proc/[0-9]*; do
+        [ "$p" != "/proc/$$" ] && grep -qsF "PERF_TEST_MARK=$work" "$p/environ" &&
+            grep -qs plait-perf "$p/cmdline" && echo "$p"
+    done
+}
+
+rows() {
+    grep -E '^ +[0-9]' "$work/out"
+}
+
+"$perf" $quick >"$work/out" 2>&1 || fail "a plain run fails: $(cat "$work/out")"
+[ "$(rows | wc -l)" -eq 3 ] || fail "not three rows: $(cat "$work/out")"
+rows | awk '$3 != "float" || $4 != "sum" || $5 != -1 || $9 != 0 || $13 != 0 { exit 1 }' ||
+    fail "columns are not those of nccl-tests: $(rows)"
+grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
+
+"$perf" $quick --as threads --ranks 3 --memory plait -d all -o avg -u 1 >"$work/out" 2>&1 ||
+    fail "threads, library memory, all types, unaligned: $(tail -3 "$work/out")"
+
+"$perf" -b 64 -e 64 -n 20 --guard off -I 1 -J "$work/x.json" >"$work/out" 2>&1 || fail "-J: $(tail -3 "$work/out")"
+if grep -q 'built without JSON' "$work/out"; then
+    echo "JSON is not built; not tested"
+else
+    python3 - "$work/x.json" <<'PYTHON' || fail "JSON"
+import json, sys
+d = json.load(open(sys.argv[1]))
+top = "version start_time args env nccl_version config results out_of_bounds average_bus_bandwidth errors end_time"
+assert not set(top.split()) - set(d), d.keys()
+config = ("nthreads ngpus minimum_bytes maximum_bytes warmup_iters iterations aggregated_iterations validation graph "
+          "blocking_collectives per_iter_timing per_iter_skip parallel_init devices")
+assert not set(config.split()) - set(d["config"]), d["config"].keys()
+result, = d["results"]
+keys = ("size count type redop root out_of_place in_place out_of_place_per_iter in_place_per_iter actual_iterations "
+        "experiment_name")
+assert not set(keys.split()) - set(result), result.keys()
+assert set(result["in_place"]) == {"time", "alg_bw", "bus_bw", "nwrong"}
+assert result["in_place"]["nwrong"] == 0 and len(result["in_place_per_iter"]["times_us"]) == 20
+assert d["out_of_bounds"] == {"count": 0, "okay": "true"}
+PYTHON
+fi
+
+LD_PRELOAD=$broken "$perf" $quick >"$work/out" 2>&1
+[ $? -eq 1 ] || fail "wrong results do not give exit status 1"
+rows | awk '$9 != 1 || $13 != 1 { exit 1 }' || fail "wrong elements are not counted: $(rows)"
+
+mistake() {
+    expected=$1
+    shift
+    "$perf" "$@" >"$work/out" 2>"$work/err" && fail "$* is accepted"
+    grep -q -- "$expected" "$work/err" || fail "$*: $(cat "$work/err")"
+}
+mistake 'nearest is --ranks' --rnaks 2
+mistake 'unknown flag -q' -q
+mistake 'needs a value' -b
+mistake 'no GPUs' -g 8
+mistake 'no CUDA graphs' -G 1
+mistake '-b 8 is more than -e 4' -b 8 -e 4
+mistake 'describes 8 ranks' --nodes 4x2
+mistake 'unknown peer' --peer mpi
+mistake 'must end in .png or .svg' --plot x.gif
+mistake 'No such file' --tensors "$work/none.csv"
+mistake 'no algorithm' --algo nosuch
+
+# The coordinator dies while ranks are in the middle of long operations.
+peer=
+[ "$openmpi" = yes ] && peer="--peer openmpi:ob1"
+for how in KILL TERM; do
+    "$perf" -b 4M -e 4M --cell-time 100 --guard off $peer >"$work/out" 2>&1 &
+    coordinator=$!
+    for i in $(seq 100); do
+        grep -q '^# .*elements' "$work/out" && break
+        sleep 0.1
+    done
+    sleep 0.5
+    [ "$(living | wc -l)" -ge 3 ] || fail "ranks did not start: $(cat "$work/out")"
+    kill -$how $coordinator
+    wait $coordinator 2>/dev/null
+    for i in $(seq 100); do
+        [ -z "$(living)" ] && break
+        sleep 0.1
+    done
+    [ -z "$(living)" ] || fail "after SIG$how these live on: $(living)"
+done
+
+if [ "$openmpi" = yes ]; then
+    "$perf" $quick --peer openmpi:best >"$work/out" 2>&1 || fail "peers: $(tail -5 "$work/out")"
+    [ "$(grep -c ' openmpi:' "$work/out")" -ge 4 ] || fail "not four peers: $(cat "$work/out")"
+    rows | awk '$22 <= 0 { exit 1 }' || fail "no ratio: $(rows)"
+fi
+[ $failed -eq 0 ] && echo "plait-perf: all as expected"
+exit $failed
