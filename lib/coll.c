@@ -4,8 +4,8 @@
 
 #include "engine.h"
 #include "hash.h"
-#include "line.h"
 #include "status.h"
+#include "tiny.h"
 #include "wait.h"
 
 #include <stdlib.h>
@@ -27,18 +27,23 @@ static enum plait_status check_type(const struct plait_comm *comm, enum plait_dt
     return PLAIT_OK;
 }
 
-static enum plait_status check_buffers(const void *in, const void *out, size_t count, size_t size)
+static enum plait_status check_count(size_t count, size_t size)
 {
-    const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
-
     if (count > (size_t)INT64_MAX / size)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes",
                           count, size);
-    if (count > 0 && (in == NULL || out == NULL))
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: %s is NULL, but count is %zu", in == NULL ? "in" : "out", count);
-    if (a != b && a < b + count * size && b < a + count * size)
+    return PLAIT_OK;
+}
+
+static enum plait_status check_buffers(const void *in, const void *out, size_t bytes)
+{
+    const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+
+    if (bytes > 0 && (in == NULL || out == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: %s is NULL, but count is not 0", in == NULL ? "in" : "out");
+    if (a != b && a < b + bytes && b < a + bytes)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: in %p and out %p overlap within %zu bytes; they must be equal or apart",
-                          in, out, count * size);
+                          in, out, bytes);
     return PLAIT_OK;
 }
 
@@ -65,6 +70,15 @@ static bool fits(const struct plait_op_plan *o, enum plait_coll coll, size_t cou
     return o->count == count && o->type == type && o->op == op && o->inplace == inplace && o->coll == coll &&
            o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
            strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+}
+
+/* Is it the operation before again, without options? The common case, quickly. */
+static inline bool is_last(const struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
+                           enum plait_op op, bool inplace)
+{
+    const struct plait_op_plan *o = comm->last;
+    return o != NULL && o->plain && o->count == count && o->type == type && o->op == op && o->inplace == inplace &&
+           o->coll == coll;
 }
 
 static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
@@ -128,7 +142,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
 
     if (status == PLAIT_OK)
         status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
-    if (status == PLAIT_OK && !o->selection.line)
+    if (status == PLAIT_OK && !o->selection.tiny)
         status = find_prog(comm, &shape, &o->selection, &o->prog);
     if (status != PLAIT_OK)
         return status;
@@ -141,14 +155,17 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
 }
 
 static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
-                                      enum plait_op op, bool inplace, const struct plait_call *call)
+                                      enum plait_op op, bool inplace, const struct plait_call *options)
 {
+    const struct plait_call *call = options != NULL ? options : &no_wishes;
     const uint64_t key[] = { coll, count, type, op, inplace };
     struct plait_op_plan **place = &comm->op_plans[plait_hash(PLAIT_HASH_START, key, sizeof key) % PLAIT_NOP_PLAN];
-    struct plait_op_plan fresh = { .coll = coll, .type = type, .op = op, .inplace = inplace, .count = count, .call = *call };
+    struct plait_op_plan fresh = { .coll = coll, .type = type, .op = op, .inplace = inplace, .count = count,
+                                   .plain = options == NULL, .call = *call };
     enum plait_status status;
 
     if (*place != NULL && fits(*place, coll, count, type, op, inplace, call)) {
+        (*place)->plain |= options == NULL;
         comm->last = *place;
         return PLAIT_OK;
     }
@@ -193,7 +210,7 @@ static void record(struct plait_comm *comm, const struct plait_op_plan *o)
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out, double deadline)
 {
-    enum plait_status status = o->selection.line ? PLAIT_OK : plait_engine_prepare(comm, o);
+    enum plait_status status = o->selection.tiny ? PLAIT_OK : plait_engine_prepare(comm, o);
 
     if (status != PLAIT_OK)
         return status;
@@ -201,7 +218,7 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
     comm->sequence++;
     record(comm, o);
-    status = o->selection.line ? plait_line_run(comm, o, in, out) : plait_engine_run(comm, o, in, out);
+    status = o->selection.tiny ? plait_tiny_run(comm, o, in, out) : plait_engine_run(comm, o, in, out);
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
@@ -224,29 +241,30 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
     if (comm->failed != PLAIT_OK)
         return earlier_failure(comm);
-    if (call == NULL)
-        call = &no_wishes;
-    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, in == out, call)) {
+    if (call != NULL || !is_last(comm, PLAIT_ALLREDUCE, count, type, op, in == out)) {
         status = check_type(comm, type, op);
         if (status == PLAIT_OK)
-            status = check_buffers(in, out, count, plait_dtype_size(type));
+            status = check_count(count, plait_dtype_size(type));
+        if (status == PLAIT_OK)
+            status = check_buffers(in, out, count * plait_dtype_size(type));
         if (status == PLAIT_OK)
             status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, in == out, call);
     } else {
-        status = check_buffers(in, out, count, comm->last->size);
+        status = check_buffers(in, out, count * comm->last->size);
     }
-    return status == PLAIT_OK ? run(comm, comm->last, in, out, call->deadline) : status;
+    return status == PLAIT_OK ? run(comm, comm->last, in, out, call != NULL ? call->deadline : 0) : status;
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
-    enum plait_status status;
+    enum plait_status status = PLAIT_OK;
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
     if (comm->failed != PLAIT_OK)
         return earlier_failure(comm);
-    status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call != NULL ? call : &no_wishes);
+    if (call != NULL || !is_last(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true))
+        status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true, call);
     return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
 }
 

@@ -205,8 +205,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
-    comm->scratch = malloc((comm->nrank < PLAIT_LINE_RANKS ? comm->nrank : PLAIT_LINE_RANKS) * PLAIT_LINE_MAX);
-    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->scratch == NULL ||
+    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL ||
         (o->node != NULL && comm->node == NULL))
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm of %u ranks", comm->nrank);
     if (o->node != NULL)
@@ -346,7 +345,6 @@ static void free_private(struct plait_comm *comm)
         comm->progs = next;
     }
     free(comm->op_plans);
-    free(comm->scratch);
     free(comm->algorithms);
     free(comm->node);
     free(comm->processes);
@@ -399,10 +397,11 @@ static uint32_t unfinished(const void *context, uint32_t *ranks, uint32_t most)
 /* All ranks have finished the operations that this rank has finished: nobody reads its memory any more. */
 static enum plait_status wait_for_readers(struct plait_comm *comm)
 {
-    struct plait_wait w = { .awaited = unfinished, .context = comm };
+    struct plait_wait w;
     enum plait_status status = PLAIT_OK;
     uint32_t rank;
 
+    plait_wait_init(&w, unfinished, comm);
     comm->call_deadline = comm->deadline;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);

@@ -19,10 +19,8 @@
 #define PLAIT_NRECORD 64   /* operations a rank remembers for the others */
 #define PLAIT_WINDOW 16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA 48 /* payload that travels in the line that offers it */
-#define PLAIT_LINE_DATA 56 /* payload of a cache line that carries its own flag */
-#define PLAIT_NLINE 37     /* lines of a tiny message: up to 2072 bytes */
-#define PLAIT_LINE_MAX ((size_t)PLAIT_NLINE * PLAIT_LINE_DATA)
-#define PLAIT_LINE_RANKS 64 /* ranks that all read each other's lines */
+#define PLAIT_TINY_MAX 8184 /* bytes of a vector that runs without the engine; with its word, two pages */
+#define PLAIT_TINY_RANKS 64 /* ranks that all read each other */
 #define PLAIT_NFLIGHT 4    /* slices in flight */
 
 /* One operation as a rank called it: the text of a mismatch comes from here. */
@@ -42,11 +40,10 @@ struct plait_post { /* an offered message */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
 
-struct plait_flagged_line { /* payload and flag in one line */
-    uint8_t data[PLAIT_LINE_DATA];
+struct plait_tiny { /* a rank's vector of a tiny operation */
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
+    uint8_t data[PLAIT_TINY_MAX];
 };
-_Static_assert(sizeof(struct plait_flagged_line) == PLAIT_LINE, "one line each");
 
 /*
  * A rank's control block of one comm, in its arena. Only the owner writes it; others read. Lines
@@ -66,7 +63,7 @@ struct plait_control {
     char failure[512];
 
     struct plait_record record[PLAIT_NRECORD];
-    struct plait_flagged_line line[2][PLAIT_NLINE];
+    _Alignas(PLAIT_LINE) struct plait_tiny tiny[2];
     struct plait_post post[];
 };
 
@@ -103,6 +100,7 @@ struct plait_op_plan {
     enum plait_op op;
     bool inplace;
     size_t count;
+    bool plain;             /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 
@@ -112,7 +110,7 @@ struct plait_op_plan {
     size_t size;            /* bytes of an element */
     uint32_t divisor;       /* of the last combination: avg */
     plait_reduce_fn reduce;
-    struct plait_prog *prog; /* NULL when it runs in lines */
+    struct plait_prog *prog; /* NULL when tiny */
 };
 
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm */
@@ -125,9 +123,8 @@ struct plait_comm {
 
     /* The fast path. */
     uint64_t sequence; /* of the operation in progress, or the last */
-    uint64_t nline;    /* operations that ran in lines */
+    uint64_t ntiny;    /* tiny operations so far */
     struct plait_op_plan *last;
-    void *scratch; /* [nrank][PLAIT_LINE_MAX] */
 
     struct plait_config config;
     const struct plait_kernels *kernels;

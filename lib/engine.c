@@ -351,13 +351,18 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
 {
     const uint64_t nslice = o->selection.nslice, first = comm->next_flight;
     const uint64_t depth = nslice < PLAIT_NFLIGHT ? nslice : PLAIT_NFLIGHT;
-    struct run run = { .comm = comm, .o = o, .prog = o->prog, .in = (char *)(uintptr_t)in, .out = out };
+    struct run run;
     enum plait_status status = PLAIT_OK;
 
+    run.comm = comm;
+    run.o = o;
+    run.prog = o->prog;
+    run.in = (char *)(uintptr_t)in;
+    run.out = out;
+    run.next_slice = run.done_slices = 0;
     run.stream = o->stream;
     run.stride = stride(o);
-    run.wait.awaited = awaited;
-    run.wait.context = &run;
+    plait_wait_init(&run.wait, awaited, &run);
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
         f->done = run.prog->ninstr;
@@ -450,12 +455,13 @@ static uint32_t awaited_late(const void *context, uint32_t *ranks, uint32_t most
 static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
 {
     const struct await_late a = { comm, f };
-    struct plait_wait wait = { .awaited = awaited_late, .context = &a };
+    struct plait_wait wait;
     enum plait_status status = PLAIT_OK;
     void *memory;
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
+    plait_wait_init(&wait, awaited_late, &a);
     while (status == PLAIT_OK && !late_readers_done(comm, f))
         status = plait_wait_turn(comm, &wait);
     plait_wait_progress(comm, &wait);

@@ -2,13 +2,14 @@
 /*
  * The rule, on one machine. All sizes are those of the whole vector.
  *
- *   up to 2072 bytes, at most 64 ranks   one-shot, in flagged cache lines
+ *   up to 8184 bytes and 64 KiB read    one-shot, without the engine
  *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * All of them combine in the canonical order, so `reproducible` changes nothing here. 2072 bytes are
- * what fits in a rank's flagged lines; the other two limits are counts of messages, not of time.
+ * All of them combine in the canonical order, so `reproducible` changes nothing here. "Read" is what a rank
+ * reads of the others. Where one-shot ends was measured with 2 ranks on one processor (Zen 4): from 8 to
+ * 16 KiB the two take equally long; the other limits bound the messages per rank.
  */
 #include "comm.h"
 #include "hash.h"
@@ -19,14 +20,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DIRECT PLAIT_LINE_RANKS /* ranks that all talk to each other */
+#define MOST_DIRECT PLAIT_TINY_RANKS /* ranks that all talk to each other */
+#define MOST_READ (1 << 16)     /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 
+static bool fits_tiny(const struct plait_shape *shape, size_t bytes)
+{
+    return shape->nrank <= MOST_DIRECT && bytes <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
+}
+
 static const char *by_size(const struct plait_shape *shape, size_t bytes, const char **why)
 {
-    if (shape->nrank <= MOST_DIRECT && bytes <= PLAIT_LINE_MAX) {
-        *why = "tiny: everyone reads everyone's cache lines, one step";
+    if (fits_tiny(shape, bytes)) {
+        *why = "tiny: everyone reads everyone, one step";
         return "one-shot";
     }
     if (shape->nrank <= MOST_DIRECT) {
@@ -74,7 +81,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_a
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace, s->slice, s->round, s->line, shape->node != NULL };
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace, s->slice, s->round, s->tiny, shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -99,8 +106,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     status = choose_round(s.alg, type, w, &s.round);
     if (status != PLAIT_OK)
         return status;
-    s.line = strcmp(s.alg->name, "one-shot") == 0 && bytes <= PLAIT_LINE_MAX && shape->nrank <= MOST_DIRECT &&
-             w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);
     s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
     s.plan_hash = hash_of(shape, &s);
@@ -132,7 +138,7 @@ void plait_explain(const struct plait_selection *s, size_t size, struct plait_ch
 {
     *out = (struct plait_choice){ .slice = s->slice * size, .nslice = s->nslice, .round = s->round, .plan_hash = s->plan_hash };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
-    snprintf(out->path, sizeof out->path, "%s", s->line ? "line" : "engine");
+    snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : "engine");
     snprintf(out->why, sizeof out->why, "%s", s->why);
 }
 

@@ -19,7 +19,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool line;             /* tiny: cache lines that carry their own flags, no engine */
+    bool tiny;             /* one step, without the engine (tiny.c) */
     size_t slice;          /* elements */
     uint64_t nslice;
     enum plait_round round;

@@ -18,16 +18,25 @@
 
 #define PLAIT_BELLS 16       /* ranks whose bells a sleeper waits on */
 
-struct plait_wait { /* zeroed at the start of an operation, but for the two last */
+struct plait_wait {
     uint32_t turns;      /* without progress */
     uint32_t suspect;    /* rank + 1 seen gone one look ago: what it sent before may still arrive */
     double start, check; /* clock when the waiting was first timed; of the next look for deaths */
     bool timed, warned, sleepy, announced;
-    uint32_t nbell, ranks[PLAIT_BELLS], bells[PLAIT_BELLS];
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
     const void *context;
+    uint32_t nbell, ranks[PLAIT_BELLS], bells[PLAIT_BELLS]; /* of the last announcement */
 };
+
+static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(const void *, uint32_t *, uint32_t),
+                                   const void *context)
+{
+    w->turns = w->suspect = 0;
+    w->timed = w->warned = w->sleepy = w->announced = false;
+    w->awaited = awaited;
+    w->context = context;
+}
 
 static inline void plait_pause(void)
 {

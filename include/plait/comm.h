@@ -100,7 +100,7 @@ PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm
 /* What would run, and why. */
 struct plait_choice {
     char algorithm[64];       /* spec, e.g. "two-shot" */
-    char path[16];            /* "line" (tiny messages in cache lines) or "engine" */
+    char path[16];            /* "tiny" (one step, without the engine) or "engine" */
     size_t slice;             /* bytes of the vector per slice */
     uint64_t nslice;
     enum plait_round round;   /* ONCE or HOP; DEFAULT where the type does not round */

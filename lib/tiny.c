@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tiny all-reduces. Data and the word that says whose operation it belongs to share a cache line as far as
+ * they fit (56 bytes); the data is stored first and the word last, so whoever sees the word sees all of
+ * it, and the others' data is combined where it lies. Two slots are used in turn: when a rank writes a
+ * slot again, it has read all others' data of the operation before, so all others have finished the
+ * operation before that, which used this slot.
+ */
+#include "tiny.h"
+
+#include "wait.h"
+
+#include <string.h>
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    (void)most;
+    *ranks = *(const uint32_t *)context;
+    return 1;
+}
+
+static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, uint32_t rank)
+{
+    struct plait_wait w;
+    enum plait_status status = PLAIT_OK;
+
+    plait_wait_init(&w, awaited, &rank);
+    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word)
+        status = plait_wait_turn(comm, &w);
+    plait_wait_progress(comm, &w);
+    return status;
+}
+
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
+{
+    const uint32_t set = comm->ntiny++ & 1;
+    const uint64_t word = (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence;
+    const size_t bytes = o->count * o->size;
+    const void *from[PLAIT_TINY_RANKS];
+    enum plait_status status = PLAIT_OK;
+
+    if (bytes > 0)
+        memcpy(comm->own->tiny[set].data, in, bytes);
+    atomic_store_explicit(&comm->own->tiny[set].word, word, memory_order_release);
+    from[comm->rank] = in;
+    for (uint32_t i = 1, r = comm->rank; i < comm->nrank && status == PLAIT_OK; i++) {
+        r = r + 1 < comm->nrank ? r + 1 : 0;
+        const struct plait_tiny *slot = &comm->peers[r].control->tiny[set];
+        plait_wake(comm, r);
+        from[r] = slot->data;
+        if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
+            status = wait_for(comm, slot, word, r);
+    }
+    if (status == PLAIT_OK && bytes > 0)
+        o->reduce(out, from, comm->nrank, o->count, o->divisor);
+    comm->stats.bytes_reduced += bytes;
+    comm->stats.messages += comm->nrank - 1;
+    comm->stats.bytes_sent += (comm->nrank - 1) * bytes;
+    return status;
+}
