@@ -79,8 +79,6 @@ static void figures_at_1024_ranks_are_those_of_the_papers(void **state)
     static uint32_t node[1024];
 
     (void)state;
-    if (!slow_tests())
-        skip();
     for (uint32_t r = 0; r < 1024; r++)
         node[r] = r / 16;
     assert_rounds_at_1024("ring", NULL, 2046);
@@ -503,5 +501,8 @@ int main(void)
         cmocka_unit_test(wrong_promises_are_refused),
         cmocka_unit_test(rounds_count_one_send_and_one_receive_at_a_time),
     };
+
+    if (!slow_tests())
+        cmocka_set_skip_filter("figures_at_1024_*"); /* left out, not counted */
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

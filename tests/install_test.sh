@@ -58,6 +58,12 @@ each_header_compiles_alone_as_cxx() {
 pkg_config_knows_the_version() {
     test "$(pkg-config --modversion plait)" = "$("$(find "$dest" -name plait-info -type f)" --version)"
 }
+installed_programs_run() {
+    local bin
+    bin=$(dirname "$(find "$dest" -name plait-info -type f)")
+    "$bin/plait-info" >/dev/null
+    "$bin/plait-perf" --ranks 2 -b 1K -e 1K --guard off >"$room/perf" || { cat "$room/perf"; return 1; }
+}
 compile() {
     $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -pthread "$1" -o "$2" $(pkg-config --cflags --libs plait)
 }
@@ -87,6 +93,7 @@ run the_library_needs_only_libc
 run each_header_compiles_alone_as_c
 run each_header_compiles_alone_as_cxx
 run pkg_config_knows_the_version
+run installed_programs_run
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
 exit $failed

@@ -203,26 +203,30 @@ static struct plait_shape make_shape(enum plait_coll coll)
 static void print_algorithms(void)
 {
     struct plait_shape shape = make_shape(PLAIT_ALLREDUCE);
+    int width = 0;
 
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+        const int n = (int)(strlen((*a)->name) + strlen((*a)->params));
+        width = n > width ? n : width;
+    }
     printf("At %" PRIu32
            " ranks. depth: messages on the longest path; rounds: one message per rank at a time (~ at most);\n"
            "sent, received: most by any rank, in vectors; c: canonical order; s: no partial sums travel.\n\n",
            shape.nrank);
-    printf("%-22s %6s %8s %8s %8s  %-2s  %s\n", "algorithm", "depth", "rounds", "sent", "received", "", "what it is");
+    printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
+           "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
         const struct plait_alg *alg;
-        char name[64];
 
-        snprintf(name, sizeof name, "%s%s", (*a)->name, (*a)->params);
+        printf("%s%-*s ", (*a)->name, width - (int)strlen((*a)->name), (*a)->params);
         if (plait_alg_find(plait_algs, (*a)->name, &shape, &alg) == PLAIT_OK) {
             const struct plait_claim c = alg->claim(&shape);
             const double nblk = c.nblk != 0 ? (double)c.nblk : 1;
             char rounds[32];
             snprintf(rounds, sizeof rounds, "%s%" PRIu64, c.rounds_exact ? "" : "~", c.rounds);
-            printf("%-22s %6" PRIu64 " %8s %8.3f %8.3f", name, c.depth, rounds, (double)c.sent / nblk,
-                   (double)c.received / nblk);
+            printf("%6" PRIu64 " %8s %8.3f %8.3f", c.depth, rounds, (double)c.sent / nblk, (double)c.received / nblk);
         } else {
-            printf("%-22s %6s %8s %8s %8s", name, "-", "-", "-", "-");
+            printf("%6s %8s %8s %8s", "-", "-", "-", "-");
         }
         printf("  %s%s  %s [%s]\n", (*a)->canonical ? "c" : "-", (*a)->no_partials ? "s" : "-", (*a)->text,
                (*a)->source);
