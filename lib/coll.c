@@ -64,21 +64,18 @@ static enum plait_status check_call(const struct plait_call *call)
 
 /* ---- What to run ----------------------------------------------------------------------------------- */
 
-static bool fits(const struct plait_op_plan *o, enum plait_coll coll, size_t count, enum plait_dtype type, enum plait_op op,
-                 bool inplace, const struct plait_call *call)
+static inline bool same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
-    return o->count == count && o->type == type && o->op == op && o->inplace == inplace && o->coll == coll &&
-           o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+    return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
+           o->call.size == call->size && strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
 }
 
-/* Is it the operation before again, without options? The common case, quickly. */
-static inline bool is_last(const struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
-                           enum plait_op op, bool inplace)
+/* Is `o` this operation? `call` NULL: without options. */
+static inline bool fits(const struct plait_op_plan *o, enum plait_coll coll, size_t count, enum plait_dtype type,
+                        enum plait_op op, bool inplace, const struct plait_call *call)
 {
-    const struct plait_op_plan *o = comm->last;
-    return o != NULL && o->plain && o->count == count && o->type == type && o->op == op && o->inplace == inplace &&
-           o->coll == coll;
+    return o->count == count && o->type == type && o->op == op && o->inplace == inplace && o->coll == coll &&
+           (call != NULL ? same_wishes(o, call) : o->plain);
 }
 
 static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
@@ -159,14 +156,13 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
                                       enum plait_op op, bool inplace, const struct plait_call *options)
 {
     const struct plait_call *call = options != NULL ? options : &no_wishes;
-    const uint64_t key[] = { coll, count, type, op, inplace };
-    struct plait_op_plan **place = &comm->op_plans[plait_hash(PLAIT_HASH_START, key, sizeof key) % PLAIT_NOP_PLAN];
+    const uint64_t key = count << 8 ^ (uint64_t)type << 4 ^ (uint64_t)op << 2 ^ (uint64_t)coll << 1 ^ inplace;
+    struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     struct plait_op_plan fresh = { .coll = coll, .type = type, .op = op, .inplace = inplace, .count = count,
                                    .plain = options == NULL, .call = *call };
     enum plait_status status;
 
-    if (*place != NULL && fits(*place, coll, count, type, op, inplace, call)) {
-        (*place)->plain |= options == NULL;
+    if (*place != NULL && fits(*place, coll, count, type, op, inplace, options)) {
         comm->last = *place;
         return PLAIT_OK;
     }
@@ -242,7 +238,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
     if (comm->failed != PLAIT_OK)
         return earlier_failure(comm);
-    if (call != NULL || !is_last(comm, PLAIT_ALLREDUCE, count, type, op, in == out)) {
+    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, in == out, call)) {
         status = check_type(comm, type, op);
         if (status == PLAIT_OK)
             status = check_count(count, plait_dtype_size(type));
@@ -264,7 +260,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
     if (comm->failed != PLAIT_OK)
         return earlier_failure(comm);
-    if (call != NULL || !is_last(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true))
+    if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true, call))
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true, call);
     return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
 }

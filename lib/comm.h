@@ -113,7 +113,7 @@ struct plait_op_plan {
     struct plait_prog *prog; /* NULL when tiny */
 };
 
-#define PLAIT_NOP_PLAN 256 /* operations remembered per comm */
+#define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
 struct plait_comm {
     uint32_t rank, nrank;
