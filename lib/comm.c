@@ -324,6 +324,10 @@ static enum plait_status join(struct plait_comm *comm, const struct plait_comm_o
         comm->own->id = comm->id = all[0].id;
         comm->cache = all[0].cache;
         comm->last_level = all[0].last_level;
+        /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
+        comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
+        if (comm->flight_bytes > comm->cache / 2)
+            comm->flight_bytes = comm->cache / 2;
         status = share_arenas(comm, boot, all);
     }
     if (status == PLAIT_OK)

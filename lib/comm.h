@@ -132,6 +132,7 @@ struct plait_comm {
     double deadline, warn;
     double call_deadline; /* of the operation in progress */
     size_t cache, last_level; /* bytes; rank 0's */
+    size_t flight_bytes;      /* library memory of a flight, at least */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     enum plait_round round;

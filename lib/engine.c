@@ -20,9 +20,14 @@ struct plait_flight {
     char *in, *out;      /* of its first element */
     uint32_t done;       /* instructions; == prog->ninstr: idle */
 
-    /* Library memory, [bytes]: TMP slots, then the wide shadow of OUT, then staging. */
-    char *memory, *shadow, *stage;
-    size_t bytes, stride; /* stride: of a TMP slot and of a staged block */
+    /*
+     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
+     * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
+     * cache, and writing them again would wait for it.
+     */
+    char *memory, *tmp, *shadow, *stage;
+    size_t bytes, used;
+    size_t stride; /* of a TMP slot and of a staged block */
 
     /* [capacity] instructions each. */
     uint32_t capacity, nstage;
@@ -43,7 +48,7 @@ struct run {
     const struct plait_op_plan *o;
     const struct plait_prog *prog;
     bool stream; /* the vector does not fit in the caches: copy past them */
-    size_t stride;
+    size_t stride, need; /* library memory of a slice: of a block; in all */
     uint64_t next_slice, done_slices;
     char *in, *out;
     struct plait_wait wait;
@@ -60,6 +65,12 @@ static size_t shadow_bytes(const struct plait_op_plan *o)
 {
     const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
     return o->prog->wide ? ROUND_UP(n * sizeof(float)) : 0;
+}
+
+/* Library memory that one slice takes. */
+static size_t need(const struct plait_op_plan *o)
+{
+    return stride(o) * ((size_t)o->prog->ntmp + o->prog->nstage) + shadow_bytes(o);
 }
 
 /* ---- Addresses ----------------------------------------------------------------------------------- */
@@ -84,7 +95,7 @@ static inline size_t bytes_of(const struct run *run, const struct plait_flight *
 static inline char *address(const struct run *run, const struct plait_flight *f, struct plait_span s, bool wide)
 {
     if (s.buf == PLAIT_TMP)
-        return f->memory + s.slot * f->stride;
+        return f->tmp + s.slot * f->stride;
     if (wide)
         return f->shadow + block_start(f, s.slot) * sizeof(float);
     return (s.buf == PLAIT_IN ? f->in : f->out) + block_start(f, s.slot) * run->o->size;
@@ -328,7 +339,11 @@ static void launch(struct run *run, struct plait_flight *f)
 
     f->slice = run->next_slice++;
     f->stride = run->stride;
-    f->shadow = f->memory + run->stride * p->ntmp;
+    if (f->used + run->need > f->bytes)
+        f->used = 0;
+    f->tmp = f->memory + f->used;
+    f->used += run->need;
+    f->shadow = f->tmp + run->stride * p->ntmp;
     f->stage = f->shadow + shadow_bytes(run->o);
     f->q = n / p->nblk;
     f->r = n % p->nblk;
@@ -392,6 +407,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.next_slice = run.done_slices = 0;
     run.stream = o->stream;
     run.stride = stride(o);
+    run.need = need(o);
     plait_wait_init(&run.wait, awaited, &run);
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
@@ -491,6 +507,8 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
+    if (bytes < comm->flight_bytes)
+        bytes = comm->flight_bytes;
     plait_wait_init(&wait, awaited_late, &a);
     while (status == PLAIT_OK && !late_readers_done(comm, f))
         status = plait_wait_turn(comm, &wait);
@@ -504,6 +522,7 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     plait_arena_free(f->memory);
     f->memory = memory;
     f->bytes = bytes;
+    f->used = 0;
     return PLAIT_OK;
 }
 
@@ -528,7 +547,7 @@ enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct pla
     for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
         status = grow_lists(comm, &comm->flights[d], p);
         if (status == PLAIT_OK)
-            status = grow_memory(comm, &comm->flights[d], stride(o) * ((size_t)p->ntmp + p->nstage) + shadow_bytes(o));
+            status = grow_memory(comm, &comm->flights[d], need(o));
     }
     return status;
 }
