@@ -11,6 +11,7 @@
 #include "reduce.h"
 #include "select.h"
 #include "transport.h"
+#include "trial.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -133,6 +134,7 @@ struct plait_comm {
     double call_deadline; /* of the operation in progress */
     size_t cache, last_level; /* bytes; rank 0's */
     size_t flight_bytes;      /* library memory of a flight, at least */
+    struct plait_trial trials[64]; /* by the logarithm of the vector's bytes */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     enum plait_round round;

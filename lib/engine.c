@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine.h"
 
+#include "clock.h"
 #include "status.h"
 #include "wait.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define LEAST_TRIED 8192 /* bytes; in smaller vectors the blocks are too few lines to tell */
 
 #define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
 
@@ -47,7 +50,10 @@ struct run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
     const struct plait_prog *prog;
-    bool stream; /* the vector does not fit in the caches: copy past them */
+    bool stream;      /* the vector does not fit in the caches: copy past them */
+    bool past_caches; /* write what others read past the caches */
+    bool timed;       /* measure `busy` */
+    double busy;      /* seconds spent copying and reducing */
     size_t stride, need; /* library memory of a slice: of a block; in all */
     uint64_t next_slice, done_slices;
     char *in, *out;
@@ -124,13 +130,23 @@ static inline uint32_t in_number(const struct run *run, const struct plait_fligh
     return run->comm->peers[in->peer].link->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
+static inline double stopwatch(const struct run *run)
+{
+    return run->timed ? plait_clock() : 0;
+}
+
 /* The staged copy of a SEND's data; made once for all peers that get it. */
 static const char *stage(struct run *run, struct plait_flight *f, const struct plait_instr *in, const char *data, size_t bytes)
 {
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        memcpy(copy, data, bytes);
+        const double start = stopwatch(run);
+        if (run->past_caches)
+            run->comm->kernels->stream(copy, data, bytes);
+        else
+            memcpy(copy, data, bytes);
+        run->busy += stopwatch(run) - start;
         f->staged[in->stage] = 1;
         run->comm->stats.bytes_staged += bytes;
     }
@@ -179,10 +195,13 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
 
 static void copy(struct run *run, void *to, const void *from, size_t bytes)
 {
+    const double start = stopwatch(run);
+
     if (run->stream)
         run->comm->kernels->stream(to, from, bytes);
     else
         memcpy(to, from, bytes);
+    run->busy += stopwatch(run) - start;
     run->comm->stats.bytes_copied += bytes;
 }
 
@@ -204,6 +223,23 @@ static void reduce_mixed(const struct run *run, const struct plait_flight *f, co
                        in->nsource, n, in->final ? run->o->divisor : 0);
 }
 
+/* In pieces that stay in the first-level cache. The sources are advanced. */
+static void reduce_past_caches(const struct run *run, const struct plait_flight *f, const struct plait_instr *in,
+                               const void **from, size_t n)
+{
+    _Alignas(PLAIT_LINE) char piece[4096];
+    const size_t most = sizeof piece / run->o->size;
+    char *to = address(run, f, in->dst, false);
+
+    for (size_t at = 0; at < n; at += most) {
+        const size_t here = n - at < most ? n - at : most;
+        run->o->reduce(piece, from, in->nsource, here, in->final ? run->o->divisor : 0);
+        run->comm->kernels->stream(to + at * run->o->size, piece, here * run->o->size);
+        for (uint32_t k = 0; k < in->nsource; k++)
+            from[k] = (const char *)from[k] + here * run->o->size;
+    }
+}
+
 static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
 {
     enum { MOST = 1024 };
@@ -211,13 +247,17 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
     const struct plait_source *s = run->prog->sources + in->source;
     const size_t n = elements(f, in);
     const void *from[MOST];
+    const double start = stopwatch(run);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
-    if (n > 0 && !in->mixed)
-        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
-    else if (n > 0)
+    if (n > 0 && in->mixed)
         reduce_mixed(run, f, in, from, n);
+    else if (n > 0 && run->past_caches && in->sent)
+        reduce_past_caches(run, f, in, from, n);
+    else if (n > 0)
+        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
+    run->busy += stopwatch(run) - start;
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE)
@@ -406,6 +446,11 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.out = out;
     run.next_slice = run.done_slices = 0;
     run.stream = o->stream;
+    run.busy = 0;
+    run.past_caches = run.timed = false;
+    struct plait_trial *trial = &comm->trials[64 - __builtin_clzll(o->count * o->size | 1)];
+    if (o->count * o->size >= LEAST_TRIED && comm->nrank > 1)
+        run.past_caches = plait_trial_start(trial, &run.timed);
     run.stride = stride(o);
     run.need = need(o);
     plait_wait_init(&run.wait, awaited, &run);
@@ -441,6 +486,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
         }
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
+    if (run.timed)
+        plait_trial_report(trial, run.busy);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

@@ -321,6 +321,14 @@ static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
     p->successors[in->successor + in->nsuccessor++] = to;
 }
 
+/* REDUCEs that a SEND waits for. */
+static void mark_sent(struct plait_prog *p)
+{
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        for (uint32_t k = 0; k < p->instrs[i].nsuccessor; k++)
+            p->instrs[i].sent |= p->instrs[p->successors[p->instrs[i].successor + k]].verb == PLAIT_SEND;
+}
+
 static enum plait_status reverse_deps(struct binder *b)
 {
     struct plait_prog *p = b->prog;
@@ -336,6 +344,7 @@ static enum plait_status reverse_deps(struct binder *b)
     if (p->successors == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
     each_edge(b, store_edge);
+    mark_sent(p);
     return PLAIT_OK;
 }
 

@@ -27,6 +27,7 @@ struct plait_source { /* an operand */
 struct plait_instr {
     uint8_t verb;
     bool borrowed;      /* RECV: only its arrival matters; a REDUCE reads and releases it */
+    bool sent;          /* REDUCE: other ranks read its result where it lies or from a copy */
     bool final;         /* REDUCE: its result is the collective's result */
     bool wide;          /* what it moves or makes is a partial sum kept in fp32 */
     bool mixed;         /* REDUCE: it is wide or an operand is */
