@@ -147,7 +147,6 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->size = plait_dtype_size(o->type);
     o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
     o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
-    o->stream = o->count * o->size > comm->last_level;
     o->fingerprint = fingerprint_of(o);
     return PLAIT_OK;
 }

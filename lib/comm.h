@@ -107,7 +107,6 @@ struct plait_op_plan {
 
     struct plait_selection selection;
     uint32_t fingerprint;
-    bool stream;            /* larger than the caches: copies go past them */
     size_t size;            /* bytes of an element */
     uint32_t divisor;       /* of the last combination: avg */
     plait_reduce_fn reduce;

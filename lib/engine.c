@@ -50,10 +50,9 @@ struct run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
     const struct plait_prog *prog;
-    bool stream;      /* the vector does not fit in the caches: copy past them */
-    bool past_caches; /* write what others read past the caches */
-    bool timed;       /* measure `busy` */
-    double busy;      /* seconds spent copying and reducing */
+    unsigned way; /* of writing: enum plait_way */
+    bool timed;   /* measure `busy` */
+    double busy;  /* seconds spent copying and reducing */
     size_t stride, need; /* library memory of a slice: of a block; in all */
     uint64_t next_slice, done_slices;
     char *in, *out;
@@ -142,7 +141,7 @@ static const char *stage(struct run *run, struct plait_flight *f, const struct p
 
     if (!f->staged[in->stage]) {
         const double start = stopwatch(run);
-        if (run->past_caches)
+        if (run->way & PLAIT_SHARED_PAST)
             run->comm->kernels->stream(copy, data, bytes);
         else
             memcpy(copy, data, bytes);
@@ -197,7 +196,7 @@ static void copy(struct run *run, void *to, const void *from, size_t bytes)
 {
     const double start = stopwatch(run);
 
-    if (run->stream)
+    if (run->way & PLAIT_RESULT_PAST)
         run->comm->kernels->stream(to, from, bytes);
     else
         memcpy(to, from, bytes);
@@ -253,7 +252,7 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
     if (n > 0 && in->mixed)
         reduce_mixed(run, f, in, from, n);
-    else if (n > 0 && run->past_caches && in->sent)
+    else if (n > 0 && (run->way & PLAIT_SHARED_PAST) && in->sent)
         reduce_past_caches(run, f, in, from, n);
     else if (n > 0)
         run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
@@ -445,12 +444,12 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.in = (char *)(uintptr_t)in;
     run.out = out;
     run.next_slice = run.done_slices = 0;
-    run.stream = o->stream;
     run.busy = 0;
-    run.past_caches = run.timed = false;
+    run.way = 0;
+    run.timed = false;
     struct plait_trial *trial = &comm->trials[64 - __builtin_clzll(o->count * o->size | 1)];
     if (o->count * o->size >= LEAST_TRIED && comm->nrank > 1)
-        run.past_caches = plait_trial_start(trial, &run.timed);
+        run.way = plait_trial_start(trial, &run.timed);
     run.stride = stride(o);
     run.need = need(o);
     plait_wait_init(&run.wait, awaited, &run);
@@ -487,7 +486,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
     if (run.timed)
-        plait_trial_report(trial, run.busy);
+        plait_trial_report(trial, run.busy / (double)(o->count * o->size));
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 
