@@ -168,6 +168,8 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
 
 static void copy(struct run *run, void *to, const void *from, size_t bytes)
 {
+    if (bytes == 0) /* TMP may have no memory then, which memcpy does not take */
+        return;
     if (run->stream)
         run->comm->kernels->stream(to, from, bytes);
     else
@@ -259,7 +261,7 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
         }
         f->message[i] = data;
         if (!in->borrowed) {
-            if (data != to && bytes > 0)
+            if (data != to)
                 copy(run, to, data, bytes);
             release(run, f, in);
         }

@@ -87,6 +87,26 @@ static void a_plan_that_the_window_would_stop_is_refused(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static int sum_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.algorithm = "swap";
+    CHECK(plait_allreduce(*comm, NULL, NULL, 0, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    return 0;
+}
+
+/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
+static void a_copy_of_an_empty_block_of_tmp_touches_nothing(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 2, .body = sum_nothing, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.algorithms = conformance_algs;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +115,7 @@ int main(void)
         cmocka_unit_test(shared_memory_between_threads_conforms),
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
         cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
+        cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
     };
 
     return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
