@@ -2,6 +2,7 @@
 /* Binding: from a plan to what the engine runs. */
 #include "prog.h"
 
+#include "comm.h"
 #include "plan_check.h"
 #include "status.h"
 
@@ -30,24 +31,97 @@ static void destroy_all(struct plait_plan **plans, uint32_t n)
     free(plans);
 }
 
-/* Prove that the comm's plans, fused on every rank, cannot deadlock. */
-static bool proved(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape)
+/*
+ * A copy of a plan in which a SEND also waits for the SEND that is PLAIT_WINDOW numbers before it on the
+ * way to the same peer: it takes over that one's place in the window. Numbers are those of number_messages().
+ */
+static struct plait_plan *with_window(const struct plait_plan *plan)
+{
+    const uint32_t *deps = plait_plan_deps(plan);
+    struct plait_plan *p = malloc(plan->bytes + plan->nstep * sizeof *deps);
+    uint32_t *before = malloc((plan->nstep + 1) * sizeof *before); /* [nstep] the SEND to wait for, or NONE */
+    uint32_t *last = malloc((size_t)plan->nrank * PLAIT_WINDOW * sizeof *last), *n = calloc(plan->nrank, sizeof *n);
+
+    for (uint32_t lane = 0; p && before && last && n && lane < plan->nlane; lane++)
+        for (uint32_t i = 0; i < plan->nstep; i++) {
+            const struct plait_step *s = &plan->step[i];
+            if (s->lane != lane || s->verb != PLAIT_SEND)
+                continue;
+            const uint32_t number = n[s->peer]++, place = (uint32_t)s->peer * PLAIT_WINDOW + number % PLAIT_WINDOW;
+            before[i] = number < PLAIT_WINDOW ? PLAIT_NONE : last[place];
+            last[place] = i;
+        }
+    if (p != NULL && before != NULL && last != NULL && n != NULL) {
+        memcpy(p, plan, sizeof *p + plan->nstep * sizeof *p->step);
+        uint32_t *to = (uint32_t *)(uintptr_t)plait_plan_deps(p);
+        p->ndep = 0;
+        for (uint32_t i = 0; i < p->nstep; i++) {
+            struct plait_step *s = &p->step[i];
+            memcpy(to + p->ndep, deps + s->dep0, s->ndep * sizeof *deps);
+            s->dep0 = p->ndep;
+            if (s->verb == PLAIT_SEND && before[i] != PLAIT_NONE)
+                to[s->dep0 + s->ndep++] = before[i];
+            p->ndep += s->ndep;
+        }
+    } else {
+        free(p);
+        p = NULL;
+    }
+    free(before);
+    free(last);
+    free(n);
+    return p;
+}
+
+enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_fusing fusing, bool *out)
 {
     struct plait_plan **plans;
     uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
-    bool ok = emit_all(alg, shape, &plans) == PLAIT_OK && nodes != NULL;
+    enum plait_status status = emit_all(alg, shape, &plans);
 
-    for (uint32_t r = 0; ok && r < shape->nrank; r++) {
-        nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
-        ok = nodes[r] != NULL && plait_fuse(plans[r], PLAIT_FUSE_PROVED, nodes[r]) == PLAIT_OK;
+    for (uint32_t r = 0; status == PLAIT_OK && r < shape->nrank; r++) {
+        struct plait_plan *window = with_window(plans[r]);
+        if (nodes != NULL)
+            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
+        if (window == NULL || nodes == NULL || nodes[r] == NULL)
+            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+        else
+            status = plait_fuse(plans[r], fusing, nodes[r]);
+        plait_plan_destroy(plans[r]);
+        plans[r] = window;
     }
-    ok = ok && plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
-                                    (const uint32_t *const *)nodes, NULL) == PLAIT_OK;
+    if (status == PLAIT_OK) {
+        status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
+                                      (const uint32_t *const *)nodes, NULL);
+        *out = status == PLAIT_OK;
+        status = status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
+    }
     destroy_all(plans, shape->nrank);
     for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
         free(nodes[r]);
     free(nodes);
-    return ok;
+    return status;
+}
+
+/* Fuse as much as cannot deadlock. Above MOST_PROVED ranks what is safe when sends wait for their receives only. */
+static enum plait_status choose_fusing(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                       bool hop, enum plait_fusing *out)
+{
+    enum plait_status status = PLAIT_OK;
+    bool proved = false;
+
+    *out = shape->nrank > MOST_PROVED || hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
+    if (shape->nrank > MOST_PROVED)
+        return PLAIT_OK;
+    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved && *out > PLAIT_FUSE_NONE)
+        --*out;
+    if (status != PLAIT_OK || proved)
+        return status;
+    return plait_fail(PLAIT_ERR_PLAN,
+                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
+                      "and they wait for it; let lanes be taken in the order in which they are sent",
+                      spec, shape->nrank, PLAIT_WINDOW);
 }
 
 /* Which of this rank's steps move or make partial sums; a step that also handles a result cannot be wide. */
@@ -411,9 +485,9 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    if (!hop && shape->nrank <= MOST_PROVED && proved(alg, spec, shape))
-        fusing = PLAIT_FUSE_PROVED;
-    status = plait_fuse(plan, fusing, node);
+    status = choose_fusing(alg, spec, shape, hop, &fusing);
+    if (status == PLAIT_OK)
+        status = plait_fuse(plan, fusing, node);
     if (status == PLAIT_OK && need_kinds)
         status = find_kinds(alg, spec, shape, rank, kinds);
     if (status == PLAIT_OK)

@@ -63,8 +63,17 @@ struct plait_prog {
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);
 
 /*
- * Emit and bind this rank's plan. PLAIT_FUSE_PROVED is used for up to 64 ranks after the proof, else
- * PLAIT_FUSE_LOCAL.
+ * Prove that the comm's plans, fused like this on every rank, cannot deadlock when sends wait for their
+ * receives and at most PLAIT_WINDOW messages are on the way from one rank to another.
+ *
+ * out    is it so?
+ */
+enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_fusing fusing, bool *out);
+
+/*
+ * Emit and bind this rank's plan. Up to 64 ranks it is fused as far as is proved free of deadlock
+ * (PLAIT_ERR_PLAN when not even the plain plan is), above as PLAIT_FUSE_LOCAL.
  *
  * round  DEFAULT for types that do not round. HOP: nothing of more than two sources is fused, so that every
  *        combination rounds. ONCE: partial sums that are stored or travel are wide.

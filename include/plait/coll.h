@@ -70,7 +70,16 @@ enum plait_op {
     PLAIT_NOP = 5
 };
 
-/* Where 16-bit sums are rounded (integers and 32- and 64-bit floats ignore it). */
+/*
+ * Where 16-bit sums are rounded (integers and 32- and 64-bit floats ignore it). How far a sum of p
+ * inputs x may be from the exact s, with u = 2^-11 (float16) or 2^-8 (bfloat16), to first order:
+ *
+ *   once   u |s| + (p-1) 2^-24 sum |x|
+ *   hop    (p-1) (u + 2^-24) sum |x|
+ *
+ * avg divides s, the inputs and so the bound by p, after one more rounding (p for p-1). For prod put |s| for
+ * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod at every hop.
+ */
 enum plait_round {
     PLAIT_ROUND_DEFAULT, /* once where that costs no bytes on the wire, else hop */
     PLAIT_ROUND_ONCE,    /* partial results travel and stay in fp32; one rounding at the end */

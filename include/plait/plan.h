@@ -58,6 +58,10 @@ struct plait_step { /* what one rank does once */
  * One allocation without pointers: memcpy it anywhere. The array order is topological: a
  * dependency is an earlier step. The k-th SEND from s to r on a lane pairs with the k-th RECV at r
  * from s on that lane.
+ *
+ * At most 16 messages are on the way from one rank to another; further ones wait until the receiver has taken
+ * the one 16 before, counted lane by lane. A plan in which that leads to deadlock, because lanes are taken in
+ * quite another order than sent, is refused at its first use (checked up to 64 ranks).
  */
 struct plait_plan {
     uint32_t nrank, rank;

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "conformance.h"
+
+#include "../lib/prog.h"
+#include "plans.h"
+#include "reduce_reference.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST_RANKS 16
+#define MOST_BLOCKS 24
+
+/* ---- Algorithms ---------------------------------------------------------------------------------- */
+
+static bool any_shape(const struct plait_shape *s)
+{
+    return s->nrank <= MOST_RANKS;
+}
+
+static bool one_number(const char *text, struct plait_shape *s)
+{
+    s->nparam = 1;
+    return sscanf(text, "%u", &s->param[0]) == 1;
+}
+
+/* Only the number of blocks is used: these plans are checked without a claim. */
+static struct plait_claim claim_blocks(const struct plait_shape *s)
+{
+    return (struct plait_claim){ .nblk = s->nparam > 0 ? s->param[0] : 1 };
+}
+
+/* The place of another rank's vector among p - 1. */
+static uint32_t place(uint32_t me, uint32_t r)
+{
+    return r < me ? r : r - 1;
+}
+
+/* out[blk] = in op received ..., by rank; `acc` is a TMP slot, tmp[place * stride] the received block. */
+static void fold(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t blk, uint32_t first, uint32_t stride,
+                 uint32_t acc)
+{
+    struct plait_span x = { PLAIT_NBUF, 0 };
+
+    for (uint32_t r = 0; r < s->nrank; r++) {
+        const struct plait_span y = r == me ? plait_in(blk) : plait_tmp(first + place(me, r) * stride);
+        if (r > 0)
+            plait_reduce(b, plait_tmp(acc), x, y, blk, 1);
+        x = r > 0 ? plait_tmp(acc) : y;
+    }
+    plait_copy(b, plait_out(blk), x, blk, 1);
+}
+
+/* Everyone sends everyone every block in a message of its own. */
+static void many_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t k = s->param[0];
+
+    plait_blocks(b, k, s->nrank * k);
+    for (uint32_t r = 0; r < s->nrank; r++)
+        for (uint32_t i = 0; i < k && r != me; i++) {
+            plait_send(b, r, plait_in(i), i, 1);
+            plait_recv(b, r, plait_tmp(place(me, r) * k + i), i, 1);
+        }
+    for (uint32_t i = 0; i < k; i++)
+        fold(b, s, me, i, i, k, (s->nrank - 1) * k + i);
+}
+
+/* As many, but block i travels on lane i, and the last is taken first, through one slot for each peer. */
+static void lanes_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t k = s->param[0];
+
+    plait_blocks(b, k, s->nrank);
+    for (uint32_t i = 0; i < k; i++) {
+        plait_lane(b, i);
+        for (uint32_t r = 0; r < s->nrank; r++)
+            if (r != me)
+                plait_send(b, r, plait_in(i), i, 1);
+    }
+    for (uint32_t i = k; i-- > 0;) {
+        plait_lane(b, i);
+        for (uint32_t r = 0; r < s->nrank; r++)
+            if (r != me)
+                plait_recv(b, r, plait_tmp(place(me, r)), i, 1);
+        fold(b, s, me, i, 0, 1, s->nrank - 1);
+    }
+}
+
+/* Rank 0 takes one vector after the other; those of the low ranks lie ready all the time. */
+static void star_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    plait_blocks(b, 1, 1);
+    if (me > 0) {
+        plait_send(b, 0, plait_in(0), 0, 1);
+        plait_recv(b, 0, plait_out(0), 0, 1);
+        return;
+    }
+    plait_copy(b, plait_out(0), plait_in(0), 0, 1);
+    for (uint32_t r = s->nrank - 1; r > 0; r--) {
+        plait_recv(b, r, plait_tmp(0), 0, 1);
+        plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
+    }
+    for (uint32_t r = 1; r < s->nrank; r++)
+        plait_send(b, r, plait_out(0), 0, 1);
+}
+
+/* Everything is sent twice; even ranks use the second copy. */
+static void twice_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t n = s->nrank - 1;
+
+    plait_blocks(b, 1, 2 * n + 1);
+    for (uint32_t r = 0; r < s->nrank; r++)
+        for (uint32_t copy = 0; copy < 2 && r != me; copy++) {
+            plait_send(b, r, plait_in(0), 0, 1);
+            plait_recv(b, r, plait_tmp(copy * n + place(me, r)), 0, 1);
+        }
+    fold(b, s, me, 0, me % 2 == 0 ? n : 0, 1, 2 * n);
+}
+
+static bool power_of_two(const struct plait_shape *s)
+{
+    return s->nrank <= MOST_RANKS && (s->nrank & (s->nrank - 1)) == 0;
+}
+
+/* Pairs swap what lies in TMP, two blocks at once, and write it again. */
+static void swap_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    plait_blocks(b, 2, 4);
+    plait_copy(b, plait_tmp(0), plait_in(0), 0, 2);
+    for (uint32_t bit = 1; bit < s->nrank; bit *= 2) {
+        const bool upper = (me & bit) != 0;
+        plait_send(b, me ^ bit, plait_tmp(0), 0, 2);
+        plait_recv(b, me ^ bit, plait_tmp(2), 0, 2);
+        plait_reduce(b, plait_tmp(0), plait_tmp(upper ? 2 : 0), plait_tmp(upper ? 0 : 2), 0, 2);
+    }
+    plait_copy(b, plait_out(0), plait_tmp(0), 0, 2);
+}
+
+static struct plait_claim swap_claim(const struct plait_shape *s)
+{
+    (void)s;
+    return (struct plait_claim){ .nblk = 2 };
+}
+
+/* A random tree for each block, on its own lane: everyone's parent, the root's is itself. */
+static void random_tree(uint64_t seed, uint32_t n, uint32_t parent[MOST_RANKS])
+{
+    uint32_t order[MOST_RANKS] = { 0 };
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = random_below(&seed, i + 1);
+        order[i] = order[at];
+        order[at] = i;
+    }
+    parent[order[0]] = order[0];
+    for (uint32_t i = 1; i < n; i++)
+        parent[order[i]] = order[random_below(&seed, i)];
+}
+
+struct random_plan {
+    struct plait_builder *b;
+    uint32_t n, me, nslot;
+    uint64_t state; /* of this rank's own choices */
+};
+
+/* Combine what the children send, in random order through random slots, and send it to the parent. */
+static void random_up(struct random_plan *p, uint32_t blk, const uint32_t *parent)
+{
+    struct plait_span have = plait_in(blk);
+
+    for (uint32_t i = 0, r = random_below(&p->state, p->n); i < p->n; i++, r = (r + 1) % p->n) {
+        const struct plait_span got = plait_tmp(random_below(&p->state, p->nslot));
+        const bool swap = random_below(&p->state, 2);
+        if (parent[r] != p->me || r == p->me)
+            continue;
+        plait_recv(p->b, r, got, blk, 1);
+        plait_reduce(p->b, plait_out(blk), swap ? got : have, swap ? have : got, blk, 1);
+        have = plait_out(blk);
+    }
+    if (parent[p->me] != p->me)
+        plait_send(p->b, parent[p->me], have, blk, 1);
+    else if (have.buf == PLAIT_IN)
+        plait_copy(p->b, plait_out(blk), have, blk, 1);
+}
+
+static void random_down(struct random_plan *p, uint32_t blk, const uint32_t *parent)
+{
+    if (parent[p->me] != p->me)
+        plait_recv(p->b, parent[p->me], plait_out(blk), blk, 1);
+    for (uint32_t i = 0, r = random_below(&p->state, p->n); i < p->n; i++, r = (r + 1) % p->n)
+        if (parent[r] == p->me && r != p->me)
+            plait_send(p->b, r, plait_out(blk), blk, 1);
+}
+
+/* random:BLOCKS:SEED. Each rank takes the ways up and down of all blocks in an order of its own. */
+static void random_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t nblk = s->param[0], seed = s->param[1];
+    struct random_plan p = { b, s->nrank, me, 1 + seed % 4 * 8, (uint64_t)seed << 32 | me };
+    unsigned char stage[MOST_BLOCKS] = { 0 };
+
+    plait_blocks(b, nblk, p.nslot);
+    for (uint32_t left = 2 * nblk; left > 0; left--) {
+        uint32_t parent[MOST_RANKS], blk = random_below(&p.state, nblk);
+        while (stage[blk] == 2)
+            blk = (blk + 1) % nblk;
+        random_tree((uint64_t)seed * MOST_BLOCKS + blk, s->nrank, parent);
+        plait_lane(b, blk);
+        if (stage[blk]++ == 0)
+            random_up(&p, blk, parent);
+        else
+            random_down(&p, blk, parent);
+    }
+}
+
+static bool two_numbers(const char *text, struct plait_shape *s)
+{
+    s->nparam = 2;
+    return sscanf(text, "%u:%u", &s->param[0], &s->param[1]) == 2 && s->param[0] <= MOST_BLOCKS;
+}
+
+#define ALG(NAME, PARAMS, PARSE, APPLIES, CLAIM)                                                   \
+    static const struct plait_alg NAME##_alg = { .name = #NAME, .coll = PLAIT_ALLREDUCE, .params = PARAMS,        \
+        .text = "made for the conformance suite", .source = "tests", .parse = PARSE, .applies = APPLIES, \
+        .emit = NAME##_emit, .claim = CLAIM };
+ALG(many, ":K", one_number, any_shape, claim_blocks)
+ALG(lanes, ":K", one_number, any_shape, claim_blocks)
+ALG(star, "", NULL, any_shape, claim_blocks)
+ALG(twice, "", NULL, any_shape, claim_blocks)
+ALG(swap, "", NULL, power_of_two, swap_claim)
+ALG(random, ":K:SEED", two_numbers, any_shape, claim_blocks)
+#undef ALG
+
+const struct plait_alg *const conformance_algs[] = { &many_alg, &lanes_alg, &star_alg, &twice_alg, &swap_alg, &random_alg, NULL };
+
+/* ---- Cases --------------------------------------------------------------------------------------- */
+
+struct suite {
+    const struct harness *harness;
+    struct jobs jobs;
+    unsigned wrong;
+};
+
+/*
+ * Is the plan one that the checker accepts, and that no window of messages can stop? Random ones may deadlock,
+ * which it must see; others may not.
+ */
+static bool accepted(struct suite *s, const char *spec, bool inplace)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = s->jobs.nrank, .inplace = inplace };
+    const struct plait_alg *alg;
+    struct plait_report report;
+    bool fits = false;
+
+    if (plait_alg_find(conformance_algs, spec, &shape, &alg) != PLAIT_OK)
+        return false;
+    struct plans p = plans_emit(alg, &shape);
+    const bool right = plait_plan_check(spec, &shape, CONST_PLANS(&p), NULL, &report) == PLAIT_OK;
+    plans_free(&p);
+    if (!right && !(alg == &random_alg && report.failed == PLAIT_CHECK_DEADLOCK)) {
+        fprintf(stderr, "%s: %s\n", s->harness->name, report.text);
+        s->wrong++;
+    }
+    return right && plait_prog_prove(alg, spec, &shape, PLAIT_FUSE_NONE, &fits) == PLAIT_OK && fits;
+}
+
+static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
+{
+    for (size_t i = 0; i < nrank * job->count; i++) {
+        const double v = (double)random_below(&seed, 1 << 24) * 0x1p-16 - 0x1p7;
+        set_element(job->in, job->type, i,
+                    is_half(job->type)        ? half_bits(job->type, v)
+                    : job->type == PLAIT_INT64 ? (uint64_t)random_below(&seed, UINT32_MAX) * random_below(&seed, UINT32_MAX)
+                                               : of_f32((float)v));
+    }
+}
+
+/* One algorithm with counts from none to many slices. */
+static void add_cases(struct suite *s, const char *spec)
+{
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_INT64, PLAIT_BFLOAT16 };
+    const size_t counts[] = { 0, 1, s->jobs.nrank - 1, 30, 331, 2003 };
+
+    for (unsigned k = 0; k < 2 * sizeof counts / sizeof *counts; k++) {
+        struct job job = { .type = types[k % 3], .op = k % 4 == 1 ? PLAIT_AVG : PLAIT_SUM, .count = counts[k / 2],
+                           .round = PLAIT_ROUND_HOP, .inplace = k % 2, .library = k % 3 == 0 };
+        snprintf(job.spec, sizeof job.spec, "%s", spec);
+        job.slice = job.count == 331 ? 160 : job.count == 2003 ? 3200 : 0;
+        fill(jobs_add(&s->jobs, &job), s->jobs.nrank, s->jobs.n);
+    }
+}
+
+static void add_random_plans(struct suite *s)
+{
+    enum { NRANDOM = 16 };
+    unsigned naccepted = 0;
+
+    for (uint32_t seed = 0; seed < NRANDOM; seed++) {
+        char spec[PLAIT_MAX_SPEC];
+        snprintf(spec, sizeof spec, "random:%u:%u", 1 + seed * 5 % MOST_BLOCKS, seed);
+        if (!accepted(s, spec, false) || !accepted(s, spec, true))
+            continue;
+        add_cases(s, spec);
+        naccepted++;
+    }
+    if (naccepted < NRANDOM / 4) {
+        fprintf(stderr, "%s: only %u of %d random plans are free of deadlock\n", s->harness->name, naccepted, NRANDOM);
+        s->wrong++;
+    }
+}
+
+/* The oracle must have the true sums of integers; then it speaks for the other types. */
+static void check_oracle(struct suite *s)
+{
+    for (size_t k = 0; k < s->jobs.n; k++) {
+        const struct job *job = &s->jobs.job[k];
+        for (size_t i = 0; i < job->count && job->type == PLAIT_INT64; i++) {
+            uint64_t sum = 0;
+            for (uint32_t r = 0; r < s->jobs.nrank; r++)
+                sum += element(job_in(job, r), job->type, i);
+            if (job->op == PLAIT_AVG)
+                sum = divide(job->type, sum, s->jobs.nrank);
+            s->wrong += element(job->want, job->type, i) != sum;
+        }
+    }
+}
+
+unsigned conformance_run(const struct harness *h)
+{
+    static const char *const specs[] = { "many:1", "many:16", "many:17", "many:40", "lanes:3", "lanes:16", "star", "twice", "swap" };
+    struct suite s = { .harness = h };
+
+    for (uint32_t nrank = h->least; nrank <= h->most; nrank++) {
+        jobs_init(&s.jobs, nrank, NULL, conformance_algs);
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+            if ((strcmp(specs[i], "swap") != 0 || (nrank & (nrank - 1)) == 0) && accepted(&s, specs[i], false) &&
+                accepted(&s, specs[i], true))
+                add_cases(&s, specs[i]);
+        add_random_plans(&s);
+        s.wrong += !jobs_expect(&s.jobs, nrank);
+        check_oracle(&s);
+        if (!h->run(&s.jobs) || jobs_wrong(&s.jobs, h->name) > 0)
+            s.wrong++;
+        jobs_finish(&s.jobs);
+    }
+    return s.wrong;
+}

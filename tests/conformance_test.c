@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The conformance suite over each transport. */
+#include "conformance.h"
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool run_local(const struct jobs *j)
+{
+    return jobs_run_oracle(j, 4711); /* another order than that of the expected results */
+}
+
+static bool run_processes(const struct jobs *j)
+{
+    return jobs_run(j, j->nrank, 1) == 0;
+}
+
+static bool run_threads(const struct jobs *j)
+{
+    return jobs_run(j, 1, j->nrank) == 0;
+}
+
+/* Pairs of threads, so that links of both kinds meet in one plan. */
+static bool run_mixed(const struct jobs *j)
+{
+    return j->nrank % 2 != 0 || jobs_run(j, j->nrank / 2, 2) == 0;
+}
+
+static void conforms(const char *name, uint32_t least, uint32_t most, bool (*run)(const struct jobs *))
+{
+    const struct harness h = { name, least, most, run };
+    assert_int_equal(conformance_run(&h), 0);
+}
+
+static void local_conforms(void **state)
+{
+    (void)state;
+    conforms("local", 1, 8, run_local);
+}
+
+static void shared_memory_between_processes_conforms(void **state)
+{
+    (void)state;
+    conforms("shm, processes", 1, 6, run_processes);
+}
+
+static void shared_memory_between_threads_conforms(void **state)
+{
+    (void)state;
+    conforms("shm, threads", 1, 8, run_threads);
+}
+
+static void shared_memory_between_processes_and_threads_conforms(void **state)
+{
+    (void)state;
+    conforms("shm, both", 4, 4, run_mixed);
+    conforms("shm, both", 6, 6, run_mixed);
+}
+
+/* ---- Bugs that were -------------------------------------------------------------------------------- */
+
+static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[64] = { 1 }, out[64];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.algorithm = "lanes:24";
+    CHECK(plait_allreduce(*comm, in, out, 64, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_PLAN);
+    CHECK(strstr(plait_last_error(), "'lanes:24' can deadlock with 3 ranks: a message overtakes 16 others") != NULL);
+    CHECK(plait_allreduce(*comm, in, out, 64, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK && out[0] == 3);
+    return 0;
+}
+
+/* A plan without deadlock hung when the first lane taken was more than a window behind the first one sent. */
+static void a_plan_that_the_window_would_stop_is_refused(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 3, .body = ask_for_lanes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.algorithms = conformance_algs;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int sum_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.algorithm = "swap";
+    CHECK(plait_allreduce(*comm, NULL, NULL, 0, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    return 0;
+}
+
+/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
+static void a_copy_of_an_empty_block_of_tmp_touches_nothing(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 2, .body = sum_nothing, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.algorithms = conformance_algs;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(local_conforms),
+        cmocka_unit_test(shared_memory_between_processes_conforms),
+        cmocka_unit_test(shared_memory_between_threads_conforms),
+        cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
+        cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
+        cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
+    };
+
+    return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
+#include "../lib/comm.h"
+#include "../lib/plan_check.h"
+#include "../lib/prog.h"
+#include "jobs.h"
+#include "plans.h"
+#include "ranks.h"
+#include "reduce_reference.h"
+#include "specs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static bool full(void)
+{
+    const char *v = getenv("PLAIT_TEST_FULL");
+    return v != NULL && strcmp(v, "1") == 0;
+}
+
+/* Numbers whose sums round, and integers that wrap. */
+static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
+{
+    for (size_t i = 0; i < nrank * job->count; i++) {
+        const double v = ldexp((double)random_below(&seed, UINT32_MAX) - 0x1p31, -31 + (int)random_below(&seed, 9));
+        const uint64_t integer = (uint64_t)random_below(&seed, UINT32_MAX) << 32 | random_below(&seed, UINT32_MAX);
+        set_element(job->in, job->type, i,
+                    is_half(job->type)               ? half_bits(job->type, v)
+                    : job->type == PLAIT_FLOAT32     ? of_f32((float)v)
+                    : job->type == PLAIT_FLOAT64     ? of_f64(v)
+                                                     : integer);
+    }
+}
+
+/* ---- Tiny ---------------------------------------------------------------------------------------- */
+
+static void add_tiny(struct jobs *j)
+{
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT64, PLAIT_INT32, PLAIT_FLOAT16, PLAIT_INT64 };
+    static const size_t bytes[] = { 0, 8, 48, 56, 64, 120, 1000, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX, PLAIT_TINY_MAX + 8, 16384 };
+    unsigned k = 0;
+
+    for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++, k++) {
+            const size_t size = plait_dtype_size(types[t]);
+            struct job job = { .type = types[t], .op = (enum plait_op)(k * 7 % PLAIT_NOP), .round = PLAIT_ROUND_ONCE,
+                               .count = bytes[b] / size + (bytes[b] < 1000 && size < 8 ? k % 2 : 0), .inplace = k % 3 == 0, .library = k % 5 == 0 };
+            strcpy(job.spec, k % 2 == 0 ? "" : "one-shot");
+            fill(jobs_add(j, &job), j->nrank, k);
+        }
+}
+
+static void tiny_all_reduces_give_the_oracles_bits(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 9; n++) {
+        struct jobs j;
+        jobs_init(&j, n, NULL, NULL);
+        add_tiny(&j);
+        assert_true(jobs_expect(&j, n));
+        assert_int_equal(n % 3 == 2 ? jobs_run(&j, n, 1) : jobs_run(&j, 1, n), 0);
+        assert_int_equal(jobs_wrong(&j, "tiny"), 0);
+        jobs_finish(&j);
+    }
+}
+
+static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_choice c;
+
+    (void)arg;
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(strcmp(c.path, "tiny") == 0);
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(strcmp(c.path, "engine") == 0);
+    return 0;
+}
+
+/* So the sizes above are on both sides of the border. */
+static void the_tiny_path_ends_where_its_slot_is_full(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 9, .body = ask_for_path };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Slices -------------------------------------------------------------------------------------- */
+
+static void slices_of_any_size_give_the_oracles_bits(void **state)
+{
+    static const size_t slices[] = { 1, 8, 20, 100, 0 }; /* bytes; an element at least */
+
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct specs specs;
+        specs_init(&specs, PLAIT_ALLREDUCE, n, false);
+        for (unsigned map = 0; map < 3; map++) {
+            struct jobs j;
+            jobs_init(&j, n, specs.maps[map], NULL);
+            for (uint32_t i = 0; i < specs.n; i++)
+                for (size_t s = 0; s < sizeof slices / sizeof *slices && specs.spec[i].shape.node == specs.maps[map]; s++) {
+                    struct job job = { .type = PLAIT_FLOAT32, .op = s % 2 == 0 ? PLAIT_SUM : PLAIT_AVG, .count = 61,
+                                       .slice = slices[s], .inplace = (i + s) % 2 == 0, .library = i % 2 == 0 };
+                    snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs.spec[i].text, " "), specs.spec[i].text);
+                    fill(jobs_add(&j, &job), n, i + s);
+                }
+            assert_true(jobs_expect(&j, n));
+            if (j.n > 0)
+                assert_int_equal(n == 5 ? jobs_run(&j, n, 1) : jobs_run(&j, 1, n), 0);
+            assert_int_equal(jobs_wrong(&j, "slices"), 0);
+            jobs_finish(&j);
+        }
+        specs_finish(&specs);
+    }
+}
+
+/* ---- Binding ------------------------------------------------------------------------------------- */
+
+static void prove(const struct spec *spec, unsigned proved[3])
+{
+    for (int f = PLAIT_FUSE_NONE; f <= PLAIT_FUSE_PROVED; f++) {
+        bool free = false;
+        assert_int_equal(plait_prog_prove(spec->alg, spec->text, &spec->shape, (enum plait_fusing)f, &free), PLAIT_OK);
+        if (!free && f != PLAIT_FUSE_PROVED)
+            fail_msg("%s, %u ranks%s: deadlock with fusing %d", spec->text, spec->shape.nrank,
+                     spec->shape.inplace ? " in place" : "", f);
+        proved[f] += free;
+    }
+}
+
+/* With a window of messages too, which is what processes more than 64 ranks rely on unproved. */
+static void every_algorithm_is_free_of_deadlock_when_fused(void **state)
+{
+    unsigned proved[3] = { 0 };
+
+    (void)state;
+    for (uint32_t n = 2; n <= (full() ? 64 : 33); n += full() || n < 17 ? 1 : 4)
+        for (int inplace = 0; inplace < 2; inplace++) {
+            struct specs s;
+            specs_init(&s, PLAIT_ALLREDUCE, n, inplace);
+            for (uint32_t i = 0; i < s.n; i++)
+                prove(&s.spec[i], proved);
+            specs_finish(&s);
+        }
+    print_message("%u plans plain, %u fused, %u fused whole\n", proved[0], proved[1], proved[2]);
+    assert_true(proved[PLAIT_FUSE_PROVED] > proved[PLAIT_FUSE_NONE] / 4);
+}
+
+/* Which REDUCEs of a rank make results: as the engine marks them above 64 ranks, and by contributor sets. */
+static void compare_final(const struct spec *spec, uint32_t rank)
+{
+    struct plans p = plans_emit(spec->alg, &spec->shape);
+    unsigned char *kinds = calloc(p.plan[rank]->nstep + 1, 1);
+    struct plait_prog *prog;
+    uint32_t at = 0;
+
+    assert_non_null(kinds);
+    assert_int_equal(plait_check_values(spec->text, &spec->shape, CONST_PLANS(&p), rank, kinds), PLAIT_OK);
+    assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog), PLAIT_OK);
+    for (uint32_t i = 0; i < p.plan[rank]->nstep; i++) {
+        if (p.plan[rank]->step[i].verb != PLAIT_REDUCE)
+            continue;
+        while (at < prog->ninstr && prog->instrs[at].verb != PLAIT_REDUCE)
+            at++;
+        assert_true(at < prog->ninstr); /* no REDUCE is merged into another when nothing is proved */
+        if (prog->instrs[at].final != (kinds[i] == PLAIT_VALUE_FINAL))
+            fail_msg("%s, %u ranks%s: rank %u step %u is marked %s", spec->text, spec->shape.nrank,
+                     spec->shape.inplace ? " in place" : "", rank, i, prog->instrs[at].final ? "final" : "not final");
+        at++;
+    }
+    plait_prog_destroy(prog);
+    free(kinds);
+    plans_free(&p);
+}
+
+static void results_are_known_without_contributor_sets(void **state)
+{
+    static const uint32_t nranks[] = { 65, 66, 72 };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof nranks / sizeof *nranks; k++)
+        for (int inplace = 0; inplace < 2; inplace++) {
+            const uint32_t n = nranks[k], ranks[] = { 0, 1, 37, n - 1 };
+            struct specs s;
+            specs_init(&s, PLAIT_ALLREDUCE, n, inplace);
+            for (uint32_t i = 0; i < s.n; i++)
+                for (size_t r = full() ? 0 : i % 2; r < 4; r += full() ? 1 : 2)
+                    compare_final(&s.spec[i], ranks[r]);
+            specs_finish(&s);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiny_all_reduces_give_the_oracles_bits),
+        cmocka_unit_test(the_tiny_path_ends_where_its_slot_is_full),
+        cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
+        cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
+        cmocka_unit_test(results_are_known_without_contributor_sets),
+    };
+
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks work where /dev/shm is full, read-only or missing. Each case changes a mount name space of its own;
+ * without the right to do that the test is skipped (77).
+ */
+#include "ranks.h"
+#include "values.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COUNT 300000
+
+static int sum(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float *v = malloc(COUNT * sizeof *v);
+
+    (void)arg;
+    CHECK(v != NULL);
+    values_fill(v, PLAIT_FLOAT32, PLAIT_SUM, 3, rank, COUNT);
+    CHECK(plait_allreduce(*comm, v, v, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    CHECK(values_wrong(v, PLAIT_FLOAT32, PLAIT_SUM, 3, COUNT) == 0);
+    free(v);
+    return 0;
+}
+
+/* 0: it works; 1: it does not; 77: this machine does not let us try. */
+static int with(const char *name, const char *place, unsigned long flags, const char *options)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = sum };
+    int how;
+
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
+            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("none", place, "tmpfs", flags, options) != 0) {
+            printf("SKIP %s: no right to mount over %s: %s\n", name, place, strerror(errno));
+            fflush(NULL);
+            _exit(77);
+        }
+        const unsigned failed = ranks_run(&r);
+        printf("%s %s\n", failed == 0 ? "OK  " : "FAIL", name);
+        fflush(NULL);
+        _exit(failed != 0);
+    }
+    if (pid < 0 || waitpid(pid, &how, 0) != pid)
+        return 1;
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+}
+
+int main(void)
+{
+    const int results[] = {
+        with("/dev/shm of one page", "/dev/shm", 0, "size=4k"),
+        with("/dev/shm read-only", "/dev/shm", MS_RDONLY, NULL),
+        with("no /dev at all", "/dev", 0, NULL),
+        with("/tmp read-only", "/tmp", MS_RDONLY, NULL),
+    };
+    int worst = 0;
+
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        worst = results[i] == 0 || worst == 1 ? worst : results[i];
+    return worst;
+}

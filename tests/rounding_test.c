@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rounding of 16-bit floats: every algorithm gives the bits that its plan means, and keeps the bounds
+ * that enum plait_round promises, against sums in 80 bits.
+ */
+#include "jobs.h"
+#include "plans.h"
+#include "reduce_reference.h"
+#include "specs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define COUNT 61
+
+static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
+static const enum plait_round rounds[] = { PLAIT_ROUND_ONCE, PLAIT_ROUND_HOP };
+
+/* Factors near 1, so that no product leaves the range; terms of both signs and magnitudes 2^-8 to 2^8. */
+static double draw(enum plait_op op, uint64_t *state)
+{
+    const double sign = random_below(state, 2) ? -1 : 1, fraction = 1 + random_below(state, 1 << 20) * 0x1p-20;
+    return sign * ldexp(fraction, op == PLAIT_PROD ? -(int)random_below(state, 2) : (int)random_below(state, 17) - 8);
+}
+
+static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
+{
+    for (size_t i = 0; i < nrank * job->count; i++)
+        set_element(job->in, job->type, i, half_bits(job->type, draw(job->op, &seed)));
+}
+
+static long double at(const struct job *job, uint32_t rank, size_t i)
+{
+    return (long double)half_value(job->type, element(job_in(job, rank), job->type, i));
+}
+
+/* n roundings of relative size u, one upon the other. */
+static long double roundings(uint32_t n, long double u)
+{
+    return n * u / (1 - n * u);
+}
+
+/* The exact result of element i, and how far from it the documented bound allows the computed one to be. */
+static long double exact(const struct job *job, uint32_t nrank, size_t i, long double *bound)
+{
+    const long double u = job->type == PLAIT_FLOAT16 ? 0x1p-11L : 0x1p-8L, f = 0x1p-24L;
+    const long double least = job->type == PLAIT_FLOAT16 ? 0x1p-25L : 0x1p-134L; /* half the spacing next to 0 */
+    const bool hop = job->round == PLAIT_ROUND_HOP, prod = job->op == PLAIT_PROD;
+    const uint32_t n = nrank - 1 + (job->op == PLAIT_AVG); /* the division is one more */
+    long double s = prod ? 1 : 0, sum = 0;
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        s = prod ? s * at(job, r, i) : s + at(job, r, i);
+        sum += fabsl(at(job, r, i));
+    }
+    if (prod)
+        sum = fabsl(s);
+    if (job->op == PLAIT_AVG) {
+        s /= nrank;
+        sum /= nrank;
+    }
+    *bound = hop ? roundings(n, u + f + u * f) * sum : u * fabsl(s) + (1 + u) * roundings(n, f) * sum;
+    *bound += (prod || job->op == PLAIT_AVG) ? least * (hop ? nrank : 1) : 0;
+    return s;
+}
+
+static double outside_bound(const struct jobs *j)
+{
+    double worst = 0;
+
+    for (size_t k = 0; k < j->n; k++)
+        for (size_t i = 0; i < j->job[k].count; i++) {
+            const struct job *job = &j->job[k];
+            long double bound;
+            const long double want = exact(job, j->nrank, i, &bound);
+            const long double error = fabsl((long double)half_value(job->type, element(job->out, job->type, i)) - want);
+            if (!(error <= bound))
+                fprintf(stderr, "%s %s %s round %d, %u ranks: element %zu is off by %Lg, not %Lg\n", job->spec,
+                        plait_dtype_name(job->type), plait_op_name(job->op), (int)job->round, j->nrank, i, error, bound);
+            worst = fmax(worst, bound > 0 ? (double)(error / bound) : error > 0 ? INFINITY : 0);
+        }
+    return worst;
+}
+
+/* Every algorithm, type, operator and rounding on one node map. */
+static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
+{
+    for (uint32_t i = 0; i < specs->n; i++)
+        for (unsigned k = 0; k < 12 && specs->spec[i].shape.node == map; k++) {
+            struct job job = { .type = halves[k % 2], .op = ops[k / 2 % 3], .round = rounds[k / 6], .count = COUNT,
+                               .inplace = (i + k) % 3 == 0, .library = (i + k) % 2 == 0, .slice = k % 4 == 3 ? 40 : 0 };
+            snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
+            fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);
+        }
+}
+
+static void check_all(uint32_t nprocess, uint32_t nthread)
+{
+    const uint32_t nrank = nprocess * nthread;
+    struct specs specs;
+
+    specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
+    for (unsigned map = 0; map < 3; map++) {
+        struct jobs j;
+        jobs_init(&j, nrank, specs.maps[map], NULL);
+        add_jobs(&j, &specs, specs.maps[map]);
+        assert_true(jobs_expect(&j, 1));
+        if (j.n > 0)
+            assert_int_equal(jobs_run(&j, nprocess, nthread), 0);
+        assert_int_equal(jobs_wrong(&j, "rounding"), 0);
+        assert_true(outside_bound(&j) <= 1);
+        jobs_finish(&j);
+    }
+    specs_finish(&specs);
+}
+
+static void every_algorithm_between_threads_rounds_as_its_plan_says(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++)
+        check_all(1, n);
+}
+
+static void every_algorithm_between_processes_rounds_as_its_plan_says(void **state)
+{
+    (void)state;
+    check_all(2, 1);
+    check_all(5, 1);
+    check_all(2, 3);
+}
+
+/* 1 and eight numbers too small to change it: one at a time they are lost, together they are not. */
+static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
+{
+    static const char *const specs[] = { "ring", "chain", "two-shot", "binomial" };
+    enum { N = 9, NSPEC = sizeof specs / sizeof *specs };
+    struct jobs j;
+
+    (void)state;
+    jobs_init(&j, N, NULL, NULL);
+    for (unsigned k = 0; k < 4 * NSPEC; k++) {
+        struct job like = { .type = halves[k % 2], .round = rounds[k / 2 % 2], .count = 4 * N };
+        const double one = 1, small = k % 2 == 0 ? 0x1p-12 : 0x1p-9;
+        strcpy(like.spec, specs[k / 4]);
+        struct job *job = jobs_add(&j, &like);
+        for (size_t i = 0; i < N * job->count; i++)
+            set_element(job->in, job->type, i, half_bits(job->type, i / job->count == i % N ? one : small));
+    }
+    assert_int_equal(jobs_run(&j, 1, N), 0);
+    for (size_t k = 0; k < j.n; k++) {
+        const struct job *job = &j.job[k];
+        const uint64_t right = half_bits(job->type, job->type == PLAIT_FLOAT16 ? 1 + 0x1p-9 : 1 + 0x1p-6);
+        size_t lost = 0;
+        for (size_t i = 0; i < job->count; i++)
+            lost += element(job->out, job->type, i) != right;
+        if (job->round == PLAIT_ROUND_ONCE)
+            assert_int_equal(lost, 0);
+        else
+            assert_true(lost > 0);
+    }
+    jobs_finish(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_between_threads_rounds_as_its_plan_says),
+        cmocka_unit_test(every_algorithm_between_processes_rounds_as_its_plan_says),
+        cmocka_unit_test(rounding_once_keeps_what_rounding_at_every_hop_loses),
+    };
+
+    return cmocka_run_group_tests_name("rounding", tests, NULL, NULL);
+}
