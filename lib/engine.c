@@ -577,12 +577,14 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
 static enum plait_status connect_links(struct plait_comm *comm, const struct plait_prog *p)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
-        if (comm->peers[r].link != NULL || p->nsend[r] + p->nrecv[r] == 0)
+        struct plait_link **link = &comm->peers[r].link;
+        if (*link != NULL || p->nsend[r] + p->nrecv[r] == 0)
             continue;
-        comm->peers[r].link = plait_transports[0]->connect(comm, r);
-        if (comm->peers[r].link == NULL)
-            return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the link to rank %u", r);
-        comm->peers[r].link->transport = plait_transports[0];
+        for (const struct plait_transport *const *t = plait_transports; *t != NULL && *link == NULL; t++)
+            if ((*link = (*t)->connect(comm, r)) != NULL)
+                (*link)->transport = *t;
+        if (*link == NULL)
+            return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
     }
     return PLAIT_OK;
 }
