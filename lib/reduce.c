@@ -112,7 +112,10 @@ void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, en
         k->reduce[type][op](dst, src, nsrc, count, divisor);
         return;
     }
-    for (size_t at = 0; at < count; at += CHUNK) {
+    /* Where dst is a source of the other width, a wide dst is written from the end, a narrow one from the start. */
+    const size_t nchunk = (count + CHUNK - 1) / CHUNK;
+    for (size_t i = 0; i < nchunk; i++) {
+        const size_t at = (wide_dst ? nchunk - 1 - i : i) * CHUNK;
         const size_t here = count - at < CHUNK ? count - at : CHUNK;
         _Alignas(64) float out[CHUNK];
 

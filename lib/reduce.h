@@ -40,6 +40,7 @@ const struct plait_kernels *plait_kernels_find(const char *isa);
 /*
  * Combinations whose operands or result may be fp32 stand-ins of a 16-bit type (round=once over
  * several steps). Bit i of wide_src: src[i] is float[count]. wide_dst: dst is float[count], not rounded.
+ * dst may start where any src starts, also one of the other width.
  * For other types, and where nothing is wide, the same as kernels->reduce.
  */
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,

@@ -285,7 +285,7 @@ static void add_cases(struct suite *s, const char *spec)
 
     for (unsigned k = 0; k < 2 * sizeof counts / sizeof *counts; k++) {
         struct job job = { .type = types[k % 3], .op = k % 4 == 1 ? PLAIT_AVG : PLAIT_SUM, .count = counts[k / 2],
-                           .round = PLAIT_ROUND_HOP, .inplace = k % 2, .library = k % 3 == 0 };
+                           .round = k % 6 == 5 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP, .inplace = k % 2, .library = k % 3 == 0 };
         snprintf(job.spec, sizeof job.spec, "%s", spec);
         job.slice = job.count == 331 ? 160 : job.count == 2003 ? 3200 : 0;
         fill(jobs_add(&s->jobs, &job), s->jobs.nrank, s->jobs.n);

@@ -3,6 +3,7 @@
  * Rounding of 16-bit floats: every algorithm gives the bits that its plan means, and keeps the bounds
  * that enum plait_round promises, against sums in 80 bits.
  */
+#include "../lib/reduce.h"
 #include "jobs.h"
 #include "plans.h"
 #include "reduce_reference.h"
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #define COUNT 61
+#define LONG 5003 /* blocks of more elements than the kernels widen at once */
 
 static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
@@ -87,6 +89,19 @@ static double outside_bound(const struct jobs *j)
     return worst;
 }
 
+/* Long blocks, rounded once. */
+static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
+{
+    for (uint32_t i = 0; i < specs->n; i++) {
+        struct job job = { .type = halves[i % 2], .op = ops[i / 2 % 3], .round = PLAIT_ROUND_ONCE, .count = LONG,
+                           .inplace = i % 3 == 0, .library = i % 2 == 0 };
+        if (specs->spec[i].shape.node != map)
+            continue;
+        snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
+        fill(jobs_add(j, &job), j->nrank, i);
+    }
+}
+
 /* Every algorithm, type, operator and rounding on one node map. */
 static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
 {
@@ -99,7 +114,7 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
         }
 }
 
-static void check_all(uint32_t nprocess, uint32_t nthread)
+static void check_all(uint32_t nprocess, uint32_t nthread, void (*add)(struct jobs *, const struct specs *, const uint32_t *))
 {
     const uint32_t nrank = nprocess * nthread;
     struct specs specs;
@@ -108,7 +123,7 @@ static void check_all(uint32_t nprocess, uint32_t nthread)
     for (unsigned map = 0; map < 3; map++) {
         struct jobs j;
         jobs_init(&j, nrank, specs.maps[map], NULL);
-        add_jobs(&j, &specs, specs.maps[map]);
+        add(&j, &specs, specs.maps[map]);
         assert_true(jobs_expect(&j, 1));
         if (j.n > 0)
             assert_int_equal(jobs_run(&j, nprocess, nthread), 0);
@@ -123,15 +138,22 @@ static void every_algorithm_between_threads_rounds_as_its_plan_says(void **state
 {
     (void)state;
     for (uint32_t n = 2; n <= 9; n++)
-        check_all(1, n);
+        check_all(1, n, add_jobs);
 }
 
 static void every_algorithm_between_processes_rounds_as_its_plan_says(void **state)
 {
     (void)state;
-    check_all(2, 1);
-    check_all(5, 1);
-    check_all(2, 3);
+    check_all(2, 1, add_jobs);
+    check_all(5, 1, add_jobs);
+    check_all(2, 3, add_jobs);
+}
+
+static void long_blocks_rounded_once_give_the_oracles_bits(void **state)
+{
+    (void)state;
+    check_all(1, 4, add_long_jobs);
+    check_all(1, 6, add_long_jobs);
 }
 
 /* 1 and eight numbers too small to change it: one at a time they are lost, together they are not. */
@@ -166,11 +188,40 @@ static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
     jobs_finish(&j);
 }
 
+/* The wide sum was written over narrow operands that were still to be read. */
+static void a_wide_sum_may_take_the_place_of_a_narrow_operand(void **state)
+{
+    static const char *const isas[] = { "scalar", "avx2", "avx512" };
+    enum { N = 1000 };
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned t = 0; t < 2; t++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[i]);
+            float wide[N], other[N];
+            const void *const src[2] = { wide, other };
+            if (k == NULL)
+                continue;
+            for (size_t e = 0; e < N; e++) {
+                set_element(wide, halves[t], e, half_bits(halves[t], (double)(e % 100)));
+                other[e] = (float)(e % 7);
+            }
+            plait_reduce_mixed(k, halves[t], PLAIT_SUM, wide, true, src, 2, 2, N, 0);
+            for (size_t e = 0; e < N; e++)
+                assert_true(wide[e] == (float)(e % 100 + e % 7));
+            plait_reduce_mixed(k, halves[t], PLAIT_SUM, wide, false, src, 3, 2, N, 0); /* and the other way round */
+            for (size_t e = 0; e < N; e++)
+                assert_int_equal(element(wide, halves[t], e), half_bits(halves[t], (double)(e % 100 + e % 7 + e % 7)));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_between_threads_rounds_as_its_plan_says),
         cmocka_unit_test(every_algorithm_between_processes_rounds_as_its_plan_says),
+        cmocka_unit_test(long_blocks_rounded_once_give_the_oracles_bits),
+        cmocka_unit_test(a_wide_sum_may_take_the_place_of_a_narrow_operand),
         cmocka_unit_test(rounding_once_keeps_what_rounding_at_every_hop_loses),
     };
 
