@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of the checker that the engine uses: deadlock of fused graphs. */
+/* The part of the checker that binding uses: deadlock of fused graphs, kinds of values. */
 #ifndef PLAIT_LIB_PLAN_CHECK_H
 #define PLAIT_LIB_PLAN_CHECK_H
 
 #include <plait/plan.h>
+
+#define PLAIT_NONE UINT32_MAX /* no step, no rank, no slot */
 
 /*
  * Can a whole comm's plans run to the end when steps of a rank are fused and every send is synchronous?

@@ -14,7 +14,7 @@
  */
 #include <plait/plan.h>
 
-#include "check.h"
+#include "check/check.h"
 #include "status.h"
 
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 
 #include <plait/plan.h>
 
-#define PLAIT_NONE UINT32_MAX
+#include "plan_check.h"
 
 enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 

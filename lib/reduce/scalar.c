@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The reference kernels, in plain C for any processor. */
-#include "reduce_ops.h"
+#include "ops.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -91,6 +91,6 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define PUT_F16(p, v, k) (*(p) = to_f16(v))
 #define GET_BF16(p, k) from_bf16(*(p))
 #define PUT_BF16(p, v, k) (*(p) = to_bf16(v))
-#include "reduce_set.h"
+#include "set.h"
 
 const struct plait_kernels plait_kernels_scalar = KERNELS("scalar");

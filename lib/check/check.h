@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside the checker: what its files share. plan_check.c is the entry and says the order of the checks.
+ * Inside the checker: what its files share. check.c is the entry and says the order of the checks.
  *
  * Steps of all ranks are numbered in one sequence: step i of rank r is first[r] + i. In the graph a SEND
  * and its RECV are one node, done together: what a plan can still do when no send is buffered, it can
  * always do.
  */
-#ifndef PLAIT_LIB_CHECK_H
-#define PLAIT_LIB_CHECK_H
+#ifndef PLAIT_LIB_CHECK_CHECK_H
+#define PLAIT_LIB_CHECK_CHECK_H
 
-#include <plait/plan.h>
-
-#define PLAIT_NONE UINT32_MAX
+#include "../plan_check.h"
 
 struct plait_graph {
     uint32_t *first; /* [nrank + 1] number of the rank's step 0 */

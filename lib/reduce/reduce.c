@@ -2,7 +2,7 @@
 /* Which kernels, the combinations of mixed width, and the floating point environment. */
 #include "reduce.h"
 
-#include "reduce_sets.h"
+#include "sets.h"
 
 #include <string.h>
 

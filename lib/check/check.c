@@ -4,7 +4,7 @@
  *
  * Each check may rely on the ones before it. Shape makes every field safe to use; matching pairs the
  * messages; the deadlock check yields an order in which all steps can run; the race check shows that
- * every other order computes the same; so one symbolic run in that order (check_meaning.c) proves the
+ * every other order computes the same; so one symbolic run in that order (meaning.c) proves the
  * result for all of them. Nothing here trusts the builder: dependencies are read as given, and what
  * they should have been is derived again from the spans.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "check_sets.h"
+#include "sets.h"
 
 #include "check.h"
 

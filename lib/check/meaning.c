@@ -10,7 +10,7 @@
  * that are neither commutative nor associative, and for what a NaN carries.
  */
 #include "check.h"
-#include "check_sets.h"
+#include "sets.h"
 #include "plan_check.h"
 
 #include <stdlib.h>

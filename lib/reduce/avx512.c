@@ -3,7 +3,7 @@
  * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16-bit floats take
  * intrinsics. AVX512_BF16's conversion would flush denormals, so bfloat16 uses integer arithmetic.
  */
-#include "reduce_ops.h"
+#include "ops.h"
 
 #include <immintrin.h>
 
@@ -124,6 +124,6 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define PUT_F16 put_f16
 #define GET_BF16 get_bf16
 #define PUT_BF16 put_bf16
-#include "reduce_set.h"
+#include "set.h"
 
 const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");

@@ -7,8 +7,8 @@
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
 
-#include "reduce_ops.h"
-#include "reduce_sets.h"
+#include "ops.h"
+#include "sets.h"
 
 #include <assert.h>
 
@@ -19,7 +19,7 @@
 #define VN(name) name##_i32
 #define GET(p, k) (*(p))
 #define PUT(p, v, k) (*(p) = (v))
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define T int64_t
 #define V int64_t
@@ -28,7 +28,7 @@
 #define VN(name) name##_i64
 #define GET(p, k) (*(p))
 #define PUT(p, v, k) (*(p) = (v))
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define T float
 #define V float
@@ -37,7 +37,7 @@
 #define VN(name) name##_f32
 #define GET(p, k) (*(p))
 #define PUT(p, v, k) (*(p) = (v))
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define T double
 #define V double
@@ -46,7 +46,7 @@
 #define VN(name) name##_f64
 #define GET(p, k) (*(p))
 #define PUT(p, v, k) (*(p) = (v))
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define T uint16_t
 #define V HALF_V
@@ -57,7 +57,7 @@
 #define PUT(p, v, k) PUT_F16(p, v, k)
 #define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define T uint16_t
 #define V HALF_V
@@ -68,7 +68,7 @@
 #define PUT(p, v, k) PUT_BF16(p, v, k)
 #define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
-#include "reduce_tmpl.h"
+#include "tmpl.h"
 
 #define ROW(type) \
     { [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Kernels for AVX2 and F16C. The compiler vectorises the loops; 16-bit floats take intrinsics. */
-#include "reduce_ops.h"
+#include "ops.h"
 
 #include <immintrin.h>
 
@@ -140,6 +140,6 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define PUT_F16 put_f16
 #define GET_BF16 get_bf16
 #define PUT_BF16 put_bf16
-#include "reduce_set.h"
+#include "set.h"
 
 const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2");
