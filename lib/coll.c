@@ -91,6 +91,7 @@ static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll 
         .cache = comm->cache,
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
+        .oversubscribed = comm->oversubscribed,
     };
     return status;
 }

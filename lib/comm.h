@@ -20,7 +20,7 @@
 #define PLAIT_NRECORD 64   /* operations a rank remembers for the others */
 #define PLAIT_WINDOW 16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA 48 /* payload that travels in the line that offers it */
-#define PLAIT_TINY_MAX 8184 /* bytes of a vector that runs without the engine; with its word, two pages */
+#define PLAIT_TINY_MAX 32760 /* bytes of a vector that can run without the engine; with its word, eight pages */
 #define PLAIT_TINY_RANKS 64 /* ranks that all read each other */
 #define PLAIT_NFLIGHT 4    /* slices in flight */
 

@@ -2,14 +2,16 @@
 /*
  * The rule, on one machine. All sizes are those of the whole vector.
  *
- *   up to 8184 bytes and 64 KiB read    one-shot, without the engine
+ *   tiny (see below)                     one-shot, without the engine
  *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * All of them combine in the canonical order, so `reproducible` changes nothing here. "Read" is what a rank
- * reads of the others. Where one-shot ends was measured with 2 ranks on one processor (Zen 4): from 8 to
- * 16 KiB the two take equally long; the other limits bound the messages per rank.
+ * All of them combine in the canonical order, so `reproducible` changes nothing here.
+ *
+ * Tiny: at most 64 ranks and 8 KiB, or 32 KiB when ranks share processors, where each further step costs
+ * every rank a turn on its processor; and at most 128 KiB read from others per rank. The three were measured on
+ * one processor (Zen 4, 2 cores, 2 to 8 ranks); near them both ways take equally long.
  */
 #include "comm.h"
 #include "hash.h"
@@ -21,18 +23,20 @@
 #include <string.h>
 
 #define MOST_DIRECT PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_READ (1 << 16)     /* bytes of other ranks' vectors read in one tiny operation */
+#define MOST_TINY 8184
+#define MOST_READ (1 << 17)     /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 
-static bool fits_tiny(const struct plait_shape *shape, size_t bytes)
+static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    return shape->nrank <= MOST_DIRECT && bytes <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
+    return shape->nrank <= MOST_DIRECT && bytes <= (w->oversubscribed ? PLAIT_TINY_MAX : MOST_TINY) &&
+           bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
-static const char *by_size(const struct plait_shape *shape, size_t bytes, const char **why)
+static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
 {
-    if (fits_tiny(shape, bytes)) {
+    if (fits_tiny(shape, bytes, w)) {
         *why = "tiny: everyone reads everyone, one step";
         return "one-shot";
     }
@@ -92,7 +96,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     struct plait_selection s = { .why = w->spec_origin };
     const size_t size = plait_dtype_size(type), bytes = count * size;
-    const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, &s.why);
+    const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
     enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
     if (status != PLAIT_OK)
@@ -106,7 +110,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     status = choose_round(s.alg, type, w, &s.round);
     if (status != PLAIT_OK)
         return status;
-    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);
     s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
     s.plan_hash = hash_of(shape, &s);
@@ -160,6 +164,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
         return status;
     plait_topology_get(&topology);
     w.cache = topology.l2;
+    w.oversubscribed = shape->nrank > topology.ncpu;
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;

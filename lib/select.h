@@ -14,6 +14,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     size_t cache;           /* bytes of the cache a slice should stay in */
     enum plait_round round;
     bool reproducible;
+    bool oversubscribed;    /* more ranks than processors */
 };
 
 struct plait_selection {

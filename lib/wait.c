@@ -174,13 +174,17 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, cha
         snprintf(text + n, size - n, " has not called it");
         return;
     }
-    for (uint32_t i = 0; i < comm->nrank; i++) {
+    for (uint32_t i = 0; i <= comm->nrank; i++) {
         uint32_t next = atomic_load_explicit(&comm->peers[at].control->waiting_for, memory_order_relaxed);
         if (at == comm->rank && w->awaited(w->context, &next, 1) > 0)
             next++;
         if (next == 0 || next > comm->nrank)
             break;
         at = next - 1;
+        if (i == comm->nrank) { /* the chain never ends */
+            snprintf(text, size, "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
+            return;
+        }
     }
     snprintf(text, size, "rank %u is in it and does not answer", at);
 }

@@ -42,7 +42,8 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
 static void add_tiny(struct jobs *j)
 {
     static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT64, PLAIT_INT32, PLAIT_FLOAT16, PLAIT_INT64 };
-    static const size_t bytes[] = { 0, 8, 48, 56, 64, 120, 1000, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX, PLAIT_TINY_MAX + 8, 16384 };
+    static const size_t bytes[] = { 0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX,
+                                    PLAIT_TINY_MAX + 8 };
     unsigned k = 0;
 
     for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
@@ -74,20 +75,21 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_choice c;
 
     (void)arg;
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "tiny") == 0);
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "engine") == 0);
     return 0;
 }
 
-/* So the sizes above are on both sides of the border. */
-static void the_tiny_path_ends_where_its_slot_is_full(void **state)
+/* So the sizes above are on both sides of the border, wherever it is between them. */
+static void tiny_operations_run_without_the_engine_and_others_with_it(void **state)
 {
-    const struct ranks r = { .nprocess = 1, .nthread = 9, .body = ask_for_path };
-
     (void)state;
-    assert_int_equal(ranks_run(&r), 0);
+    for (uint32_t n = 2; n <= 9; n++) {
+        const struct ranks r = { .nprocess = 1, .nthread = n, .body = ask_for_path };
+        assert_int_equal(ranks_run(&r), 0);
+    }
 }
 
 /* ---- Slices -------------------------------------------------------------------------------------- */
@@ -200,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny_all_reduces_give_the_oracles_bits),
-        cmocka_unit_test(the_tiny_path_ends_where_its_slot_is_full),
+        cmocka_unit_test(tiny_operations_run_without_the_engine_and_others_with_it),
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(results_are_known_without_contributor_sets),
