@@ -56,5 +56,5 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     comm->stats.bytes_reduced += bytes;
     comm->stats.messages += comm->nrank - 1;
     comm->stats.bytes_sent += (comm->nrank - 1) * bytes;
-    return status;
+    return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }

@@ -72,8 +72,8 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
 }
 
 /*
- * Has any rank failed? Asked before a success is reported: a rank that failed and left may since have
- * changed the memory that this rank read.
+ * Has any rank failed? Asked before a success is reported: an operation that failed on one rank should not succeed
+ * on a later one, and a rank that failed and left may since have changed the memory that this rank read.
  */
 enum plait_status plait_look_for_failures(struct plait_comm *comm);
 
