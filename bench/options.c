@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "cli.h"
+#include "bytes.h"
 #include "launch_openmpi.h"
 #include "message.h"
 #include "nearest.h"
@@ -322,7 +323,7 @@ static bool apply(struct options *o, const struct row *r, const char *flag, cons
     case NUMBER:
         return parse_number(flag, value, r->least, r->most, at);
     case SIZE:
-        return cli_bytes(value, at) || complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
+        return plait_parse_bytes(value, at) || complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
     case SECONDS:
         return parse_seconds(flag, value, at);
     case TEXT:
@@ -331,7 +332,7 @@ static bool apply(struct options *o, const struct row *r, const char *flag, cons
     case PARSED:
         return r->parse(o, flag, value);
     case REFUSED:
-        return (cli_bytes(value, &zero) && zero == 0) || complain("%s %s: %s", flag, value, r->text);
+        return (plait_parse_bytes(value, &zero) && zero == 0) || complain("%s %s: %s", flag, value, r->text);
     }
     return false;
 }

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "build.h"
+#include "bytes.h"
 #include "log.h"
 #include "nearest.h"
 #include "status.h"
@@ -96,30 +97,8 @@ static const char *parse_log(const char *text, void *field)
 
 static const char *parse_bytes(const char *text, void *field)
 {
-    const char *allowed = "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
-    size_t value = 0, unit = 1;
-
-    if (!isdigit((unsigned char)*text))
-        return allowed;
-    for (; isdigit((unsigned char)*text); text++)
-        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
-            __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
-            return allowed;
-    switch (toupper((unsigned char)*text)) {
-    case 'G':
-        unit <<= 10;
-        /* fall through */
-    case 'M':
-        unit <<= 10;
-        /* fall through */
-    case 'K':
-        unit <<= 10;
-        text++;
-    }
-    if (*text != '\0' || __builtin_mul_overflow(value, unit, &value))
-        return allowed;
-    *(size_t *)field = value;
-    return NULL;
+    return plait_parse_bytes(text, field) ? NULL
+                                          : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
 }
 
 /* Not strtod: it follows the caller's locale, and takes "inf" and "nan". */

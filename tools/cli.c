@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli.h"
 
+#include "bytes.h"
 #include "nearest.h"
 
 #include <ctype.h>
@@ -30,33 +31,6 @@ static void help(const struct cli_program *program)
         printf("  %-24s %s\n", left, o->text);
     }
     printf("  %-24s %s\n", "--help", "show this");
-}
-
-bool cli_bytes(const char *text, size_t *out)
-{
-    size_t value = 0, unit = 1;
-
-    if (!isdigit((unsigned char)*text))
-        return false;
-    for (; isdigit((unsigned char)*text); text++)
-        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
-            __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
-            return false;
-    switch (toupper((unsigned char)*text)) {
-    case 'G':
-        unit <<= 10;
-        /* fall through */
-    case 'M':
-        unit <<= 10;
-        /* fall through */
-    case 'K':
-        unit <<= 10;
-        text++;
-    }
-    if (*text != '\0' || __builtin_mul_overflow(value, unit, &value))
-        return false;
-    *out = value;
-    return true;
 }
 
 void cli_show_bytes(char *text, uint64_t bytes)
@@ -143,7 +117,7 @@ static void store(const struct cli_program *program, const struct cli_option *o,
         *(uint32_t *)o->target = (uint32_t)number;
         break;
     case CLI_BYTES:
-        if (!cli_bytes(value, o->target))
+        if (!plait_parse_bytes(value, o->target))
             cli_fail(program, "%s '%s': must be a number of bytes such as 65536, 64K or 1M", o->name, value);
         break;
     case CLI_TEXT:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
 #include "cli.h"
+#include "bytes.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -263,7 +264,7 @@ static int print_choice(const char *coll_name, const char *size_text)
         cli_fail(&program, "--type '%s': there is no such element type", type_name);
     if (op < 0)
         cli_fail(&program, "--op '%s': must be sum, prod, min, max or avg", op_name);
-    if (!cli_bytes(size_text, &bytes))
+    if (!plait_parse_bytes(size_text, &bytes))
         cli_fail(&program, "size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
     element = plait_dtype_size((enum plait_dtype)type);
     if (bytes % element != 0)
