@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "hash.h"
+#include "prog.h"
 #include "status.h"
 #include "tiny.h"
 #include "wait.h"

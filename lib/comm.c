@@ -4,7 +4,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "clock.h"
-#include "engine.h"
+#include "flight.h"
 #include "hash.h"
 #include "log.h"
 #include "status.h"

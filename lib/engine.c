@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include "clock.h"
+#include "flight.h"
 #include "status.h"
 #include "wait.h"
 
@@ -9,42 +10,6 @@
 #include <string.h>
 
 #define LEAST_TRIED 8192 /* bytes; in smaller vectors the blocks are too few lines to tell */
-
-#define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
-
-struct late { /* messages to one peer whose staged data it may still read */
-    uint32_t first, end;
-};
-
-struct plait_flight {
-    /* Where in the vector. */
-    uint64_t slice;
-    size_t q, r;         /* its blocks have q elements, the first r one more */
-    char *in, *out;      /* of its first element */
-    uint32_t done;       /* instructions; == prog->ninstr: idle */
-
-    /*
-     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
-     * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
-     * cache, and writing them again would wait for it.
-     */
-    char *memory, *tmp, *shadow, *stage;
-    size_t bytes, used;
-    size_t stride; /* of a TMP slot and of a staged block */
-
-    /* [capacity] instructions each. */
-    uint32_t capacity, nstage;
-    uint16_t *pending;    /* dependencies not yet done */
-    const void **message; /* borrowed RECV: the bytes in the sender's memory */
-    uint32_t *ready;      /* instructions to start, in the order in which they became ready */
-    uint32_t first_ready, end_ready;
-    uint32_t *receiving, nreceiving; /* RECVs started, in program order */
-    uint32_t *sending, nsending;     /* SENDs offered and not yet released */
-    uint32_t *blocked, nblocked;     /* SENDs that found the window full */
-    unsigned char *staged;           /* [nstage] blocks whose copy is made */
-
-    struct late *late; /* [nrank] of its last use */
-};
 
 struct run {
     struct plait_comm *comm;
@@ -58,25 +23,6 @@ struct run {
     char *in, *out;
     struct plait_wait wait;
 };
-
-/* Bytes between TMP slots, and between staged blocks: the largest block, in whole cache lines. */
-static size_t stride(const struct plait_op_plan *o)
-{
-    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
-    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * (o->prog->wide ? sizeof(float) : o->size));
-}
-
-static size_t shadow_bytes(const struct plait_op_plan *o)
-{
-    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
-    return o->prog->wide ? ROUND_UP(n * sizeof(float)) : 0;
-}
-
-/* Library memory that one slice takes. */
-static size_t need(const struct plait_op_plan *o)
-{
-    return stride(o) * ((size_t)o->prog->ntmp + o->prog->nstage) + shadow_bytes(o);
-}
 
 /* ---- Addresses ----------------------------------------------------------------------------------- */
 
@@ -152,7 +98,7 @@ static const char *stage(struct run *run, struct plait_flight *f, const struct p
     return copy;
 }
 
-static void read_later(struct late *late, uint32_t number)
+static void read_later(struct plait_late *late, uint32_t number)
 {
     const bool none = late->first == late->end;
 
@@ -357,20 +303,6 @@ static bool turn(struct run *run, struct plait_flight *f)
     return moved;
 }
 
-/* Has the peer read everything this flight staged for it the last time? */
-static bool late_readers_done(const struct plait_comm *comm, struct plait_flight *f)
-{
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        struct late *late = &f->late[r];
-        const struct plait_link *link = comm->peers[r].link;
-        while (late->first != late->end && link->transport->sent(link, late->first))
-            late->first++;
-        if (late->first != late->end)
-            return false;
-    }
-    return true;
-}
-
 /* Start the next slice in an idle flight. */
 static void launch(struct run *run, struct plait_flight *f)
 {
@@ -385,7 +317,7 @@ static void launch(struct run *run, struct plait_flight *f)
     f->tmp = f->memory + f->used;
     f->used += run->need;
     f->shadow = f->tmp + run->stride * p->ntmp;
-    f->stage = f->shadow + shadow_bytes(run->o);
+    f->stage = f->shadow + plait_flight_shadow(run->o);
     f->q = n / p->nblk;
     f->r = n % p->nblk;
     f->in = run->in + start_at * run->o->size;
@@ -452,8 +384,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     struct plait_trial *trial = &comm->trials[64 - __builtin_clzll(o->count * o->size | 1)];
     if (o->count * o->size >= LEAST_TRIED && comm->nrank > 1)
         run.way = plait_trial_start(trial, &run.timed);
-    run.stride = stride(o);
-    run.need = need(o);
+    run.stride = plait_flight_stride(o);
+    run.need = plait_flight_need(o);
     plait_wait_init(&run.wait, awaited, &run);
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
@@ -466,7 +398,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
             struct plait_flight *f = &comm->flights[(first + d) % PLAIT_NFLIGHT];
             if (f->done == run.prog->ninstr) {
                 if ((first + run.next_slice) % PLAIT_NFLIGHT != (first + d) % PLAIT_NFLIGHT ||
-                    run.next_slice == nslice || !late_readers_done(comm, f))
+                    run.next_slice == nslice || !plait_flight_idle(comm, f))
                     continue;
                 launch(&run, f);
                 moved = true;
@@ -492,88 +424,6 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 
-/* ---- Memory -------------------------------------------------------------------------------------- */
-
-static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
-{
-    const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
-    const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
-    void *pending, *message, *lists, *staged;
-
-    if (f->capacity == n && f->nstage == nstage)
-        return PLAIT_OK;
-    comm->stats.allocations += 4;
-    pending = malloc(n * sizeof *f->pending);
-    message = malloc(n * sizeof *f->message);
-    lists = malloc(4 * (size_t)n * sizeof *f->ready);
-    staged = malloc(nstage);
-    if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
-        free(pending);
-        free(message);
-        free(lists);
-        free(staged);
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to run a plan of %u steps", p->ninstr);
-    }
-    free(f->pending);
-    free(f->message);
-    free(f->ready);
-    free(f->staged);
-    f->pending = pending;
-    f->message = message;
-    f->ready = lists;
-    f->receiving = f->ready + n;
-    f->sending = f->receiving + n;
-    f->blocked = f->sending + n;
-    f->staged = staged;
-    f->capacity = n;
-    f->nstage = nstage;
-    return PLAIT_OK;
-}
-
-struct await_late {
-    const struct plait_comm *comm;
-    struct plait_flight *flight;
-};
-
-static uint32_t awaited_late(const void *context, uint32_t *ranks, uint32_t most)
-{
-    const struct await_late *a = context;
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; r < a->comm->nrank && n < most; r++)
-        if (a->flight->late[r].first != a->flight->late[r].end)
-            ranks[n++] = r;
-    return n;
-}
-
-static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
-{
-    const struct await_late a = { comm, f };
-    struct plait_wait wait;
-    enum plait_status status = PLAIT_OK;
-    void *memory;
-
-    if (bytes <= f->bytes)
-        return PLAIT_OK;
-    if (bytes < comm->flight_bytes)
-        bytes = comm->flight_bytes;
-    plait_wait_init(&wait, awaited_late, &a);
-    while (status == PLAIT_OK && !late_readers_done(comm, f))
-        status = plait_wait_turn(comm, &wait);
-    plait_wait_progress(comm, &wait);
-    if (status != PLAIT_OK)
-        return status;
-    comm->stats.allocations++;
-    status = plait_arena_alloc(bytes, &memory);
-    if (status != PLAIT_OK)
-        return status;
-    plait_arena_free(f->memory);
-    f->memory = memory;
-    f->bytes = bytes;
-    f->used = 0;
-    return PLAIT_OK;
-}
-
 static enum plait_status connect_links(struct plait_comm *comm, const struct plait_prog *p)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
@@ -591,45 +441,6 @@ static enum plait_status connect_links(struct plait_comm *comm, const struct pla
 
 enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    const struct plait_prog *p = o->prog;
-    enum plait_status status = connect_links(comm, p);
-
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
-        status = grow_lists(comm, &comm->flights[d], p);
-        if (status == PLAIT_OK)
-            status = grow_memory(comm, &comm->flights[d], need(o));
-    }
-    return status;
-}
-
-enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out)
-{
-    struct plait_flight *flights = calloc(PLAIT_NFLIGHT, sizeof *flights);
-
-    for (uint32_t d = 0; flights != NULL && d < PLAIT_NFLIGHT; d++) {
-        flights[d].late = calloc(nrank, sizeof *flights[d].late);
-        if (flights[d].late == NULL) {
-            plait_flights_destroy(flights);
-            flights = NULL;
-        }
-    }
-    if (flights == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the comm's slices");
-    *out = flights;
-    return PLAIT_OK;
-}
-
-void plait_flights_destroy(struct plait_flight *flights)
-{
-    if (flights == NULL)
-        return;
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        plait_arena_free(flights[d].memory);
-        free(flights[d].pending);
-        free(flights[d].message);
-        free(flights[d].ready);
-        free(flights[d].staged);
-        free(flights[d].late);
-    }
-    free(flights);
+    const enum plait_status status = connect_links(comm, o->prog);
+    return status == PLAIT_OK ? plait_flights_fit(comm, o) : status;
 }

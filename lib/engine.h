@@ -10,17 +10,11 @@
 #define PLAIT_LIB_ENGINE_H
 
 #include "comm.h"
-#include "prog.h"
 
-struct plait_flight; /* one slice in flight; reused from operation to operation */
-
-/* Make room in the comm's flights for this operation: may allocate, and waits for late readers of old memory. */
+/* Connect to the peers of this operation's plan and make room for it: may allocate, and wait for late readers of old memory. */
 enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o);
 
 /* Run to the end. After an error the comm has failed. */
 enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out);
-
-enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out);
-void plait_flights_destroy(struct plait_flight *flights);
 
 #endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "flight.h"
+
+#include "status.h"
+#include "wait.h"
+
+#include <stdlib.h>
+
+#define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
+
+size_t plait_flight_stride(const struct plait_op_plan *o)
+{
+    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * (o->prog->wide ? sizeof(float) : o->size));
+}
+
+size_t plait_flight_shadow(const struct plait_op_plan *o)
+{
+    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    return o->prog->wide ? ROUND_UP(n * sizeof(float)) : 0;
+}
+
+size_t plait_flight_need(const struct plait_op_plan *o)
+{
+    return plait_flight_stride(o) * ((size_t)o->prog->ntmp + o->prog->nstage) + plait_flight_shadow(o);
+}
+
+bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        struct plait_late *late = &f->late[r];
+        const struct plait_link *link = comm->peers[r].link;
+        while (late->first != late->end && link->transport->sent(link, late->first))
+            late->first++;
+        if (late->first != late->end)
+            return false;
+    }
+    return true;
+}
+
+static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
+{
+    const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
+    const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
+    void *pending, *message, *lists, *staged;
+
+    if (f->capacity == n && f->nstage == nstage)
+        return PLAIT_OK;
+    comm->stats.allocations += 4;
+    pending = malloc(n * sizeof *f->pending);
+    message = malloc(n * sizeof *f->message);
+    lists = malloc(4 * (size_t)n * sizeof *f->ready);
+    staged = malloc(nstage);
+    if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
+        free(pending);
+        free(message);
+        free(lists);
+        free(staged);
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to run a plan of %u steps", p->ninstr);
+    }
+    free(f->pending);
+    free(f->message);
+    free(f->ready);
+    free(f->staged);
+    f->pending = pending;
+    f->message = message;
+    f->ready = lists;
+    f->receiving = f->ready + n;
+    f->sending = f->receiving + n;
+    f->blocked = f->sending + n;
+    f->staged = staged;
+    f->capacity = n;
+    f->nstage = nstage;
+    return PLAIT_OK;
+}
+
+struct await_late {
+    const struct plait_comm *comm;
+    struct plait_flight *flight;
+};
+
+static uint32_t awaited_late(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct await_late *a = context;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < a->comm->nrank && n < most; r++)
+        if (a->flight->late[r].first != a->flight->late[r].end)
+            ranks[n++] = r;
+    return n;
+}
+
+static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
+{
+    const struct await_late a = { comm, f };
+    struct plait_wait wait;
+    enum plait_status status = PLAIT_OK;
+    void *memory;
+
+    if (bytes <= f->bytes)
+        return PLAIT_OK;
+    if (bytes < comm->flight_bytes)
+        bytes = comm->flight_bytes;
+    plait_wait_init(&wait, awaited_late, &a);
+    while (status == PLAIT_OK && !plait_flight_idle(comm, f))
+        status = plait_wait_turn(comm, &wait);
+    plait_wait_progress(comm, &wait);
+    if (status != PLAIT_OK)
+        return status;
+    comm->stats.allocations++;
+    status = plait_arena_alloc(bytes, &memory);
+    if (status != PLAIT_OK)
+        return status;
+    plait_arena_free(f->memory);
+    f->memory = memory;
+    f->bytes = bytes;
+    f->used = 0;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_flights_fit(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
+        status = grow_lists(comm, &comm->flights[d], o->prog);
+        if (status == PLAIT_OK)
+            status = grow_memory(comm, &comm->flights[d], plait_flight_need(o));
+    }
+    return status;
+}
+
+enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out)
+{
+    struct plait_flight *flights = calloc(PLAIT_NFLIGHT, sizeof *flights);
+
+    for (uint32_t d = 0; flights != NULL && d < PLAIT_NFLIGHT; d++) {
+        flights[d].late = calloc(nrank, sizeof *flights[d].late);
+        if (flights[d].late == NULL) {
+            plait_flights_destroy(flights);
+            flights = NULL;
+        }
+    }
+    if (flights == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the comm's slices");
+    *out = flights;
+    return PLAIT_OK;
+}
+
+void plait_flights_destroy(struct plait_flight *flights)
+{
+    if (flights == NULL)
+        return;
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        plait_arena_free(flights[d].memory);
+        free(flights[d].pending);
+        free(flights[d].message);
+        free(flights[d].ready);
+        free(flights[d].staged);
+        free(flights[d].late);
+    }
+    free(flights);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A slice in flight: its place in the vector, its library memory, the state of its steps. Reused from operation to operation. */
+#ifndef PLAIT_LIB_FLIGHT_H
+#define PLAIT_LIB_FLIGHT_H
+
+#include "comm.h"
+#include "prog.h"
+
+struct plait_late { /* messages to one peer whose staged data it may still read */
+    uint32_t first, end;
+};
+
+struct plait_flight {
+    /* Where in the vector. */
+    uint64_t slice;
+    size_t q, r;         /* its blocks have q elements, the first r one more */
+    char *in, *out;      /* of its first element */
+    uint32_t done;       /* instructions; == prog->ninstr: idle */
+
+    /*
+     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
+     * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
+     * cache, and writing them again would wait for it.
+     */
+    char *memory, *tmp, *shadow, *stage;
+    size_t bytes, used;
+    size_t stride; /* of a TMP slot and of a staged block */
+
+    /* [capacity] instructions each. */
+    uint32_t capacity, nstage;
+    uint16_t *pending;    /* dependencies not yet done */
+    const void **message; /* borrowed RECV: the bytes in the sender's memory */
+    uint32_t *ready;      /* instructions to start, in the order in which they became ready */
+    uint32_t first_ready, end_ready;
+    uint32_t *receiving, nreceiving; /* RECVs started, in program order */
+    uint32_t *sending, nsending;     /* SENDs offered and not yet released */
+    uint32_t *blocked, nblocked;     /* SENDs that found the window full */
+    unsigned char *staged;           /* [nstage] blocks whose copy is made */
+
+    struct plait_late *late; /* [nrank] of its last use */
+};
+
+/* Library memory of one slice of this operation: of a TMP slot or a staged block (the largest, in whole lines); of OUT's wide shadow; in all. */
+size_t plait_flight_stride(const struct plait_op_plan *o);
+size_t plait_flight_shadow(const struct plait_op_plan *o);
+size_t plait_flight_need(const struct plait_op_plan *o);
+
+/* Have the peers read everything this flight staged for them the last time? */
+bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);
+
+/* Make room in all flights of the comm for this operation: may allocate, and waits for late readers of old memory. */
+enum plait_status plait_flights_fit(struct plait_comm *comm, const struct plait_op_plan *o);
+
+enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out);
+void plait_flights_destroy(struct plait_flight *flights);
+
+#endif
