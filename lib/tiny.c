@@ -10,7 +10,10 @@
 
 #include "wait.h"
 
+#include <stddef.h>
 #include <string.h>
+
+#define MOST_ASKED 256 /* bytes after the first line that are asked for while waiting */
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
@@ -19,14 +22,23 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return 1;
 }
 
-static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, uint32_t rank)
+/* The lines after the first come on their own; asked for together with the word they come at the same time. */
+static inline void ask_for(const struct plait_tiny *slot, size_t bytes)
+{
+    for (size_t at = PLAIT_LINE; at < offsetof(struct plait_tiny, data) + bytes && at <= MOST_ASKED; at += PLAIT_LINE)
+        __builtin_prefetch((const char *)slot + at);
+}
+
+static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, size_t bytes, uint32_t rank)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, awaited, &rank);
-    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word)
+    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word) {
+        ask_for(slot, bytes);
         status = plait_wait_turn(comm, &w);
+    }
     plait_wait_progress(comm, &w);
     return status;
 }
@@ -49,7 +61,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         plait_wake(comm, r);
         from[r] = slot->data;
         if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
-            status = wait_for(comm, slot, word, r);
+            status = wait_for(comm, slot, word, bytes, r);
     }
     if (status == PLAIT_OK && bytes > 0)
         o->reduce(out, from, comm->nrank, o->count, o->divisor);
