@@ -5,6 +5,7 @@
 #include "wait.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
 
@@ -111,6 +112,9 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     status = plait_arena_alloc(bytes, &memory);
     if (status != PLAIT_OK)
         return status;
+#ifdef MADV_POPULATE_WRITE
+    madvise(memory, bytes, MADV_POPULATE_WRITE); /* not one page at a time, in the first operations; older kernels do that */
+#endif
     plait_arena_free(f->memory);
     f->memory = memory;
     f->bytes = bytes;
