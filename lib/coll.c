@@ -216,7 +216,15 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
     comm->sequence++;
     record(comm, o);
-    status = o->selection.tiny ? plait_tiny_run(comm, o, in, out) : plait_engine_run(comm, o, in, out);
+    if (o->selection.tiny) {
+        status = plait_tiny_run(comm, o, in, out);
+    } else {
+        /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
+        atomic_thread_fence(memory_order_seq_cst);
+        status = plait_look_for_failures(comm);
+        if (status == PLAIT_OK)
+            status = plait_engine_run(comm, o, in, out);
+    }
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);

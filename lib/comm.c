@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define MOST_RANKS 4096
+#define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for ranks that do not notice it */
 
 /* ---- What ranks tell each other at creation ---------------------------------------------------------- */
 
@@ -413,6 +414,30 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     return status;
 }
 
+/* Is the rank in an operation that may still read this rank's buffers, and has not noticed the failure? */
+static bool is_inside(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_control *c = comm->peers[rank].control;
+    const uint64_t next = atomic_load(&c->done) + 1;
+
+    return (uint32_t)atomic_load(&c->record[next % PLAIT_NRECORD].word) == (uint32_t)next &&
+           atomic_load(&c->failed) == PLAIT_OK && !atomic_load(&c->departed);
+}
+
+/*
+ * After a failure, until the ranks that are inside an operation have noticed: milliseconds, unless one is stopped. It
+ * reports the failure before anything it read from then on, so giving up on it risks no wrong sum.
+ */
+static void wait_for_insiders(struct plait_comm *comm)
+{
+    const double until = plait_clock() + (comm->deadline < MOST_PATIENCE ? comm->deadline : MOST_PATIENCE);
+
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) && plait_clock() < until)
+            usleep(200);
+}
+
 enum plait_status plait_comm_destroy(struct plait_comm *comm)
 {
     enum plait_status status;
@@ -422,8 +447,10 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     status = comm->failed;
     if (status == PLAIT_OK)
         status = wait_for_readers(comm);
-    else
+    if (status != PLAIT_OK) {
+        wait_for_insiders(comm);
         plait_fail(status, "%s", comm->own->failure);
+    }
     atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
     plait_ring(comm);
     free_private(comm);

@@ -65,7 +65,8 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
 /**
  * Leave the comm and free it. NULL is allowed.
  *
- * Waits (at most the deadline) until the other ranks no longer read this rank's memory.
+ * Waits until the other ranks no longer read this rank's memory: at most the deadline; after a failure at most 2
+ * seconds, as a rank that has not noticed it by then cannot take what it reads for a result.
  * Errors: the error of the comm, if it had failed; it is freed in any case.
  */
 PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
