@@ -152,6 +152,9 @@ static inline struct plait_span plait_tmp(uint32_t slot)
 /** Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. */
 PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
 
+/** Reserve `n` more TMP slots in a row; returns the first. For emitters made of parts, each with slots of its own. */
+PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
+
 /** Send, receive, copy or combine the `nblk` logical blocks from `blk` on. `reduce` is dst <- x op y, in this order. */
 PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);
 PLAIT_API void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk);
