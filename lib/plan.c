@@ -287,7 +287,7 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
 
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "rank is %u, but the comm has %u ranks", rank, shape->nrank);
-    alg->emit(&b, shape, rank);
+    alg->emit(alg, &b, shape, rank);
     if (b.status == PLAIT_OK && b.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");
     if (b.status == PLAIT_OK)
