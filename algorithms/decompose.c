@@ -16,19 +16,22 @@
 #include "algorithms.h"
 #include "emit.h"
 #include "grid.h"
+#include "params.h"
 
-#include <stdlib.h>
+/* ---- The ring ---------------------------------------------------------------------------------- */
 
+/* Every step hands the part that was just combined to the next member; after n-1 steps part i is whole at member i. */
 void ring_reduce_scatter(struct plait_builder *b, const struct job *j)
 {
     const uint32_t n = j->group.n, window = least(j->window, n - 1);
     const uint32_t next = member(&j->group, (j->me + 1) % n), prev = member(&j->group, (j->me + n - 1) % n);
     const uint32_t room = (j->range.nblk + n - 1) / n; /* blocks in the largest part */
+    const uint32_t tmp = plait_slots(b, window * room);
 
     for (uint32_t k = 0; k + 1 < n; k++) {
         const struct range give = part(j->range, n, (j->me + n - 1 - k) % n);
         const struct range take = part(j->range, n, (j->me + 2 * n - 2 - k) % n);
-        const uint32_t slot = j->tmp + k % window * room;
+        const uint32_t slot = tmp + k % window * room;
         plait_send(b, next, span_at(k == 0 ? j->src : PLAIT_OUT, give.blk), give.blk, give.nblk);
         plait_recv(b, prev, plait_tmp(slot), take.blk, take.nblk);
         reduce_pair(b, take, j->src, slot, j->me == 0);
@@ -48,55 +51,12 @@ void ring_all_gather(struct plait_builder *b, const struct job *j)
     }
 }
 
-uint32_t ring_tmp(uint32_t n, uint32_t nblk, uint32_t window)
-{
-    return least(window, n - 1) * ((nblk + n - 1) / n);
-}
-
 /* ---- Grids ------------------------------------------------------------------------------------- */
-
-/* The job of one line of the grid, along dimension d: the piece that `me` owns after dimensions 0 .. d-1. */
-static struct job line_job(const struct grid *g, const struct job *all, uint32_t d)
-{
-    struct job line = *all;
-    uint32_t stride = 1;
-
-    for (uint32_t i = 0; i < d; i++) {
-        const uint32_t f = g->f[i];
-        if (f > 1) {
-            line.range = part(line.range, f, all->me / stride % f);
-            line.src = PLAIT_OUT;
-        }
-        stride *= f;
-    }
-    line.me = all->me / stride % g->f[d];
-    line.group = subgroup(&all->group, all->me - line.me * stride, stride, g->f[d]);
-    return line;
-}
-
-static uint32_t line_tmp(const struct grid *g, uint32_t d, uint32_t nblk, uint32_t window)
-{
-    return g->direct[d] ? combine_tmp(g->f[d], nblk / g->f[d]) : ring_tmp(g->f[d], nblk, window);
-}
-
-static uint32_t lines_tmp(const struct grid *g, uint32_t nblk, uint32_t window)
-{
-    uint32_t n = 0;
-    for (uint32_t d = 0; d < g->ndim; d++) {
-        n += line_tmp(g, d, nblk, window);
-        nblk /= g->f[d];
-    }
-    return n;
-}
 
 static void grid_reduce_scatter(struct plait_builder *b, const struct grid *g, const struct job *j)
 {
-    uint32_t tmp = j->tmp;
-
     for (uint32_t d = 0; d < g->ndim; d++) {
-        struct job line = line_job(g, j, d);
-        line.tmp = tmp;
-        tmp += line_tmp(g, d, line.range.nblk, j->window);
+        const struct job line = line_job(g, j, d);
         (g->direct[d] ? direct_reduce_scatter : ring_reduce_scatter)(b, &line);
     }
 }
@@ -117,7 +77,7 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
     struct job in = *j;
     in.group = subgroup(&j->group, f.first, 1, f.n);
     in.me -= f.first;
-    const uint32_t piece = piece_of(&f.grid, in.me), fold_slot = in.tmp + lines_tmp(&f.grid, in.range.nblk, in.window);
+    const uint32_t piece = piece_of(&f.grid, in.me);
     const struct range own = part(in.range, f.n, piece);
     enum plait_buf held = f.n > 1 ? PLAIT_OUT : in.src;
     uint32_t smaller = 0; /* the owner in the group after that holds this piece */
@@ -128,8 +88,9 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
     if (f.above > 0) {
         after = next_fold(&f, j->group.n);
         smaller = member(&j->group, after.first + owner_of(&after.grid, piece / (f.n / f.above)));
-        plait_recv(b, smaller, plait_tmp(fold_slot), own.blk, own.nblk);
-        reduce_pair(b, own, held, fold_slot, true);
+        const uint32_t tmp = plait_slots(b, own.nblk);
+        plait_recv(b, smaller, plait_tmp(tmp), own.blk, own.nblk);
+        reduce_pair(b, own, held, tmp, true);
         held = PLAIT_OUT;
     }
     for (uint32_t back = 0; f.below > 0 && back < 2; back++)
@@ -147,29 +108,7 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
     grid_all_gather(b, &f.grid, &in);
 }
 
-static uint32_t decompose_tmp(const struct grid *g, const struct job *j)
-{
-    struct fold before;
-    const struct fold f = fold_of(g, j->group.n, j->me, &before);
-    return lines_tmp(&f.grid, j->range.nblk, j->window) + (f.above > 0 ? j->range.nblk / f.n : 0);
-}
-
-/* Messages on the longest path through the dimensions of a group, one way; and rounds. */
-static uint64_t grid_depth(const struct grid *g)
-{
-    uint64_t n = 0;
-    for (uint32_t d = 0; d < g->ndim; d++)
-        n += g->direct[d] ? g->f[d] > 1 : g->f[d] - 1;
-    return n;
-}
-
-static uint64_t grid_rounds(const struct grid *g)
-{
-    uint64_t n = 0;
-    for (uint32_t d = 0; d < g->ndim; d++)
-        n += g->f[d] - 1;
-    return n;
-}
+/* ---- Cost -------------------------------------------------------------------------------------- */
 
 /* Blocks that a rank of this group sends: all but its own piece twice, and that once to each neighbour group. */
 static uint64_t fold_moved(const struct fold *f, uint32_t nblk)
@@ -202,22 +141,9 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
     return c;
 }
 
-#define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
-
 /* ---- Presets ----------------------------------------------------------------------------------- */
 
-static struct grid ring_grid(const struct plait_shape *s)
-{
-    return (struct grid){ 1, s->nrank, { s->nrank }, { false } };
-}
-
-static struct grid halving_grid(const struct plait_shape *s)
-{
-    struct grid g = { .ndim = log2_floor(s->nrank), .size = 1u << log2_floor(s->nrank) };
-    for (uint32_t d = 0; d < g.ndim; d++)
-        g.f[d] = 2;
-    return g;
-}
+#define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
 
 /* Without parameters: of all X with Y = p / X rounded down, the one of fewest rounds, the squarest of these. */
 static struct grid torus_grid(const struct plait_shape *s)
@@ -241,147 +167,102 @@ static struct grid torus_grid(const struct plait_shape *s)
 }
 
 /* "4x8", "2x2x3"; a 'd' behind a size exchanges directly inside that dimension instead of round a ring. */
-static bool torus_parse(const char *text, struct plait_shape *s)
+static bool torus_parse(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
-    for (s->nparam = 0; *text != '\0'; s->nparam++) {
-        char *end;
-        const unsigned long f = strtoul(text, &end, 10);
-        if (*text < '0' || *text > '9' || f == 0 || f >= DIRECT || s->nparam == PLAIT_MAX_PARAM)
+    (void)self;
+    s->nparam = 0;
+    if (*text == '\0')
+        return true;
+    do {
+        uint32_t *f = &s->param[s->nparam];
+        if (s->nparam++ == PLAIT_MAX_PARAM || !take_number(&text, DIRECT - 1, f))
             return false;
-        s->param[s->nparam] = (uint32_t)f | (*end == 'd' ? DIRECT : 0);
-        text = end + (*end == 'd');
-        if (*text == 'x' && text[1] != '\0')
-            text++;
-        else if (*text != '\0')
-            return false;
-    }
-    return true;
+        *f |= take(&text, "d") ? DIRECT : 0;
+    } while (take(&text, "x"));
+    return *text == '\0';
 }
 
 /* A grid must hold more than half of the ranks. */
-static bool torus_applies(const struct plait_shape *s)
+static bool torus_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
     uint64_t size = 1;
 
+    (void)self;
     for (uint32_t d = 0; d < s->nparam; d++)
         if ((size *= s->param[d] & ~DIRECT) > s->nrank)
             return false;
     return s->nrank >= 1 && (s->nparam == 0 || 2 * size > s->nrank);
 }
 
-static bool any_count(const struct plait_shape *s)
+/* Ring: one dimension of all ranks. Halving-doubling: as many dimensions of 2 as fit. Torus: its parameters say. */
+static struct grid grid_of(const struct plait_alg *self, const struct plait_shape *s)
 {
-    return s->nrank >= 1;
+    const uint32_t *each = self->preset;
+    struct grid g = { .size = 1 };
+
+    if (each == NULL)
+        return torus_grid(s);
+    for (const uint32_t f = least(*each, s->nrank); f > 1 && (uint64_t)g.size * f <= s->nrank; g.size *= f)
+        g.f[g.ndim++] = f;
+    return g;
 }
 
-struct grid_alg {
-    struct group_alg base;
-    struct grid (*grid)(const struct plait_shape *s);
-};
-
-static struct grid grid_of(const struct group_alg *a, const struct plait_shape *s)
+static void emit_in_group(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                          const struct job *j)
 {
-    return ((const struct grid_alg *)a)->grid(s);
-}
-
-static uint32_t grid_tmp(const struct group_alg *a, const struct plait_shape *s, const struct job *j)
-{
-    const struct grid g = grid_of(a, s);
-    return decompose_tmp(&g, j);
-}
-
-static void grid_emit(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s,
-                      const struct job *j)
-{
-    const struct grid g = grid_of(a, s);
+    const struct grid g = grid_of(self, s);
     decompose(b, &g, j);
 }
 
-static uint64_t grid_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
+static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    const struct grid g = grid_of(a, s);
+    const struct job all = whole_vector(b, s, me, grid_of(self, s).size);
+    emit_in_group(self, b, s, &all);
+}
+
+static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
+{
+    return decompose_claim(grid_of(self, s), s->nrank);
+}
+
+static uint64_t moved(const struct plait_alg *self, const struct plait_shape *s, uint32_t me)
+{
+    const struct grid g = grid_of(self, s);
     struct fold before;
     const struct fold f = fold_of(&g, s->nrank, me, &before);
     return fold_moved(&f, g.size);
 }
 
-static uint64_t grid_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
-                          uint32_t piece, struct range *first, struct range *last)
+static uint64_t path(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
+                     uint32_t piece, struct range *first, struct range *last)
 {
-    const struct grid g = grid_of(a, s);
+    const struct grid g = grid_of(self, s);
     return chain_path(&g, s->nrank, from, to, piece, first, last);
 }
 
-#define METHODS grid_tmp, grid_emit, grid_moved, grid_path
-static const struct grid_alg ring = { { &plait_alg_ring, METHODS }, ring_grid };
-static const struct grid_alg torus = { { &plait_alg_torus, METHODS }, torus_grid };
-static const struct grid_alg halving = { { &plait_alg_halving, METHODS }, halving_grid };
-#undef METHODS
-const struct group_alg *const plait_group_ring = &ring.base;
-const struct group_alg *const plait_group_torus = &torus.base;
-const struct group_alg *const plait_group_halving = &halving.base;
+const struct family grid_family = { emit_in_group, moved, path };
 
-static void ring_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &ring.base, s, me);
-}
-
-static void torus_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &torus.base, s, me);
-}
-
-static void halving_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &halving.base, s, me);
-}
-
-static struct plait_claim ring_claim(const struct plait_shape *s)
-{
-    return decompose_claim(ring_grid(s), s->nrank);
-}
-
-static struct plait_claim torus_claim(const struct plait_shape *s)
-{
-    return decompose_claim(torus_grid(s), s->nrank);
-}
-
-static struct plait_claim halving_claim(const struct plait_shape *s)
-{
-    return decompose_claim(halving_grid(s), s->nrank);
-}
-
+/* clang-format off */
 const struct plait_alg plait_alg_ring = {
-    .name = "ring",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "ring", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "neighbours pass and add one block at a time",
     .source = "Patarasuk & Yuan 2009",
-    .applies = any_count,
-    .emit = ring_emit,
-    .claim = ring_claim,
+    .preset = &(const uint32_t){ UINT32_MAX },
+    .applies = any_count, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_torus = {
-    .name = "torus",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "[:XxY[xZ...]]",
+    .name = "torus", .coll = PLAIT_ALLREDUCE, .params = "[:XxY[xZ...]]",
     .text = "a ring along each dimension of a grid",
     .source = "Mikami et al. 2018; Ueno & Yokota 2019",
-    .parse = torus_parse,
-    .applies = torus_applies,
-    .emit = torus_emit,
-    .claim = torus_claim,
+    .parse = torus_parse, .applies = torus_applies, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_halving = {
-    .name = "halving-doubling",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "halving-doubling", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "pairs halve the vector, then double it",
     .source = "Rabenseifner 2004 (binary blocks)",
     .canonical = true,
-    .applies = any_count,
-    .emit = halving_emit,
-    .claim = halving_claim,
+    .preset = &(const uint32_t){ 2 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };

@@ -11,52 +11,45 @@
 #include "algorithms.h"
 #include "emit.h"
 
-struct plait_span receive_slot(const struct job *j, uint32_t i)
+struct plait_span receive_slot(const struct job *j, uint32_t first, uint32_t i)
 {
-    return plait_tmp(j->tmp + (i < j->me ? i : i - 1) * j->range.nblk);
+    return plait_tmp(first + (i < j->me ? i : i - 1) * j->range.nblk);
 }
 
-uint32_t combine_tmp(uint32_t n, uint32_t nblk)
-{
-    return n < 2 ? 0 : (2 * n - 3) * nblk;
-}
-
-/* Combine members first .. first+n-1; `spare` is the next free TMP slot, advanced. Returns where the result is. */
-static struct plait_span combine_part(struct plait_builder *b, const struct job *j, uint32_t first, uint32_t n,
-                                      uint32_t *spare, const struct plait_span *to)
+/* Combine members from .. from+n-1. */
+static struct plait_span combine_part(struct plait_builder *b, const struct job *j, uint32_t first, uint32_t from,
+                                      uint32_t n, const struct plait_span *to)
 {
     if (n == 1)
-        return first == j->me ? span_at(j->src, j->range.blk) : receive_slot(j, first);
+        return from == j->me ? span_at(j->src, j->range.blk) : receive_slot(j, first, from);
     const uint32_t m = 1u << log2_floor(n - 1); /* the largest power of two below n */
-    const struct plait_span x = combine_part(b, j, first, m, spare, NULL);
-    const struct plait_span y = combine_part(b, j, first + m, n - m, spare, NULL);
-    const struct plait_span dst = to != NULL ? *to : plait_tmp(*spare);
-    if (to == NULL)
-        *spare += j->range.nblk;
+    const struct plait_span x = combine_part(b, j, first, from, m, NULL);
+    const struct plait_span y = combine_part(b, j, first, from + m, n - m, NULL);
+    const struct plait_span dst = to != NULL ? *to : plait_tmp(plait_slots(b, j->range.nblk));
     plait_reduce(b, dst, x, y, j->range.blk, j->range.nblk);
     return dst;
 }
 
-void combine(struct plait_builder *b, const struct job *j, struct plait_span to)
+struct plait_span combine(struct plait_builder *b, const struct job *j, uint32_t first, const struct plait_span *to)
 {
-    uint32_t spare = j->tmp + (j->group.n - 1) * j->range.nblk;
-    combine_part(b, j, 0, j->group.n, &spare, &to);
+    return combine_part(b, j, first, 0, j->group.n, to);
 }
 
 void direct_reduce_scatter(struct plait_builder *b, const struct job *j)
 {
     const uint32_t n = j->group.n;
     struct job own = *j;
-
     own.range = part(j->range, n, j->me);
+    const uint32_t tmp = plait_slots(b, (n - 1) * own.range.nblk);
+    const struct plait_span out = plait_out(own.range.blk);
+
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         const struct range give = part(j->range, n, to);
         plait_send(b, member(&j->group, to), span_at(j->src, give.blk), give.blk, give.nblk);
-        plait_recv(b, member(&j->group, from), receive_slot(&own, from), own.range.blk, own.range.nblk);
+        plait_recv(b, member(&j->group, from), receive_slot(&own, tmp, from), own.range.blk, own.range.nblk);
     }
-    if (n > 1)
-        combine(b, &own, plait_out(own.range.blk));
+    combine(b, &own, tmp, &out);
 }
 
 void direct_all_gather(struct plait_builder *b, const struct job *j)
@@ -76,135 +69,94 @@ void direct_all_gather(struct plait_builder *b, const struct job *j)
  * When the others read this rank's contribution from OUT, the result waits in TMP until they have: a
  * REDUCE straight into OUT would not let reading them and being read go on at the same time.
  */
-static void one_shot_steps(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s,
-                           const struct job *j)
+static void one_shot(struct plait_builder *b, const struct plait_shape *s, const struct job *j)
 {
     const uint32_t n = j->group.n;
     const struct range r = j->range;
     const struct plait_span own = span_at(j->src, r.blk), out = plait_out(r.blk);
     const bool overwrites = s->inplace || j->src == PLAIT_OUT;
-    const struct plait_span last = overwrites ? plait_tmp(j->tmp + combine_tmp(n, r.nblk)) : out;
+    const uint32_t tmp = plait_slots(b, (n - 1) * r.nblk);
 
-    (void)a;
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         plait_send(b, member(&j->group, to), own, r.blk, r.nblk);
-        plait_recv(b, member(&j->group, from), receive_slot(j, from), r.blk, r.nblk);
+        plait_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
     }
-    if (n > 1)
-        combine(b, j, last);
-    plait_copy(b, out, n > 1 ? last : own, r.blk, r.nblk);
+    plait_copy(b, out, combine(b, j, tmp, overwrites ? NULL : &out), r.blk, r.nblk);
 }
 
-static uint32_t one_shot_tmp(const struct group_alg *a, const struct plait_shape *s, const struct job *j)
+static void two_shot(struct plait_builder *b, const struct job *j)
 {
-    (void)a;
-    const bool overwrites = s->inplace || j->src == PLAIT_OUT;
-    return combine_tmp(j->group.n, j->range.nblk) + (j->group.n > 1 && overwrites ? j->range.nblk : 0);
-}
-
-static void two_shot_steps(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s,
-                           const struct job *j)
-{
-    (void)a, (void)s;
     if (j->group.n == 1)
         plait_copy(b, plait_out(j->range.blk), span_at(j->src, j->range.blk), j->range.blk, j->range.nblk);
     direct_reduce_scatter(b, j);
     direct_all_gather(b, j);
 }
 
-static uint32_t two_shot_tmp(const struct group_alg *a, const struct plait_shape *s, const struct job *j)
+/* ---- Presets: how many shots -------------------------------------------------------------------- */
+
+static uint32_t shots(const struct plait_alg *self)
 {
-    (void)a, (void)s;
-    return combine_tmp(j->group.n, j->range.nblk / j->group.n);
+    return *(const uint32_t *)self->preset;
 }
 
-static bool any_count(const struct plait_shape *s)
+/* A shot is one message to everyone. */
+static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    return s->nrank >= 1;
+    const uint64_t m = shots(self) * ((uint64_t)s->nrank - 1);
+    struct plait_claim c = { .rounds = m, .sent = m, .received = m, .rounds_exact = true };
+
+    c.depth = s->nrank > 1 ? shots(self) : 0;
+    c.nblk = shots(self) > 1 ? s->nrank : 1;
+    return c;
 }
 
-static struct plait_claim one_shot_claim(const struct plait_shape *s)
+static void emit_in_group(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                          const struct job *j)
 {
-    const uint64_t m = s->nrank - 1;
-    return (
-        struct plait_claim){ .depth = m > 0, .rounds = m, .nblk = 1, .sent = m, .received = m, .rounds_exact = true };
+    if (shots(self) == 1)
+        one_shot(b, s, j);
+    else
+        two_shot(b, j);
 }
 
-static struct plait_claim two_shot_claim(const struct plait_shape *s)
+static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    const uint64_t m = 2 * ((uint64_t)s->nrank - 1);
-    return (struct plait_claim){
-        .depth = least(m, 2), .rounds = m, .nblk = s->nrank, .sent = m, .received = m, .rounds_exact = true
-    };
+    const struct job all = whole_vector(b, s, me, (uint32_t)claim(self, s).nblk);
+    emit_in_group(self, b, s, &all);
 }
 
-static uint64_t one_shot_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
+static uint64_t moved(const struct plait_alg *self, const struct plait_shape *s, uint32_t me)
 {
-    (void)a, (void)me;
-    return one_shot_claim(s).sent;
+    (void)me;
+    return claim(self, s).sent;
 }
 
-static uint64_t one_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
-                              uint32_t piece, struct range *first, struct range *last)
+/* In one shot a member's own result waits until the others have read its contribution. */
+static uint64_t path(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
+                     uint32_t piece, struct range *first, struct range *last)
 {
-    (void)a, (void)from, (void)to; /* a member's own result waits until the others have read its contribution */
     *first = *last = (struct range){ piece, 1 };
-    return s->nrank > 1;
+    return shots(self) == 1 ? s->nrank > 1 : (from != piece) + (to != piece);
 }
 
-static uint64_t two_shot_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
-{
-    (void)a, (void)me;
-    return two_shot_claim(s).sent;
-}
+const struct family direct_family = { emit_in_group, moved, path };
 
-static uint64_t two_shot_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
-                              uint32_t piece, struct range *first, struct range *last)
-{
-    (void)a, (void)s;
-    *first = *last = (struct range){ piece, 1 };
-    return (from != piece) + (to != piece);
-}
-
-static const struct group_alg one_shot = { &plait_alg_one_shot, one_shot_tmp, one_shot_steps, one_shot_moved,
-                                           one_shot_path };
-static const struct group_alg two_shot = { &plait_alg_two_shot, two_shot_tmp, two_shot_steps, two_shot_moved,
-                                           two_shot_path };
-const struct group_alg *const plait_group_one_shot = &one_shot, *const plait_group_two_shot = &two_shot;
-
-static void one_shot_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &one_shot, s, me);
-}
-
-static void two_shot_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &two_shot, s, me);
-}
-
+/* clang-format off */
 const struct plait_alg plait_alg_one_shot = {
-    .name = "one-shot",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "one-shot", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "everyone sends all to everyone and combines all",
     .source = "folklore",
-    .canonical = true,
-    .no_partials = true,
-    .applies = any_count,
-    .emit = one_shot_emit,
-    .claim = one_shot_claim,
+    .canonical = true, .no_partials = true,
+    .preset = &(const uint32_t){ 1 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_two_shot = {
-    .name = "two-shot",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "two-shot", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "owner j combines block j and sends it to everyone",
     .source = "folklore",
-    .canonical = true,
-    .no_partials = true,
-    .applies = any_count,
-    .emit = two_shot_emit,
-    .claim = two_shot_claim,
+    .canonical = true, .no_partials = true,
+    .preset = &(const uint32_t){ 2 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };

@@ -24,7 +24,6 @@ struct job {
     uint32_t me; /* position in the group, not a rank */
     struct range range;
     enum plait_buf src; /* holds this rank's own contribution: IN, or OUT once something was combined */
-    uint32_t tmp;       /* first TMP slot it may use */
     /*
      * TMP slots that partial results pass through in turn. Two are enough. EVERY_SLOT reuses none: then
      * nothing waits but for data, and the depth can be told even if members start at different depths.
@@ -95,10 +94,16 @@ static inline uint32_t log2_floor(uint32_t n)
     return k;
 }
 
-/* Combine member by member, part by part: part i of the range ends in OUT of member i. ring_tmp() counts TMP slots. */
+/* For `applies`. */
+static inline bool any_count(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    return s->nrank >= 1;
+}
+
+/* Combine member by member, part by part: part i of the range ends in OUT of member i. */
 void ring_reduce_scatter(struct plait_builder *b, const struct job *j);
 void direct_reduce_scatter(struct plait_builder *b, const struct job *j);
-uint32_t ring_tmp(uint32_t n, uint32_t nblk, uint32_t window);
 
 /* From there to everyone. */
 void ring_all_gather(struct plait_builder *b, const struct job *j);
@@ -106,51 +111,40 @@ void direct_all_gather(struct plait_builder *b, const struct job *j);
 
 /*
  * The canonical combination of the members' contributions as REDUCE steps, E(n) = E(m) + E(n-m). The
- * member's own lies in src; that of member i in the TMP slot receive_slot(), which one RECV filled.
- * Each slot is written once and read once, so that an engine can run the whole tree as one pass over
- * n sources. combine_tmp() counts the TMP slots, those of the sources included. n >= 2.
+ * member's own lies in src; that of member i in receive_slot(j, first, i), which one RECV filled, of the n-1
+ * times nblk TMP slots from `first` on. Each slot is written once and read once, so that an engine can run the
+ * whole tree as one pass over n sources. The result goes to *to, or with NULL to fresh TMP slots; returns where it is.
  */
-void combine(struct plait_builder *b, const struct job *j, struct plait_span to);
-uint32_t combine_tmp(uint32_t n, uint32_t nblk);
-struct plait_span receive_slot(const struct job *j, uint32_t i);
+struct plait_span combine(struct plait_builder *b, const struct job *j, uint32_t first, const struct plait_span *to);
+struct plait_span receive_slot(const struct job *j, uint32_t first, uint32_t i);
 
 /* Reduce the range to member 0, and broadcast it from there, along a binomial tree. */
 void binomial_reduce(struct plait_builder *b, const struct job *j);
 void binomial_broadcast(struct plait_builder *b, const struct job *j);
-uint32_t binomial_tmp(const struct job *j);
 
 /*
- * An algorithm that any group can run, for use inside others. `s` is a shape of the group's size; the
- * range holds a multiple of claim(s).nblk blocks. Methods get the object first, so that presets can add
- * fields to it.
+ * What a family of algorithms does on any group of ranks, for use inside others. `s` is a shape of the
+ * group's size; the job's range holds a multiple of claim(s).nblk blocks.
  */
-struct group_alg {
-    const struct plait_alg *alg;
-    uint32_t (*tmp)(const struct group_alg *a, const struct plait_shape *s, const struct job *j); /* TMP slots */
-    void (*emit)(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s, const struct job *j);
-    uint64_t (*moved)(const struct group_alg *a, const struct plait_shape *s, uint32_t me); /* blocks, each way */
+struct family {
+    void (*emit)(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                 const struct job *j);
+    uint64_t (*moved)(const struct plait_alg *self, const struct plait_shape *s, uint32_t me); /* blocks, each way */
     /*
      * Messages on the longest path for block `piece` of claim(s).nblk from member `from`'s contribution to member
      * `to`'s result, with EVERY_SLOT; and the blocks that its first and its last message carry.
      */
-    uint64_t (*path)(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to, uint32_t piece,
-                     struct range *first, struct range *last);
+    uint64_t (*path)(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
+                     uint32_t piece, struct range *first, struct range *last);
 };
 
-extern const struct group_alg *const plait_group_ring, *const plait_group_torus, *const plait_group_halving;
-extern const struct group_alg *const plait_group_one_shot, *const plait_group_two_shot;
-extern const struct group_alg *const plait_group_binomial, *const plait_group_chain, *const plait_group_double_tree;
-extern const struct group_alg *const plait_group_trees;
+extern const struct family grid_family, forest_family, direct_family;
 
-/* All ranks of the comm, the whole vector. */
-static inline void emit_whole(struct plait_builder *b, const struct group_alg *a, const struct plait_shape *s,
-                              uint32_t me)
+/* Cut the vector: the job of all ranks of the comm. */
+static inline struct job whole_vector(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t nblk)
 {
-    const uint32_t nblk = (uint32_t)a->alg->claim(s).nblk;
-    const struct job j = { { .n = s->nrank, .stride = 1 }, me, { 0, nblk }, PLAIT_IN, 0, 2 };
-
-    plait_blocks(b, nblk, a->tmp(a, s, &j));
-    a->emit(a, b, s, &j);
+    plait_blocks(b, nblk, 0);
+    return (struct job){ { .n = s->nrank, .stride = 1 }, me, { 0, nblk }, PLAIT_IN, 2 };
 }
 
 #endif

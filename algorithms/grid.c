@@ -63,6 +63,40 @@ uint32_t owner_of(const struct grid *g, uint32_t piece)
     return me;
 }
 
+struct job line_job(const struct grid *g, const struct job *all, uint32_t d)
+{
+    struct job line = *all;
+    uint32_t stride = 1;
+
+    for (uint32_t i = 0; i < d; i++) {
+        const uint32_t f = g->f[i];
+        if (f > 1) {
+            line.range = part(line.range, f, all->me / stride % f);
+            line.src = PLAIT_OUT;
+        }
+        stride *= f;
+    }
+    line.me = all->me / stride % g->f[d];
+    line.group = subgroup(&all->group, all->me - line.me * stride, stride, g->f[d]);
+    return line;
+}
+
+uint64_t grid_depth(const struct grid *g)
+{
+    uint64_t n = 0;
+    for (uint32_t d = 0; d < g->ndim; d++)
+        n += g->direct[d] ? g->f[d] > 1 : g->f[d] - 1;
+    return n;
+}
+
+uint64_t grid_rounds(const struct grid *g)
+{
+    uint64_t n = 0;
+    for (uint32_t d = 0; d < g->ndim; d++)
+        n += g->f[d] - 1;
+    return n;
+}
+
 /* Messages from one position of a grid to another. */
 static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
 {

@@ -33,6 +33,13 @@ struct fold fold_of(const struct grid *g, uint32_t nrank, uint32_t me, struct fo
 uint32_t piece_of(const struct grid *g, uint32_t me);
 uint32_t owner_of(const struct grid *g, uint32_t piece);
 
+/* The job of one line of the grid, along dimension d: the piece that `me` owns after dimensions 0 .. d-1. */
+struct job line_job(const struct grid *g, const struct job *all, uint32_t d);
+
+/* Messages on the longest path through the dimensions of a grid, one way; and rounds. */
+uint64_t grid_depth(const struct grid *g);
+uint64_t grid_rounds(const struct grid *g);
+
 /*
  * Messages from one member's contribution through its grid to the owner of the piece, up the chain to group 0,
  * down to another member's group and through its grid; and what the first and the last of them carry.

@@ -14,9 +14,7 @@
  */
 #include "algorithms.h"
 #include "emit.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "params.h"
 
 struct tree {
     uint32_t n, fan, extra; /* fan 0: binomial */
@@ -78,20 +76,15 @@ static uint32_t nchild(const struct tree *t, uint32_t pos)
 }
 
 /* A binomial tree's children come one after the other, so that few TMP slots serve them all. */
-static uint32_t slots(const struct tree *t, uint32_t pos, uint32_t window)
-{
-    const uint32_t n = nchild(t, pos);
-    return t->fan == 0 ? least(n, window) : n;
-}
-
 static void reduce_up(struct plait_builder *b, const struct tree *t, const struct job *j)
 {
     const struct range r = j->range;
-    const uint32_t pos = position(t, j->me), nslot = slots(t, pos, j->window);
+    const uint32_t pos = position(t, j->me), n = nchild(t, pos), window = t->fan == 0 ? least(n, j->window) : n;
+    const uint32_t tmp = plait_slots(b, window * r.nblk);
     enum plait_buf held = j->src;
 
-    for (uint32_t i = 0; i < nchild(t, pos); i++) {
-        const uint32_t from = at_position(t, child(t, pos, i)), slot = j->tmp + i % nslot * r.nblk;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t from = at_position(t, child(t, pos, i)), slot = tmp + i % window * r.nblk;
         plait_recv(b, member(&j->group, from), plait_tmp(slot), r.blk, r.nblk);
         reduce_pair(b, r, held, slot, j->me < from);
         held = PLAIT_OUT;
@@ -124,42 +117,50 @@ void binomial_broadcast(struct plait_builder *b, const struct job *j)
     broadcast_down(b, &t, j);
 }
 
-uint32_t binomial_tmp(const struct job *j)
-{
-    const struct tree t = { .n = j->group.n };
-    return slots(&t, j->me, j->window) * j->range.nblk;
-}
-
 /* ---- Forests ----------------------------------------------------------------------------------- */
 
-static void forest_steps(struct plait_builder *b, const struct forest *f, const struct job *j)
+/* A preset is the fan-out k, 0 for a binomial tree; parameters may replace it. */
+static struct forest forest_of(const struct plait_alg *self, const struct plait_shape *s)
 {
+    const uint32_t *preset = self->preset, k = s->nparam > 0 ? s->param[0] : *preset;
+    const uint32_t n = s->nrank, colours = least(k, n), others = n - 1;
+    const bool wide = s->nparam > 1;
+
+    if (k == 0)
+        return (struct forest){ 1, 1, { .n = n } };
+    if (!wide || n == 1)
+        return (struct forest){ colours, (others + k - 1) / k, { .n = n, .fan = k } };
+    const uint32_t inner = least(n / colours, others);
+    return (struct forest){ colours, inner, { .n = n, .fan = others / inner, .extra = others % inner } };
+}
+
+static void emit_in_group(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                          const struct job *j)
+{
+    const struct forest f = forest_of(self, s);
     struct job colour = *j;
 
-    if (f->tree.n == 1)
+    if (f.tree.n == 1)
         plait_copy(b, plait_out(j->range.blk), span_at(j->src, j->range.blk), j->range.blk, j->range.nblk);
-    for (uint32_t c = 0; c < f->colours; c++) {
-        const struct tree t = tree_of(f, c);
-        colour.range = part(j->range, f->colours, c);
+    for (uint32_t c = 0; c < f.colours; c++) {
+        const struct tree t = tree_of(&f, c);
+        colour.range = part(j->range, f.colours, c);
         reduce_up(b, &t, &colour);
-        colour.tmp += slots(&t, position(&t, j->me), j->window) * colour.range.nblk;
     }
-    for (uint32_t c = 0; c < f->colours; c++) {
-        const struct tree t = tree_of(f, c);
-        colour.range = part(j->range, f->colours, c);
+    for (uint32_t c = 0; c < f.colours; c++) {
+        const struct tree t = tree_of(&f, c);
+        colour.range = part(j->range, f.colours, c);
         broadcast_down(b, &t, &colour);
     }
 }
 
-static uint32_t forest_slots(const struct forest *f, const struct job *j)
+static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    uint32_t n = 0;
-    for (uint32_t c = 0; c < f->colours; c++) {
-        const struct tree t = tree_of(f, c);
-        n += slots(&t, position(&t, j->me), j->window) * part(j->range, f->colours, c).nblk;
-    }
-    return n;
+    const struct job all = whole_vector(b, s, me, forest_of(self, s).colours);
+    emit_in_group(self, b, s, &all);
 }
+
+/* ---- Cost -------------------------------------------------------------------------------------- */
 
 static uint64_t depth_of(const struct tree *t, uint32_t pos)
 {
@@ -190,8 +191,9 @@ static uint64_t most_sent(const struct forest *f)
 }
 
 /* Rounds: on every level an inner rank serves one child a round; other colours hold it up by what it sends in all. */
-static struct plait_claim forest_claim(struct forest f)
+static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
+    const struct forest f = forest_of(self, s);
     const struct tree *t = &f.tree;
     struct plait_claim c = { .nblk = f.colours };
 
@@ -204,89 +206,9 @@ static struct plait_claim forest_claim(struct forest f)
     return c;
 }
 
-/* ---- Presets ----------------------------------------------------------------------------------- */
-
-static struct forest binomial_forest(const struct plait_shape *s)
+static uint64_t moved(const struct plait_alg *self, const struct plait_shape *s, uint32_t me)
 {
-    return (struct forest){ 1, 1, { .n = s->nrank } };
-}
-
-static struct forest k_ary_forest(uint32_t nrank, uint32_t k, bool wide)
-{
-    const uint32_t colours = least(k, nrank), others = nrank - 1;
-    struct forest f = { colours, (others + k - 1) / k, { .n = nrank, .fan = k } };
-
-    if (wide && nrank > 1) {
-        f.inner = least(nrank / colours, others);
-        f.tree.fan = others / f.inner;
-        f.tree.extra = others % f.inner;
-    }
-    return f;
-}
-
-static struct forest chain_forest(const struct plait_shape *s)
-{
-    return k_ary_forest(s->nrank, 1, false);
-}
-
-static struct forest double_forest(const struct plait_shape *s)
-{
-    return k_ary_forest(s->nrank, 2, false);
-}
-
-static struct forest trees_forest(const struct plait_shape *s)
-{
-    return k_ary_forest(s->nrank, s->nparam > 0 ? s->param[0] : 4, s->nparam > 1);
-}
-
-/* "", "k" or "k:wide" */
-static bool trees_parse(const char *text, struct plait_shape *s)
-{
-    char *end;
-    const unsigned long k = strtoul(text, &end, 10);
-
-    s->nparam = 0;
-    if (*text == '\0')
-        return true;
-    if (*text < '0' || *text > '9' || k < 1 || k > UINT16_MAX || (*end != '\0' && strcmp(end, ":wide") != 0))
-        return false;
-    s->param[s->nparam++] = (uint32_t)k;
-    if (*end != '\0')
-        s->param[s->nparam++] = 1;
-    return true;
-}
-
-static bool any_count(const struct plait_shape *s)
-{
-    return s->nrank >= 1;
-}
-
-struct forest_alg {
-    struct group_alg base;
-    struct forest (*forest)(const struct plait_shape *s);
-};
-
-static struct forest forest_of(const struct group_alg *a, const struct plait_shape *s)
-{
-    return ((const struct forest_alg *)a)->forest(s);
-}
-
-static uint32_t forest_tmp(const struct group_alg *a, const struct plait_shape *s, const struct job *j)
-{
-    const struct forest f = forest_of(a, s);
-    return forest_slots(&f, j);
-}
-
-static void forest_emit(const struct group_alg *a, struct plait_builder *b, const struct plait_shape *s,
-                        const struct job *j)
-{
-    const struct forest f = forest_of(a, s);
-    forest_steps(b, &f, j);
-}
-
-static uint64_t forest_moved(const struct group_alg *a, const struct plait_shape *s, uint32_t me)
-{
-    const struct forest f = forest_of(a, s);
+    const struct forest f = forest_of(self, s);
     uint64_t n = 0;
 
     for (uint32_t c = 0; c < f.colours; c++) {
@@ -296,107 +218,62 @@ static uint64_t forest_moved(const struct group_alg *a, const struct plait_shape
     return n;
 }
 
-static uint64_t forest_path(const struct group_alg *a, const struct plait_shape *s, uint32_t from, uint32_t to,
-                            uint32_t piece, struct range *first, struct range *last)
+static uint64_t path(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
+                     uint32_t piece, struct range *first, struct range *last)
 {
-    const struct forest f = forest_of(a, s);
+    const struct forest f = forest_of(self, s);
     const struct tree t = tree_of(&f, piece);
 
     *first = *last = (struct range){ piece, 1 };
     return depth_of(&t, position(&t, from)) + depth_of(&t, position(&t, to));
 }
 
-#define METHODS forest_tmp, forest_emit, forest_moved, forest_path
-static const struct forest_alg binomial = { { &plait_alg_binomial, METHODS }, binomial_forest };
-static const struct forest_alg chain = { { &plait_alg_chain, METHODS }, chain_forest };
-static const struct forest_alg double_tree = { { &plait_alg_double_tree, METHODS }, double_forest };
-static const struct forest_alg trees = { { &plait_alg_trees, METHODS }, trees_forest };
-#undef METHODS
-const struct group_alg *const plait_group_binomial = &binomial.base, *const plait_group_chain = &chain.base;
-const struct group_alg *const plait_group_double_tree = &double_tree.base, *const plait_group_trees = &trees.base;
+const struct family forest_family = { emit_in_group, moved, path };
 
-static void binomial_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+/* ---- Presets ----------------------------------------------------------------------------------- */
+
+/* "", "k" or "k:wide" */
+static bool trees_parse(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
-    emit_whole(b, &binomial.base, s, me);
+    (void)self;
+    s->nparam = *text != '\0';
+    if (s->nparam > 0 && !take_number(&text, UINT16_MAX, &s->param[0]))
+        return false;
+    if (s->nparam > 0 && take(&text, ":wide"))
+        s->param[s->nparam++] = 1;
+    return *text == '\0';
 }
 
-static void chain_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &chain.base, s, me);
-}
-
-static void double_tree_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &double_tree.base, s, me);
-}
-
-static void trees_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    emit_whole(b, &trees.base, s, me);
-}
-
-static struct plait_claim binomial_claim(const struct plait_shape *s)
-{
-    return forest_claim(binomial_forest(s));
-}
-
-static struct plait_claim chain_claim(const struct plait_shape *s)
-{
-    return forest_claim(chain_forest(s));
-}
-
-static struct plait_claim double_tree_claim(const struct plait_shape *s)
-{
-    return forest_claim(double_forest(s));
-}
-
-static struct plait_claim trees_claim(const struct plait_shape *s)
-{
-    return forest_claim(trees_forest(s));
-}
-
+/* clang-format off */
 const struct plait_alg plait_alg_binomial = {
-    .name = "binomial",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "binomial", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "one binomial tree from rank 0, up and down",
     .source = "folklore; Thakur et al. 2005",
     .canonical = true,
-    .applies = any_count,
-    .emit = binomial_emit,
-    .claim = binomial_claim,
+    .preset = &(const uint32_t){ 0 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_chain = {
-    .name = "chain",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "chain", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "one chain to rank 0 and back",
     .source = "folklore",
-    .applies = any_count,
-    .emit = chain_emit,
-    .claim = chain_claim,
+    .preset = &(const uint32_t){ 1 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_double_tree = {
-    .name = "double-tree",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "",
+    .name = "double-tree", .coll = PLAIT_ALLREDUCE, .params = "",
     .text = "two binary trees, half the vector each, with different inner ranks",
     .source = "Sanders, Speck & Traeff 2009",
-    .applies = any_count,
-    .emit = double_tree_emit,
-    .claim = double_tree_claim,
+    .preset = &(const uint32_t){ 2 },
+    .applies = any_count, .emit = emit, .claim = claim,
 };
 
 const struct plait_alg plait_alg_trees = {
-    .name = "trees",
-    .coll = PLAIT_ALLREDUCE,
-    .params = "[:k[:wide]]",
+    .name = "trees", .coll = PLAIT_ALLREDUCE, .params = "[:k[:wide]]",
     .text = "k k-ary trees, 1/k of the vector each, with different inner ranks",
     .source = "Kumar et al. 2017",
-    .parse = trees_parse,
-    .applies = any_count,
-    .emit = trees_emit,
-    .claim = trees_claim,
+    .preset = &(const uint32_t){ 4 },
+    .parse = trees_parse, .applies = any_count, .emit = emit, .claim = claim,
 };

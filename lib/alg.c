@@ -40,10 +40,10 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
         const char *params = colon != NULL ? colon + 1 : "";
         if (alg->coll != shape->coll || strcmp(alg->name, name) != 0)
             continue;
-        if (alg->parse != NULL ? !alg->parse(params, shape) : colon != NULL)
+        if (alg->parse != NULL ? !alg->parse(alg, params, shape) : colon != NULL)
             return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s': parameters '%s' are not of the form %s%s", spec,
                               params, alg->name, alg->params);
-        if (!alg->applies(shape))
+        if (!alg->applies(alg, shape))
             return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s' does not fit %u ranks", spec, shape->nrank);
         *out = alg;
         return PLAIT_OK;

@@ -36,7 +36,8 @@ struct plait_builder {
     uint32_t rank, nblk, ntmp, lane, nlane;
     enum plait_status status;
 
-    struct slot *slots;           /* OUT, then TMP, then (not in place) IN */
+    struct slot *slots;           /* [nblk] OUT, [nblk] IN, unused in place, then TMP */
+    size_t cslot;
     struct reader *readers;
     uint32_t nreader, creader;
     struct plait_step *steps;
@@ -82,9 +83,9 @@ static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32
 
     switch (s.buf) {
     case PLAIT_TMP:
-        return &b->slots[b->nblk + n];
+        return &b->slots[2 * (size_t)b->nblk + n];
     case PLAIT_IN:
-        return &b->slots[b->shape->inplace ? n : b->nblk + b->ntmp + n];
+        return &b->slots[b->shape->inplace ? n : b->nblk + n];
     default:
         return &b->slots[n];
     }
@@ -180,6 +181,23 @@ static void add(struct plait_builder *b, struct plait_step step)
     b->steps[b->nstep++] = step;
 }
 
+/* Slots that nothing has touched yet, behind the `had` there are. */
+static void add_slots(struct plait_builder *b, size_t had, size_t n)
+{
+    if (had + n > b->cslot) {
+        const size_t grown = had + n > 2 * b->cslot ? had + n : 2 * b->cslot;
+        struct slot *p = realloc(b->slots, grown * sizeof *p);
+        if (p == NULL) {
+            b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
+            return;
+        }
+        b->slots = p;
+        b->cslot = grown;
+    }
+    for (size_t i = had; i < had + n; i++)
+        b->slots[i] = (struct slot){ NONE, NONE };
+}
+
 void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
 {
     if (b->status != PLAIT_OK)
@@ -188,16 +206,24 @@ void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
         return fail(b, "plait_blocks() twice");
     if (nblk == 0 || nblk >= 1u << 30 || ntmp >= 1u << 30)
         return fail(b, "a plan has 1 to 2^30-1 blocks and fewer than 2^30 TMP slots");
-    const size_t n = 2 * (size_t)nblk + ntmp;
-    b->slots = malloc(n * sizeof *b->slots);
-    if (b->slots == NULL) {
-        b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for %u blocks", b->alg->name, nblk);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        b->slots[i] = (struct slot){ NONE, NONE };
     b->nblk = nblk;
+    add_slots(b, 0, 2 * (size_t)nblk + ntmp);
     b->ntmp = ntmp;
+}
+
+uint32_t plait_slots(struct plait_builder *b, uint32_t n)
+{
+    const uint32_t first = b->ntmp;
+
+    if (b->status != PLAIT_OK)
+        return 0;
+    if (b->nblk == 0 || n >= (1u << 30) - first) {
+        fail(b, b->nblk == 0 ? "plait_slots() before plait_blocks()" : "a plan has fewer than 2^30 TMP slots");
+        return 0;
+    }
+    add_slots(b, 2 * (size_t)b->nblk + first, n);
+    b->ntmp += n;
+    return first;
 }
 
 void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk)
@@ -261,7 +287,7 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
 
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "rank is %u, but the comm has %u ranks", rank, shape->nrank);
-    alg->emit(&b, shape, rank);
+    alg->emit(alg, &b, shape, rank);
     if (b.status == PLAIT_OK && b.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");
     if (b.status == PLAIT_OK)

@@ -72,7 +72,7 @@ static enum plait_status choose_round(const struct plait_alg *alg, enum plait_dt
 /* Elements per slice: about half of `cache`, each block a whole number of cache lines. */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size, const struct plait_wish *w)
 {
-    const size_t unit = PLAIT_LINE * (size_t)alg->claim(shape).nblk;
+    const size_t unit = PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
     if (w->slice == 0 && bytes < SMALLEST_SLICE)

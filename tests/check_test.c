@@ -331,10 +331,11 @@ static void a_fused_graph_can_lock_up_where_the_plan_does_not(void **state)
 /* ---- Promises of an algorithm ------------------------------------------------------------------ */
 
 /* Binomial from rank 0: reduce towards 0, then broadcast. Its order is the canonical one. */
-static void binomial_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void binomial_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     uint32_t k;
 
+    (void)self;
     plait_blocks(b, 1, 1);
     plait_copy(b, plait_out(0), plait_in(0), 0, 1);
     for (k = 1; k < s->nrank && (me & k) == 0; k *= 2)
@@ -352,10 +353,10 @@ static void binomial_emit(struct plait_builder *b, const struct plait_shape *s, 
 }
 
 /* Rank 1 counts the contribution of rank 3 for its own: as many as it should have, but not the right ones. */
-static void lossy_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void lossy_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     if (me != 1 && me != 3)
-        return binomial_emit(b, s, me);
+        return binomial_emit(self, b, s, me);
     plait_blocks(b, 1, 1);
     if (me == 3)
         plait_send(b, 1, plait_in(0), 0, 1);
@@ -404,12 +405,12 @@ static void above_1024_ranks_the_proof_is_probabilistic(void **state)
                                      "(block 0, written by step 24) than each rank's once");
 }
 
-static struct plait_claim wrong_claim(const struct plait_shape *s)
+static struct plait_claim wrong_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     static const struct plait_claim wrong[] = {
         { .depth = 1 }, { .nblk = 1 }, { .sent = 1 }, { .received = 1 }, { .rounds = 1 }, { .rounds = UINT64_MAX },
     };
-    struct plait_claim c = plait_algs[0]->claim(s);
+    struct plait_claim c = plait_algs[0]->claim(self, s);
 
     c.depth += wrong[s->root].depth;
     c.nblk += wrong[s->root].nblk;

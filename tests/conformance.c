@@ -13,20 +13,23 @@
 
 /* ---- Algorithms ---------------------------------------------------------------------------------- */
 
-static bool any_shape(const struct plait_shape *s)
+static bool any_shape(const struct plait_alg *self, const struct plait_shape *s)
 {
+    (void)self;
     return s->nrank <= MOST_RANKS;
 }
 
-static bool one_number(const char *text, struct plait_shape *s)
+static bool one_number(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
+    (void)self;
     s->nparam = 1;
     return sscanf(text, "%u", &s->param[0]) == 1;
 }
 
 /* Only the number of blocks is used: these plans are checked without a claim. */
-static struct plait_claim claim_blocks(const struct plait_shape *s)
+static struct plait_claim claim_blocks(const struct plait_alg *self, const struct plait_shape *s)
 {
+    (void)self;
     return (struct plait_claim){ .nblk = s->nparam > 0 ? s->param[0] : 1 };
 }
 
@@ -52,10 +55,11 @@ static void fold(struct plait_builder *b, const struct plait_shape *s, uint32_t 
 }
 
 /* Everyone sends everyone every block in a message of its own. */
-static void many_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void many_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t k = s->param[0];
 
+    (void)self;
     plait_blocks(b, k, s->nrank * k);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t i = 0; i < k && r != me; i++) {
@@ -67,10 +71,11 @@ static void many_emit(struct plait_builder *b, const struct plait_shape *s, uint
 }
 
 /* As many, but block i travels on lane i, and the last is taken first, through one slot for each peer. */
-static void lanes_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void lanes_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t k = s->param[0];
 
+    (void)self;
     plait_blocks(b, k, s->nrank);
     for (uint32_t i = 0; i < k; i++) {
         plait_lane(b, i);
@@ -88,8 +93,9 @@ static void lanes_emit(struct plait_builder *b, const struct plait_shape *s, uin
 }
 
 /* Rank 0 takes one vector after the other; those of the low ranks lie ready all the time. */
-static void star_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void star_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
+    (void)self;
     plait_blocks(b, 1, 1);
     if (me > 0) {
         plait_send(b, 0, plait_in(0), 0, 1);
@@ -106,10 +112,11 @@ static void star_emit(struct plait_builder *b, const struct plait_shape *s, uint
 }
 
 /* Everything is sent twice; even ranks use the second copy. */
-static void twice_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void twice_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t n = s->nrank - 1;
 
+    (void)self;
     plait_blocks(b, 1, 2 * n + 1);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t copy = 0; copy < 2 && r != me; copy++) {
@@ -119,14 +126,16 @@ static void twice_emit(struct plait_builder *b, const struct plait_shape *s, uin
     fold(b, s, me, 0, me % 2 == 0 ? n : 0, 1, 2 * n);
 }
 
-static bool power_of_two(const struct plait_shape *s)
+static bool power_of_two(const struct plait_alg *self, const struct plait_shape *s)
 {
+    (void)self;
     return s->nrank <= MOST_RANKS && (s->nrank & (s->nrank - 1)) == 0;
 }
 
 /* Pairs swap what lies in TMP, two blocks at once, and write it again. */
-static void swap_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void swap_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
+    (void)self;
     plait_blocks(b, 2, 4);
     plait_copy(b, plait_tmp(0), plait_in(0), 0, 2);
     for (uint32_t bit = 1; bit < s->nrank; bit *= 2) {
@@ -138,9 +147,9 @@ static void swap_emit(struct plait_builder *b, const struct plait_shape *s, uint
     plait_copy(b, plait_out(0), plait_tmp(0), 0, 2);
 }
 
-static struct plait_claim swap_claim(const struct plait_shape *s)
+static struct plait_claim swap_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)s;
+    (void)self, (void)s;
     return (struct plait_claim){ .nblk = 2 };
 }
 
@@ -195,12 +204,13 @@ static void random_down(struct random_plan *p, uint32_t blk, const uint32_t *par
 }
 
 /* random:BLOCKS:SEED. Each rank takes the ways up and down of all blocks in an order of its own. */
-static void random_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void random_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t nblk = s->param[0], seed = s->param[1];
     struct random_plan p = { b, s->nrank, me, 1 + seed % 4 * 8, (uint64_t)seed << 32 | me };
     unsigned char stage[MOST_BLOCKS] = { 0 };
 
+    (void)self;
     plait_blocks(b, nblk, p.nslot);
     for (uint32_t left = 2 * nblk; left > 0; left--) {
         uint32_t parent[MOST_RANKS], blk = random_below(&p.state, nblk);
@@ -215,8 +225,9 @@ static void random_emit(struct plait_builder *b, const struct plait_shape *s, ui
     }
 }
 
-static bool two_numbers(const char *text, struct plait_shape *s)
+static bool two_numbers(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
+    (void)self;
     s->nparam = 2;
     return sscanf(text, "%u:%u", &s->param[0], &s->param[1]) == 2 && s->param[0] <= MOST_BLOCKS;
 }

@@ -138,7 +138,7 @@ static struct figures figures_of(const struct plait_plan *plan)
 
 static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *spec, bool library)
 {
-    const struct plait_claim claim = spec->alg->claim(&spec->shape);
+    const struct plait_claim claim = spec->alg->claim(spec->alg, &spec->shape);
     const size_t count = BLOCK * claim.nblk, bytes = count * sizeof(float), block = BLOCK * sizeof(float);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_plan *plan;

@@ -226,10 +226,9 @@ static bool mutate(struct loose *l, enum mutation what, uint64_t *random)
 
 static const struct loose *replayed;
 
-static void replay(struct plait_builder *b, const struct plait_shape *shape, uint32_t rank)
+static void replay(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank)
 {
-    (void)shape;
-    (void)rank;
+    (void)self, (void)shape, (void)rank;
     plait_blocks(b, replayed->head.nblk, replayed->head.ntmp);
     for (uint32_t i = 0; i < replayed->head.nstep; i++) {
         const struct plait_step *s = &replayed->step[i];
@@ -255,10 +254,11 @@ static struct plait_plan *emit_again(const struct loose *l, const struct plait_s
 }
 
 /* Everyone sends to everyone and adds in the order of ranks: here the order of operands matters. */
-static void everyone_emit(struct plait_builder *b, const struct plait_shape *shape, uint32_t me)
+static void everyone_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t me)
 {
     const uint32_t n = shape->nrank;
 
+    (void)self;
     plait_blocks(b, 2, 2 * n);
     for (uint32_t k = 1; k < n; k++) {
         plait_send(b, (me + k) % n, plait_in(0), 0, 2);

@@ -14,19 +14,21 @@
 
 /* ---- The builder ------------------------------------------------------------------------------- */
 
-static bool any(const struct plait_shape *s)
+static bool any(const struct plait_alg *self, const struct plait_shape *s)
 {
+    (void)self;
     return s->nrank > 0;
 }
 
-static struct plait_alg alg_of(void (*emit)(struct plait_builder *, const struct plait_shape *, uint32_t))
+typedef void emit_fn(const struct plait_alg *, struct plait_builder *, const struct plait_shape *, uint32_t);
+
+static struct plait_alg alg_of(emit_fn *emit)
 {
     return (struct plait_alg){ .name = "test", .coll = PLAIT_ALLREDUCE, .params = "", .applies = any, .emit = emit };
 }
 
 /* The steps of rank 0 of 3 as text, without the head. */
-static void assert_emits(void (*emit)(struct plait_builder *, const struct plait_shape *, uint32_t), bool inplace,
-                         const char *expected)
+static void assert_emits(emit_fn *emit, bool inplace, const char *expected)
 {
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3, .inplace = inplace };
     const struct plait_alg alg = alg_of(emit);
@@ -40,9 +42,9 @@ static void assert_emits(void (*emit)(struct plait_builder *, const struct plait
     plait_plan_destroy(plan);
 }
 
-static void emit_hazards(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_hazards(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)s, (void)me;
+    (void)self, (void)s, (void)me;
     plait_blocks(b, 4, 2);
     plait_recv(b, 1, plait_tmp(0), 0, 1);                             /* 0 */
     plait_reduce(b, plait_out(0), plait_tmp(0), plait_in(0), 0, 1);   /* 1: read after write */
@@ -71,9 +73,9 @@ static void dependencies_follow_from_what_is_read_and_written(void **state)
                  "r0 #8 send in[3] to r1 lane 1\n");
 }
 
-static void emit_alias(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_alias(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)s, (void)me;
+    (void)self, (void)s, (void)me;
     plait_blocks(b, 2, 1);
     plait_copy(b, plait_out(0), plait_in(0), 0, 1);
     plait_send(b, 1, plait_in(1), 1, 1);
@@ -91,15 +93,36 @@ static void in_place_the_input_is_the_output(void **state)
                  "r0 #0 send in[1] to r1\nr0 #1 recv out[1] from r1   after 0\nr0 #2 send in[1] to r2   after 1\n");
 }
 
-static void emit_nothing(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_parts(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)b, (void)s, (void)me;
+    (void)self, (void)s, (void)me;
+    plait_blocks(b, 2, 1);
+    plait_recv(b, 1, plait_tmp(0), 0, 1);
+    const uint32_t two = plait_slots(b, 2), one = plait_slots(b, 1);
+    plait_recv(b, 1, plait_tmp(two), 0, 2);
+    plait_copy(b, plait_tmp(one), plait_tmp(0), 0, 1);
+    plait_copy(b, plait_out(0), plait_tmp(two), 0, 2);
+}
+
+static void slots_can_be_reserved_part_by_part(void **state)
+{
+    (void)state;
+    assert_emits(emit_parts, false,
+                 "r0 #0 recv tmp[0] from r1\n"
+                 "r0 #1 recv tmp[1..2] from r1 block 0\n"
+                 "r0 #2 copy tmp[3] = tmp[0] block 0   after 0\n"
+                 "r0 #3 copy out[0..1] = tmp[1..2]   after 1\n");
+}
+
+static void emit_nothing(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    (void)self, (void)b, (void)s, (void)me;
 }
 
 /* One wrong call, then right ones and another wrong one: the first error stays. s->param[0] chooses. */
-static void emit_mistake(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_mistake(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)me;
+    (void)self, (void)me;
     if (s->param[0] == 0)
         plait_send(b, 1, plait_in(0), 0, 1);
     plait_blocks(b, s->param[0] == 1 ? 0 : 4, s->param[0] == 2 ? 1u << 30 : 1);
@@ -129,6 +152,9 @@ static void emit_mistake(struct plait_builder *b, const struct plait_shape *s, u
     case 10:
         plait_lane(b, 255);
         break;
+    case 11:
+        plait_slots(b, (1u << 30) - 1);
+        break;
     default:
         break;
     }
@@ -150,6 +176,7 @@ static void the_first_mistake_of_an_emitter_is_reported(void **state)
         "step 1: a span is outside its buffer",
         "step 1: a span is outside its buffer",
         "step 1: more than 255 lanes",
+        "step 1: a plan has fewer than 2^30 TMP slots",
     };
     const struct plait_alg alg = alg_of(emit_mistake), nothing = alg_of(emit_nothing);
     struct plait_plan *plan = NULL;
@@ -373,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dependencies_follow_from_what_is_read_and_written),
         cmocka_unit_test(in_place_the_input_is_the_output),
+        cmocka_unit_test(slots_can_be_reserved_part_by_part),
         cmocka_unit_test(the_first_mistake_of_an_emitter_is_reported),
         cmocka_unit_test(every_plan_survives_being_printed_and_read),
         cmocka_unit_test(plan_texts_match_the_golden_files),

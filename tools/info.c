@@ -221,7 +221,7 @@ static void print_algorithms(void)
 
         printf("%s%-*s ", (*a)->name, width - (int)strlen((*a)->name), (*a)->params);
         if (plait_alg_find(plait_algs, (*a)->name, &shape, &alg) == PLAIT_OK) {
-            const struct plait_claim c = alg->claim(&shape);
+            const struct plait_claim c = alg->claim(alg, &shape);
             const double nblk = c.nblk != 0 ? (double)c.nblk : 1;
             char rounds[32];
             snprintf(rounds, sizeof rounds, "%s%" PRIu64, c.rounds_exact ? "" : "~", c.rounds);

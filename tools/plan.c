@@ -124,7 +124,7 @@ static void list(void)
                    nodes == NULL ? " of one node (try --nodes)" : "");
             continue;
         }
-        const struct plait_claim c = alg->claim(&s);
+        const struct plait_claim c = alg->claim(alg, &s);
         printf("    %" PRIu32 " ranks: depth %" PRIu64 ", rounds %s%" PRIu64 ", sends %" PRIu64 " and receives %" PRIu64
                " of %" PRIu64 " block%s\n\n",
                nrank, c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received, c.nblk,

@@ -10,7 +10,8 @@
  * derives what must wait for what. algorithms/decompose.c is the model, docs/CONTRIBUTING.md the
  * recipe.
  *
- *     static void emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+ *     static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+ *                      uint32_t me)
  *     {
  *         plait_blocks(b, 1, 1);                           two ranks swap and add
  *         plait_send(b, !me, plait_in(0), 0, 1);
@@ -119,13 +120,15 @@ struct plait_alg {
     bool canonical;
     /* Only single contributions and final results travel, never partial sums (checked). */
     bool no_partials;
+    /* The functions below get the algorithm itself, so that one of each serves a family; here it says what differs. */
+    const void *preset;
     /* Fill shape->param from the text behind the first ':' ("" when there is none). NULL: no parameters. */
-    bool (*parse)(const char *text, struct plait_shape *shape);
+    bool (*parse)(const struct plait_alg *self, const char *text, struct plait_shape *shape);
     /* Can it run on this shape at all? */
-    bool (*applies)(const struct plait_shape *shape);
+    bool (*applies)(const struct plait_alg *self, const struct plait_shape *shape);
     /* One rank's steps. Pure: no globals, clock, environment, allocation. */
-    void (*emit)(struct plait_builder *b, const struct plait_shape *shape, uint32_t rank);
-    struct plait_claim (*claim)(const struct plait_shape *shape);
+    void (*emit)(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank);
+    struct plait_claim (*claim)(const struct plait_alg *self, const struct plait_shape *shape);
 };
 
 /* NULL-ended, in the order in which tools list them. */
@@ -151,6 +154,9 @@ static inline struct plait_span plait_tmp(uint32_t slot)
 
 /** Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. */
 PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
+
+/** Reserve `n` more TMP slots in a row; returns the first. For emitters made of parts, each with slots of its own. */
+PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 
 /** Send, receive, copy or combine the `nblk` logical blocks from `blk` on. `reduce` is dst <- x op y, in this order. */
 PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);

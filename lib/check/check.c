@@ -152,7 +152,7 @@ enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plai
                                   struct plait_report *report)
 {
     struct plait_report own;
-    const struct plait_claim claim = alg->claim(shape);
+    const struct plait_claim claim = alg->claim(alg, shape);
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
     enum plait_status status = PLAIT_OK;
 

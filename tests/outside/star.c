@@ -12,8 +12,9 @@
 #include <string.h>
 
 /* Step 1: the moves of one rank, in program order. */
-static void star_emit(struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void star_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
+    (void)self;
     plait_blocks(b, 1, s->nrank);
     if (me != 0) {
         plait_send(b, 0, plait_in(0), 0, 1);
@@ -31,16 +32,18 @@ static void star_emit(struct plait_builder *b, const struct plait_shape *s, uint
 }
 
 /* Step 2: what it can run on. */
-static bool star_applies(const struct plait_shape *s)
+static bool star_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
+    (void)self;
     return s->nrank >= 1;
 }
 
 /* Step 3: what it costs. */
-static struct plait_claim star_claim(const struct plait_shape *s)
+static struct plait_claim star_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     struct plait_claim claim;
 
+    (void)self;
     memset(&claim, 0, sizeof claim);
     claim.depth = s->nrank > 1 ? 2 : 0;
     claim.rounds = 2 * (uint64_t)(s->nrank - 1);

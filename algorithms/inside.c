@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tree     a binomial tree
+ * jia      ring reduce-scatter and gather to the master, then scatter and ring all-gather back, in which the
+ *          master, who has everything, only sends
+ * direct   the master takes every vector and combines them at once
+ */
+#include "inside.h"
+
+static struct inside_cost tree_cost(uint32_t k, uint32_t nblk)
+{
+    const uint64_t n = k > 1 ? log2_floor(k - 1) + 1 : 0;
+    return (struct inside_cost){ n, n * nblk, n * nblk };
+}
+
+static uint64_t tree_depth(uint32_t k, uint32_t nblk, struct range r)
+{
+    (void)nblk, (void)r;
+    return log2_floor(k);
+}
+
+/* ---- Jia et al. -------------------------------------------------------------------------------- */
+
+static void jia_reduce(struct plait_builder *b, const struct job *j)
+{
+    const struct group *g = &j->group;
+
+    ring_reduce_scatter(b, j);
+    for (uint32_t i = 1; i < g->n; i++) {
+        const struct range r = part(j->range, g->n, i);
+        if (j->me == i)
+            plait_send(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
+        else if (j->me == 0)
+            plait_recv(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
+    }
+}
+
+static void jia_broadcast(struct plait_builder *b, const struct job *j)
+{
+    const struct group *g = &j->group;
+    const uint32_t n = g->n, me = j->me;
+
+    for (uint32_t i = 1; i < n; i++) {
+        const struct range r = part(j->range, n, i);
+        if (me == 0)
+            plait_send(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
+        else if (me == i)
+            plait_recv(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
+    }
+    for (uint32_t k = 0; k + 1 < n; k++) {
+        const struct range give = part(j->range, n, (me + n - k) % n), take = part(j->range, n, (me + n - 1 - k) % n);
+        if (me != n - 1)
+            plait_send(b, member(g, me + 1), plait_out(give.blk), give.blk, give.nblk);
+        if (me != 0)
+            plait_recv(b, member(g, me - 1), plait_out(take.blk), take.blk, take.nblk);
+    }
+}
+
+/*
+ * Sent: in ring, gather and scatter all but part 0; in the ring back all but the next member's. Received: in
+ * ring and gather all but its own and the last member's.
+ */
+static struct inside_cost jia_cost(uint32_t k, uint32_t nblk)
+{
+    const struct range all = { 0, nblk };
+    struct inside_cost c = { .rounds = 2 * ((uint64_t)k - 1) };
+
+    if (k > 1) {
+        c.sent = 3 * (uint64_t)nblk - 2 * part(all, k, 0).nblk - part(all, k, 1).nblk;
+        c.received = 2 * (uint64_t)nblk - part(all, k, 0).nblk - part(all, k, k - 1).nblk;
+    }
+    return c;
+}
+
+/* The part of k that a block is in. */
+static uint32_t part_of(uint32_t k, uint32_t nblk, uint32_t blk)
+{
+    return (uint32_t)((((uint64_t)blk + 1) * k - 1) / nblk);
+}
+
+/* Part 0 is reduced where it stays; the others come with one message more. */
+static uint64_t jia_up(uint32_t k, uint32_t nblk, struct range r)
+{
+    return k == 1 ? 0 : k - (part_of(k, nblk, r.blk + r.nblk - 1) == 0);
+}
+
+/* Part i goes from its member to the last, and from the master to the member before. */
+static uint64_t jia_down(uint32_t k, uint32_t nblk, struct range r)
+{
+    const uint64_t first = part_of(k, nblk, r.blk), last = part_of(k, nblk, r.blk + r.nblk - 1);
+    return k == 1 ? 0 : first == 0 ? k - 1 : most(k - first, last - 1);
+}
+
+/* ---- Direct ------------------------------------------------------------------------------------ */
+
+static void direct_reduce(struct plait_builder *b, const struct job *j)
+{
+    const struct range r = j->range;
+    const struct plait_span out = plait_out(r.blk);
+
+    if (j->me > 0)
+        return plait_send(b, member(&j->group, 0), span_at(j->src, r.blk), r.blk, r.nblk);
+    const uint32_t tmp = plait_slots(b, (j->group.n - 1) * r.nblk);
+    for (uint32_t i = 1; i < j->group.n; i++)
+        plait_recv(b, member(&j->group, i), receive_slot(j, tmp, i), r.blk, r.nblk);
+    combine(b, j, tmp, &out);
+}
+
+static void direct_broadcast(struct plait_builder *b, const struct job *j)
+{
+    const struct range r = j->range;
+
+    if (j->me > 0)
+        return plait_recv(b, member(&j->group, 0), plait_out(r.blk), r.blk, r.nblk);
+    for (uint32_t i = 1; i < j->group.n; i++)
+        plait_send(b, member(&j->group, i), plait_out(r.blk), r.blk, r.nblk);
+}
+
+static struct inside_cost direct_cost(uint32_t k, uint32_t nblk)
+{
+    const uint64_t n = k - 1;
+    return (struct inside_cost){ n, n * nblk, n * nblk };
+}
+
+static uint64_t direct_depth(uint32_t k, uint32_t nblk, struct range r)
+{
+    (void)nblk, (void)r;
+    return k > 1;
+}
+
+const struct inside insides[NINSIDE] = {
+    { "tree", false, binomial_reduce, binomial_broadcast, tree_cost, tree_depth, tree_depth },
+    { "jia", true, jia_reduce, jia_broadcast, jia_cost, jia_up, jia_down },
+    { "direct", false, direct_reduce, direct_broadcast, direct_cost, direct_depth, direct_depth },
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside a node: ways to reduce to its master, member 0, and to broadcast from there; for hierarchies. */
+#ifndef PLAIT_ALGORITHMS_INSIDE_H
+#define PLAIT_ALGORITHMS_INSIDE_H
+
+#include "emit.h"
+
+struct inside_cost {
+    uint64_t rounds;         /* one way */
+    uint64_t sent, received; /* blocks, by the master, both ways */
+};
+
+struct inside {
+    const char *name;
+    bool splits; /* works on parts of the vector, one for each rank of the node */
+    void (*reduce)(struct plait_builder *b, const struct job *j);
+    void (*broadcast)(struct plait_builder *b, const struct job *j);
+    /* Of a node of k ranks and a vector of `nblk` blocks. */
+    struct inside_cost (*cost)(uint32_t k, uint32_t nblk);
+    uint64_t (*up)(uint32_t k, uint32_t nblk, struct range r);   /* depth of these blocks at the master */
+    uint64_t (*down)(uint32_t k, uint32_t nblk, struct range r); /* and from there at the last member */
+};
+
+#define NINSIDE 3
+extern const struct inside insides[NINSIDE];
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading the text behind an algorithm's name, piece by piece: each function takes one from the front of
+ * *text, or leaves *text alone and returns false.
+ */
+#ifndef PLAIT_ALGORITHMS_PARAMS_H
+#define PLAIT_ALGORITHMS_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Exactly these characters. */
+static inline bool take(const char **text, const char *what)
+{
+    const size_t n = strlen(what);
+    const bool found = strncmp(*text, what, n) == 0;
+    *text += found ? n : 0;
+    return found;
+}
+
+/* This word, and the ':' behind it if more follows. */
+static inline bool take_word(const char **text, const char *word)
+{
+    const char *rest = *text;
+    if (!take(&rest, word) || (*rest != '\0' && *rest != ':'))
+        return false;
+    *text = rest + (*rest == ':');
+    return true;
+}
+
+/* A decimal number from 1 to `last`. */
+static inline bool take_number(const char **text, uint32_t last, uint32_t *out)
+{
+    char *end;
+    const unsigned long n = strtoul(*text, &end, 10);
+
+    if (**text < '0' || **text > '9' || n < 1 || n > last)
+        return false;
+    *out = (uint32_t)n;
+    *text = end;
+    return true;
+}
+
+#endif
