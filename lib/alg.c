@@ -25,9 +25,14 @@ static const char *nearest_alg(const struct plait_alg *const *algs, enum plait_c
 enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec,
                                  struct plait_shape *shape, const struct plait_alg **out)
 {
-    const char *colon = strchr(spec, ':');
-    const size_t length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    const char *colon;
+    size_t length;
     char name[PLAIT_MAX_SPEC];
+
+    if (algs == NULL || spec == NULL || shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_find: an argument is NULL");
+    colon = strchr(spec, ':');
+    length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
 
     if (strlen(spec) >= sizeof name)
         return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%.70s...' is longer than %zu characters", spec, sizeof name - 1);

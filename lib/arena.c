@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
+#define MOST_BY_DEFAULT ((size_t)256 << 30)
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
@@ -30,10 +31,12 @@ static int arena_fd = -1; /* read-write, for giving pages back */
 static pid_t arena_pid;   /* a forked child makes its own */
 static struct extent *extents;
 
-static size_t main_memory(void)
+/* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
+static size_t default_size(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 34;
+    const size_t all = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 34;
+    return all < MOST_BY_DEFAULT ? all : MOST_BY_DEFAULT;
 }
 
 /* A descriptor that peers can map only for reading; the plain one where /proc is missing. */
@@ -48,7 +51,7 @@ static int read_only_copy(int fd)
 
 static enum plait_status make_arena(size_t bytes)
 {
-    struct plait_arena a = { .size = ((bytes ? bytes : main_memory()) + PAGE - 1) & ~(PAGE - 1), .fd = -1 };
+    struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + PAGE - 1) & ~(PAGE - 1), .fd = -1 };
     struct extent *all = malloc(sizeof *all);
     const int fd = memfd_create("plait", MFD_CLOEXEC);
 

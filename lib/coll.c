@@ -12,17 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_BYTES ((size_t)1 << 47) /* what a process can address */
+
 static const struct plait_call no_wishes = PLAIT_CALL_DEFAULT;
 
 /* ---- Arguments ------------------------------------------------------------------------------------- */
 
-static enum plait_status check_type(const struct plait_comm *comm, enum plait_dtype type, enum plait_op op)
+static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_dtype type, enum plait_op op)
 {
     if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: type is %d, which is no enum plait_dtype of this version", (int)type);
     if ((unsigned)op >= PLAIT_NOP)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: op is %d, which is no enum plait_op", (int)op);
-    if (comm->kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
+    if (kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "allreduce: no kernel for type %s with op %s", plait_dtype_name(type),
                           plait_op_name(op));
     return PLAIT_OK;
@@ -30,7 +32,7 @@ static enum plait_status check_type(const struct plait_comm *comm, enum plait_dt
 
 static enum plait_status check_count(size_t count, size_t size)
 {
-    if (count > (size_t)INT64_MAX / size)
+    if (count > MOST_BYTES / size)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes",
                           count, size);
     return PLAIT_OK;
@@ -51,16 +53,26 @@ static enum plait_status check_buffers(const void *in, const void *out, size_t b
 static enum plait_status check_call(const struct plait_call *call)
 {
     if (call->size != sizeof *call)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT", call->size,
+        return plait_fail(PLAIT_ERR_ARG, "call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT", call->size,
                           sizeof *call);
     if ((unsigned)call->round > PLAIT_ROUND_HOP)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->round is %d, which is no enum plait_round", (int)call->round);
+        return plait_fail(PLAIT_ERR_ARG, "call->round is %d, which is no enum plait_round", (int)call->round);
     if (!(call->deadline >= 0))
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->deadline is %g, which is no time in seconds", call->deadline);
+        return plait_fail(PLAIT_ERR_ARG, "call->deadline is %g, which is no time in seconds", call->deadline);
     if (call->algorithm != NULL && strlen(call->algorithm) >= PLAIT_MAX_SPEC)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: call->algorithm '%.80s' is longer than %d characters", call->algorithm,
+        return plait_fail(PLAIT_ERR_ARG, "call->algorithm '%.80s' is longer than %d characters", call->algorithm,
                           PLAIT_MAX_SPEC - 1);
     return PLAIT_OK;
+}
+
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, size_t count, enum plait_dtype type,
+                                        enum plait_op op, const struct plait_call *call)
+{
+    enum plait_status status = check_type(kernels, type, op);
+
+    if (status == PLAIT_OK)
+        status = check_count(count, plait_dtype_size(type));
+    return status == PLAIT_OK && call != NULL ? check_call(call) : status;
 }
 
 /* ---- What to run ----------------------------------------------------------------------------------- */
@@ -128,7 +140,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
 
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
-    const uint64_t fields[] = { o->coll, o->type, o->op, o->count, o->selection.plan_hash };
+    const uint64_t fields[] = { o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0 };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return (uint32_t)(h ^ h >> 32);
 }
@@ -208,12 +220,14 @@ static void record(struct plait_comm *comm, const struct plait_op_plan *o)
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out, double deadline)
 {
-    enum plait_status status = o->selection.tiny ? PLAIT_OK : plait_engine_prepare(comm, o);
+    enum plait_status status = PLAIT_OK;
 
-    if (status != PLAIT_OK)
-        return status;
-    const uint32_t environment = plait_fpenv_enter();
     comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
+    if (!o->selection.tiny)
+        status = plait_engine_prepare(comm, o);
+    if (status != PLAIT_OK) /* the others must not wait for this rank */
+        return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
+    const uint32_t environment = plait_fpenv_enter();
     comm->sequence++;
     record(comm, o);
     if (o->selection.tiny) {
@@ -233,6 +247,12 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     return status;
 }
 
+/* On this rank, or by plait_comm_abort() from another thread. */
+static inline bool has_failed(const struct plait_comm *comm)
+{
+    return atomic_load_explicit(&comm->own->failed, memory_order_acquire) != PLAIT_OK;
+}
+
 static enum plait_status earlier_failure(const struct plait_comm *comm)
 {
     return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
@@ -245,16 +265,17 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
-    if (comm->failed != PLAIT_OK)
+    if (has_failed(comm))
         return earlier_failure(comm);
-    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, in == out, call)) {
-        status = check_type(comm, type, op);
+    const bool inplace = in == out && count > 0;
+    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, inplace, call)) {
+        status = check_type(comm->kernels, type, op);
         if (status == PLAIT_OK)
             status = check_count(count, plait_dtype_size(type));
         if (status == PLAIT_OK)
             status = check_buffers(in, out, count * plait_dtype_size(type));
         if (status == PLAIT_OK)
-            status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, in == out, call);
+            status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, inplace, call);
     } else {
         status = check_buffers(in, out, count * comm->last->size);
     }
@@ -267,10 +288,10 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
-    if (comm->failed != PLAIT_OK)
+    if (has_failed(comm))
         return earlier_failure(comm);
-    if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true, call))
-        status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, true, call);
+    if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call))
+        status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
     return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
 }
 
@@ -285,9 +306,9 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
 
     if (comm == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
-    status = check_type(comm, type, op);
-    if (status == PLAIT_OK && call != NULL)
-        status = check_call(call);
+    if ((unsigned)coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
+    status = plait_check_operation(comm->kernels, count, type, op, call);
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, inplace != 0);

@@ -32,6 +32,7 @@ struct card {
     uint64_t control; /* offset in the arena */
     uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
     int32_t pid, reproducible, round;
+    char version[16];
     char algo[64];
     cpu_set_t cpus; /* this rank may run on */
 };
@@ -45,9 +46,8 @@ static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
     return h;
 }
 
-static enum plait_status differs(const struct card *all, uint32_t rank, const char *what, const char *a, const char *b)
+static enum plait_status differs(uint32_t rank, const char *what, const char *a, const char *b)
 {
-    (void)all;
     return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
 }
 
@@ -64,13 +64,15 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
             { "the node map (hash)", all[0].node_hash, all[r].node_hash },
             { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
         };
+        if (strcmp(all[0].version, all[r].version) != 0)
+            return differs(r, "the library's version", all[0].version, all[r].version);
         if (strcmp(all[0].algo, all[r].algo) != 0)
-            return differs(all, r, "PLAIT_ALGO", all[0].algo, all[r].algo);
+            return differs(r, "PLAIT_ALGO", all[0].algo, all[r].algo);
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             if (numbers[i].here != numbers[i].there) {
                 snprintf(a, sizeof a, "%llu", (unsigned long long)numbers[i].here);
                 snprintf(b, sizeof b, "%llu", (unsigned long long)numbers[i].there);
-                return differs(all, r, numbers[i].name, a, b);
+                return differs(r, numbers[i].name, a, b);
             }
     }
     return PLAIT_OK;
@@ -144,7 +146,7 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
     if (o->id == NULL && o->nrank > 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: id is NULL, but nrank is %u", o->nrank);
-    if (!(o->timeout >= 0) || !(o->deadline >= 0) || !(o->warn >= 0))
+    if (!(o->timeout >= 0 && o->timeout <= 1e6) || !(o->deadline >= 0 && o->deadline <= 1e9) || !(o->warn >= 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
                           o->timeout, o->deadline, o->warn);
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
@@ -234,6 +236,7 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .reproducible = comm->reproducible,
         .round = comm->round,
     };
+    snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
@@ -411,7 +414,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
-    return status;
+    return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 
 /* Is the rank in an operation that may still read this rank's buffers, and has not noticed the failure? */
@@ -444,7 +447,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
 
     if (comm == NULL)
         return PLAIT_OK;
-    status = comm->failed;
+    status = (enum plait_status)atomic_load(&comm->own->failed);
     if (status == PLAIT_OK)
         status = wait_for_readers(comm);
     if (status != PLAIT_OK) {
@@ -462,26 +465,31 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
-    snprintf(comm->own->failure, sizeof comm->own->failure, "comm '%s': aborted by rank %u: %s", comm->name, comm->rank,
+    char text[sizeof comm->own->failure];
+    snprintf(text, sizeof text, "comm '%s': aborted by rank %u: %s", comm->name, comm->rank,
              reason != NULL ? reason : "no reason given");
-    int32_t none = PLAIT_OK;
-    atomic_compare_exchange_strong(&comm->own->failed, &none, PLAIT_ERR_FAILED);
-    plait_ring(comm);
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text);
     return PLAIT_OK;
 }
 
 uint32_t plait_comm_rank(const struct plait_comm *comm)
 {
-    return comm->rank;
+    return comm != NULL ? comm->rank : 0;
 }
 
 uint32_t plait_comm_nrank(const struct plait_comm *comm)
 {
-    return comm->nrank;
+    return comm != NULL ? comm->nrank : 0;
 }
 
 void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out)
 {
+    if (out == NULL)
+        return;
+    memset(out, 0, sizeof *out);
+    if (comm == NULL)
+        return;
     *out = comm->stats;
+    out->wakes = atomic_load_explicit(&comm->wakes, memory_order_relaxed);
     out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
 }

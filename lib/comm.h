@@ -29,7 +29,7 @@ struct plait_record {
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     uint64_t count;
     uint64_t plan; /* hash */
-    uint8_t coll, type, op, inplace, round, unused[3];
+    uint8_t coll, type, op, inplace, unused[4];
     char algorithm[32];
 };
 _Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
@@ -61,6 +61,7 @@ struct plait_control {
     _Alignas(PLAIT_LINE) _Atomic uint32_t bell;   /* futex; counts wakes by this rank */
 
     _Alignas(PLAIT_LINE) _Atomic int32_t failed; /* status of the comm on this rank; text first */
+    _Atomic uint32_t failing;                    /* somebody writes the text */
     char failure[512];
 
     struct plait_record record[PLAIT_NRECORD];
@@ -151,6 +152,7 @@ struct plait_comm {
     uint32_t nprocess;
 
     struct plait_comm_stats stats;
+    _Atomic uint64_t wakes; /* for stats: abort rings from other threads */
     uint64_t id;
 };
 

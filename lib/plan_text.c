@@ -293,6 +293,8 @@ enum plait_status plait_plan_parse(const char *text, struct plait_plan **out)
     struct parser p = { .at = text, .line = 1 };
     size_t nline = 1, ncomma = 1;
 
+    if (text == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_parse: %s is NULL", text == NULL ? "text" : "out");
     for (const char *c = text; *c != '\0'; c++) {
         nline += *c == '\n';
         ncomma += *c == ',';

@@ -15,6 +15,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_process *processes;
+static pid_t processes_pid; /* a forked child starts with none: its parent's entries would pass for its own */
 
 static bool same(struct plait_token a, struct plait_token b)
 {
@@ -46,6 +47,10 @@ enum plait_status plait_process_get(struct plait_token token, int pid, size_t si
     struct plait_process *p;
 
     pthread_mutex_lock(&lock);
+    if (processes_pid != getpid()) {
+        processes = NULL;
+        processes_pid = getpid();
+    }
     for (p = processes; p != NULL && !same(p->token, token); p = p->next)
         ;
     if (p == NULL) {
@@ -76,7 +81,7 @@ void plait_process_put(struct plait_process *process)
     if (process == NULL)
         return;
     pthread_mutex_lock(&lock);
-    if (--process->refs == 0) {
+    if (processes_pid == getpid() && --process->refs == 0) { /* a forked child leaves its parent's alone */
         for (link = &processes; *link != process; link = &(*link)->next)
             ;
         *link = process->next;

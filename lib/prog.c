@@ -3,6 +3,7 @@
 #include "prog.h"
 
 #include "comm.h"
+#include "hash.h"
 #include "plan_check.h"
 #include "status.h"
 
@@ -124,6 +125,27 @@ static enum plait_status choose_fusing(const struct plait_alg *alg, const char *
                       spec, shape->nrank, PLAIT_WINDOW);
 }
 
+/* What all ranks together are going to do: equal on all, unless their libraries or algorithms differ. */
+static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
+{
+    struct plait_plan **plans;
+    const enum plait_status status = emit_all(alg, shape, &plans);
+
+    *out = PLAIT_HASH_START;
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        *out = plait_hash(*out, plans[r], plans[r]->bytes);
+    destroy_all(plans, shape->nrank);
+    return status;
+}
+
+static bool is_library(const struct plait_alg *alg)
+{
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++)
+        if (*a == alg)
+            return true;
+    return false;
+}
+
 /* Which of this rank's steps move or make partial sums; a step that also handles a result cannot be wide. */
 static enum plait_status find_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
@@ -241,8 +263,8 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     struct plait_prog *p = b->prog;
     struct plait_instr *in = &p->instrs[b->instr[step]];
 
-    version[step] = version_of(b, s->a, s->nblk);
-    for (uint32_t i = step; i-- > 0;) {
+    version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
+    for (uint32_t i = step; s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
         const struct plait_step *e = &b->plan->step[i];
         if (e->verb == PLAIT_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
             version[i] == version[step]) {
@@ -335,7 +357,8 @@ static uint32_t copied_by(const struct binder *b, uint32_t step)
 }
 
 /*
- * Which REDUCEs make results. Contributor sets say; where they were not asked for, because the comm is too large,
+ * Which REDUCEs make results. Contributor sets say; where they were not asked for, because the comm is large and the
+ * algorithm the library's,
  * a result is what is in OUT at the end, itself or a copy (a test compares the two over all algorithms).
  */
 static void mark_final(struct binder *b)
@@ -462,7 +485,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
     const bool hop = round == PLAIT_ROUND_HOP, wide = round == PLAIT_ROUND_ONCE && !alg->no_partials;
-    const bool need_kinds = wide || (average && shape->nrank <= MOST_PROVED);
+    const bool need_kinds = wide || (average && (shape->nrank <= MOST_PROVED || !is_library(alg)));
     struct plait_prog *p = calloc(1, sizeof *p);
     struct plait_plan *plan = NULL;
     uint32_t *node = NULL;
@@ -486,6 +509,8 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
     status = choose_fusing(alg, spec, shape, hop, &fusing);
+    if (status == PLAIT_OK && shape->nrank <= MOST_PROVED)
+        status = hash_plans(alg, shape, &p->hash);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, fusing, node);
     if (status == PLAIT_OK && need_kinds)

@@ -45,6 +45,7 @@ struct plait_prog {
     const struct plait_alg *alg;
     struct plait_prog *next;
     char spec[PLAIT_MAX_SPEC];
+    uint64_t hash; /* of the plans of all ranks; up to 64 ranks, else 0 */
     bool inplace;
     enum plait_round round;
     bool average;

@@ -57,16 +57,13 @@ static bool rounds(enum plait_dtype type)
     return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
 }
 
-static enum plait_status choose_round(const struct plait_alg *alg, enum plait_dtype type, const struct plait_wish *w,
-                                      enum plait_round *out)
+static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, const struct plait_wish *w)
 {
-    *out = PLAIT_ROUND_DEFAULT;
     if (!rounds(type))
-        return PLAIT_OK;
-    *out = w->round;
-    if (*out == PLAIT_ROUND_DEFAULT)
-        *out = alg->no_partials || w->reproducible ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
-    return PLAIT_OK;
+        return PLAIT_ROUND_DEFAULT;
+    if (w->round != PLAIT_ROUND_DEFAULT)
+        return w->round;
+    return alg->no_partials || w->reproducible ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
 }
 
 /* Elements per slice: about half of `cache`, each block a whole number of cache lines. */
@@ -107,9 +104,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
                           "for; use one-shot, two-shot, binomial or halving-doubling",
                           spec);
     snprintf(s.spec, sizeof s.spec, "%s", spec);
-    status = choose_round(s.alg, type, w, &s.round);
-    if (status != PLAIT_OK)
-        return status;
+    s.round = choose_round(s.alg, type, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);
     s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
@@ -151,13 +146,20 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
 {
     struct plait_config config;
     struct plait_topology topology;
-    struct plait_shape copy = *shape;
+    struct plait_shape copy;
     struct plait_selection s;
     struct plait_wish w = { .algorithms = plait_algs, .spec_origin = "asked for in the call" };
     char spec[PLAIT_MAX_SPEC];
-    enum plait_status status = plait_config_load(&config);
+    enum plait_status status;
 
-    (void)op;
+    if (shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
+    if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank, (int)shape->coll);
+    copy = *shape;
+    status = plait_check_operation(plait_kernels_find(""), count, type, op, call);
+    if (status == PLAIT_OK)
+        status = plait_config_load(&config);
     if (status == PLAIT_OK)
         status = plait_spec_for(config.algo, shape->coll, spec);
     if (status != PLAIT_OK)

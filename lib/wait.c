@@ -41,16 +41,27 @@ static void describe(const struct plait_comm *comm, char *text, size_t size)
                  plait_op_name(r->op), r->algorithm);
 }
 
-/* Keep the text where the others can read it; the first failure stays. */
-static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text)
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text)
 {
-    comm->failed = status;
-    if (atomic_load_explicit(&comm->own->failed, memory_order_relaxed) == PLAIT_OK) {
+    uint32_t none = 0;
+
+    /* The first failure stays; abort may come from another thread at the same time. */
+    if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
         atomic_store_explicit(&comm->own->failed, status, memory_order_release);
     }
     plait_ring(comm);
-    return plait_fail(status, "%s", text);
+}
+
+/* Fail on this rank with this text, and let the others know. */
+static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text)
+{
+    char copy[sizeof comm->own->failure]; /* it may be this rank's own failure that is passed on */
+
+    snprintf(copy, sizeof copy, "%s", text);
+    comm->failed = status;
+    plait_announce_failure(comm, status, copy);
+    return plait_fail(status, "%s", copy);
 }
 
 enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
@@ -94,6 +105,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
 
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
 {
+    atomic_thread_fence(memory_order_acquire); /* what was read before was read before these flags */
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
         const int32_t failed = atomic_load_explicit(&c->failed, memory_order_acquire);
@@ -127,7 +139,8 @@ static bool finished(const struct plait_comm *comm, uint32_t rank)
 static uint32_t find_gone(struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && !finished(comm, r))
+        if ((atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) ||
+             comm->peers[r].control->id != comm->id) && !finished(comm, r))
             return r;
     if (comm->nprocess == 0 || poll(comm->processes, comm->nprocess, 0) <= 0)
         return UINT32_MAX;
@@ -224,7 +237,7 @@ void plait_ring(struct plait_comm *comm)
 {
     atomic_fetch_add_explicit(&comm->own->bell, 1, memory_order_seq_cst);
     syscall(SYS_futex, &comm->own->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    comm->stats.wakes++;
+    atomic_fetch_add_explicit(&comm->wakes, 1, memory_order_relaxed);
 }
 
 struct bell { /* struct futex_waitv, which older kernel headers lack */
@@ -250,7 +263,8 @@ static void sleep_on(struct plait_comm *comm, const struct plait_wait *w)
         until.tv_nsec -= 1000000000;
     }
     comm->stats.sleeps++;
-    if (syscall(SYS_futex_waitv, bells, w->nbell, 0, &until, CLOCK_MONOTONIC) < 0 && errno == ENOSYS)
+    if (syscall(SYS_futex_waitv, bells, w->nbell, 0, &until, CLOCK_MONOTONIC) < 0 &&
+        (errno == ENOSYS || errno == EPERM))
         syscall(SYS_futex, &comm->peers[w->ranks[0]].control->bell, FUTEX_WAIT, w->bells[0], &most, NULL, 0);
 }
 

@@ -79,6 +79,10 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm);
 
 /* Wake `peer` if it sleeps; after news for it was written. */
 void plait_ring(struct plait_comm *comm);
+
+/* Mark the comm as failed for all ranks, unless it is already. Any thread. */
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text);
+
 static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
 {
     if (__builtin_expect(atomic_load_explicit(&comm->peers[peer].control->asleep, memory_order_relaxed), 0))

@@ -116,6 +116,7 @@ PLAIT_API int plait_op_find(const char *name);
  * out    [count] elements; valid only when the call returns PLAIT_OK
  * count  elements, not bytes; 0 is allowed: the ranks meet and nothing moves
  * call   options of this call, or NULL
+ * In place on all ranks or on none: it is part of what must be equal (but for count 0).
  * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG,
  *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
  *         plait_comm_destroy() returns.
@@ -124,7 +125,8 @@ PLAIT_API int plait_op_find(const char *name);
  * Result: same bits on all ranks and from run to run on the same shape; with `reproducible`
  *         also independent of algorithm, slices and placement.
  * Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED, PLAIT_ERR_CONFIG (nothing happened);
- *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH, PLAIT_ERR_FAILED (the comm has
+ *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH, PLAIT_ERR_FAILED,
+ *         PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (memory short on one rank, which all are told) (the comm has
  *         failed; plait_last_error() names rank, operation and field). A rank that finished
  *         before another one failed gets the error at its next call or at destroy.
  * Cost:   see plait-info --explain; ring: 2(P-1) messages and 2(P-1)/P * bytes sent by a rank.

@@ -362,6 +362,8 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
             const enum plait_status status = wait_for(socket, POLLOUT, until);
             if (status != PLAIT_OK)
                 return status;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return PLAIT_ERR_PEER;
         } else if (errno != EINTR) {
             return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: passing descriptors: %s", strerror(errno));
         }
@@ -420,7 +422,7 @@ enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *ow
         for (uint32_t i = 0; i < n; i++)
             all[i] = -1;
     } else if (status == PLAIT_OK && giving) {
-        status = send_fds(b->root, own, n, until);
+        status = blame(b, 0, send_fds(b->root, own, n, until));
         for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
             if (gives[r] && r != b->rank)
                 status = blame(b, 0, receive_fds(b->root, all + r * n, n, until));

@@ -151,6 +151,8 @@ static enum plait_status compare_flags(const struct plait_alg *alg, const struct
 enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
                                   struct plait_report *report)
 {
+    if (alg == NULL || shape == NULL || shape->nrank == 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg or shape is NULL, or shape has no ranks");
     struct plait_report own;
     const struct plait_claim claim = alg->claim(alg, shape);
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
