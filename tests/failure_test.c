@@ -3,6 +3,7 @@
 #include "ranks.h"
 
 #include <plait/memory.h>
+#include <plait/plan.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -350,6 +352,181 @@ static void an_empty_message_from_null_arrives(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static int abort_before_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float v = 1;
+
+    (void)arg;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    usleep(rank == 0 ? 50000 : 150000); /* all are out of the barrier before the abort, which is over before they go on */
+    if (rank == 0)
+        CHECK(plait_comm_abort(*comm, NULL) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, &v, &v, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_FAILED);
+    CHECK(says("aborted by rank 0") && v == 1);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+/* Tiny operations never looked: they went on after an abort. */
+static void abort_reaches_tiny_operations(void **state)
+{
+    const struct ranks r = ranks_of(3, 1, abort_before_tiny, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float v = 1, w;
+
+    (void)arg;
+    CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    if (rank == 0)
+        CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_TIMEOUT);
+    else
+        sleep(1);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
+    *comm = NULL;
+    return 0;
+}
+
+/* A rank that was done when another one failed did not hear of it in destroy. */
+static void destroy_tells_of_a_failure_elsewhere(void **state)
+{
+    struct ranks r = ranks_of(2, 1, fail_behind_its_back, NULL);
+
+    (void)state;
+    r.options.deadline = 0.3;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int free_after_failure(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t count = 8 << 20;
+    float *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
+    enum plait_status status = PLAIT_OK;
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    for (unsigned k = 0; status == PLAIT_OK && k < 1000; k++) {
+        status = plait_allreduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+        if (rank == 1 && k == 2)
+            plait_comm_abort(*comm, NULL);
+    }
+    CHECK(status == PLAIT_ERR_FAILED);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    free(in); /* returned to the system at once: whoever still reads it dies */
+    free(out);
+    return 0;
+}
+
+/* Threads read each other's buffers in place; destroy after a failure did not wait for them. */
+static void buffers_may_be_freed_after_a_failed_comm_is_destroyed(void **state)
+{
+    const struct ranks r = ranks_of(1, 4, free_after_failure, NULL);
+
+    (void)state;
+    for (unsigned k = 0; k < 5; k++)
+        assert_int_equal(ranks_run(&r), 0);
+}
+
+static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm *own = NULL;
+    float v = 1, w = 0;
+    int how = -1;
+
+    o.nrank = 1;
+    CHECK(plait_comm_create(&o, &own) == PLAIT_OK); /* the arena and a comm exist when the child is made */
+    o.nrank = 2;
+    const pid_t child = fork();
+    o.rank = child == 0;
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && w == 2);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    if (child == 0)
+        _exit(0);
+    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(plait_comm_destroy(own) == PLAIT_OK);
+    return 0;
+}
+
+/* The child took its parent for itself, and its own memory for its parent's. */
+static void a_forked_child_is_another_process(void **state)
+{
+    struct ranks r = ranks_of(1, 1, fork_and_meet, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Everyone sends everything to rank 0 and gets it back; the preset says whether rank 0 adds itself twice. */
+static void hub_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const bool twice = self->preset != NULL;
+
+    plait_blocks(b, 1, 1);
+    if (me == 0) {
+        plait_recv(b, 1, plait_tmp(0), 0, 1);
+        plait_reduce(b, plait_out(0), plait_in(0), plait_tmp(0), 0, 1);
+        if (twice)
+            plait_reduce(b, plait_out(0), plait_in(0), plait_out(0), 0, 1);
+        plait_send(b, 1, plait_out(0), 0, 1);
+    } else {
+        plait_send(b, 0, plait_in(0), 0, 1);
+        plait_recv(b, 0, plait_out(0), 0, 1);
+    }
+    (void)s;
+}
+
+static bool hub_applies(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    return s->nrank == 2;
+}
+
+static struct plait_claim hub_claim(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    (void)s;
+    return (struct plait_claim){ .depth = 2, .rounds = 2, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
+}
+
+static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const struct plait_alg hub = { .name = "hub", .params = "", .text = "", .source = "", .applies = hub_applies,
+                                          .emit = hub_emit, .claim = hub_claim },
+                                  other = { .name = "hub", .preset = "twice", .params = "", .text = "", .source = "",
+                                            .applies = hub_applies, .emit = hub_emit, .claim = hub_claim };
+    const struct plait_alg *const algorithms[] = { rank == 0 ? &other : &hub, NULL };
+    struct plait_comm_options o = ranks_options(arg, rank);
+
+    o.algorithms = algorithms;
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    CHECK(sum(*comm, COUNT, "hub") == PLAIT_ERR_MISMATCH && says("plan"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* Two algorithms of one name gave a wrong sum: only the name was compared. */
+static void ranks_with_other_plans_of_one_name_are_told(void **state)
+{
+    struct ranks r = ranks_of(2, 1, plans_differ, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +540,11 @@ int main(void)
         cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
         cmocka_unit_test(abort_reaches_every_rank),
         cmocka_unit_test(an_empty_message_from_null_arrives),
+        cmocka_unit_test(abort_reaches_tiny_operations),
+        cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
+        cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
+        cmocka_unit_test(a_forked_child_is_another_process),
+        cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
     };
 
     return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
