@@ -8,6 +8,10 @@
 #include "nearest.h"
 #include "plot.h"
 
+#include <plait/comm.h>
+#include <plait/config.h>
+#include <plait/plan.h>
+
 #include <errno.h>
 #include <getopt.h>
 #include <libgen.h>
@@ -203,9 +207,14 @@ static bool parse_peer(struct options *o, const char *flag, const char *value)
 {
     char *list = strdup(value), *state = NULL;
     bool ok = list != NULL;
+    uint32_t n = 0;
 
-    for (char *name = strtok_r(list, ",", &state); ok && name != NULL; name = strtok_r(NULL, ",", &state))
+    for (char *name = ok ? strtok_r(list, ",", &state) : NULL; ok && name != NULL; name = strtok_r(NULL, ",", &state)) {
         ok = parse_one_peer(o, flag, name);
+        n++;
+    }
+    if (ok && n == 0)
+        ok = complain("%s '%s' names no peer; use openmpi:best, or leave %s out", flag, value, flag);
     free(list);
     return ok;
 }
@@ -376,6 +385,30 @@ static bool check_files(const struct options *o)
     return true;
 }
 
+/* Whether the library would refuse every operation. It says why and what else there is. */
+static bool check_algorithm(const struct options *o)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = (uint32_t)o->nrank, .node = o->node };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice choice;
+
+    call.algorithm = o->algorithm;
+    call.slice = o->slice;
+    call.round = o->round;
+    call.reproducible = o->reproducible;
+    for (uint32_t i = 0; i < o->ndtype; i++) {
+        if (plait_choose(&shape, o->max_bytes / plait_dtype_size(o->dtype[i]), o->dtype[i], o->op[0], &call, &choice) ==
+            PLAIT_OK)
+            continue;
+        if (o->algorithm == NULL)
+            return complain("%s", plait_last_error());
+        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s", o->reproducible ? "--reproducible " : "",
+                        o->algorithm, (unsigned long long)o->nrank, plait_last_error(),
+                        o->reproducible ? "" : " or --ranks");
+    }
+    return true;
+}
+
 static bool check_combination(struct options *o)
 {
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)
@@ -383,8 +416,6 @@ static bool check_combination(struct options *o)
                         (unsigned long long)o->max_bytes);
     if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
         return complain("-i 0 never gets from -b to -e; use -f 2");
-    if (o->step_factor > 1 && o->min_bytes == 0 && o->max_bytes > 0)
-        return complain("-b 0 cannot be multiplied by -f %llu; use -i, or -b 4", (unsigned long long)o->step_factor);
     if (o->per_iter_skip > 0 && !o->per_iter)
         return complain("-K %llu only matters with -I 1", (unsigned long long)o->per_iter_skip);
     if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
@@ -392,7 +423,7 @@ static bool check_combination(struct options *o)
                         (unsigned long long)o->iterations);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
-    return check_files(o) && (o->nodes == NULL || expand_nodes(o));
+    return check_files(o) && (o->nodes == NULL || expand_nodes(o)) && check_algorithm(o);
 }
 
 static void set_defaults(struct options *o)

@@ -21,11 +21,15 @@
 #include <unistd.h>
 
 #define START_SECONDS 60
+#define MAX_CELLS     10000
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_SIGNAL = 128 };
 
+/* The first signal ends the run in order, the second at once: ranks follow this process, see worker_follow(). */
 static void on_signal(int number)
 {
+    if (interrupted)
+        _exit(EXIT_SIGNAL + number);
     interrupted = number;
 }
 
@@ -55,12 +59,31 @@ static struct cell *add_cell(struct bench *b)
     return c;
 }
 
-static void add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
+/* The size after `bytes`; false: there is none. */
+static bool next_size(const struct options *o, uint64_t width, uint64_t *bytes)
+{
+    if (o->step_factor > 1 && *bytes == 0)
+        *bytes = width; /* 0 stays 0 however often it is multiplied */
+    else if (o->step_factor > 1)
+        return !__builtin_mul_overflow(*bytes, o->step_factor, bytes);
+    else
+        return o->step_bytes > 0 && !__builtin_add_overflow(*bytes, o->step_bytes, bytes);
+    return true;
+}
+
+static bool add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
 {
     const struct options *o = b->options;
     const uint64_t width = plait_dtype_size(type);
+    uint64_t bytes = o->min_bytes;
 
-    for (uint64_t bytes = o->min_bytes; bytes <= o->max_bytes;) {
+    do {
+        if (bytes > o->max_bytes)
+            break;
+        if (b->ncell == MAX_CELLS)
+            return complain("-i %llu makes more than %d rows from -b %llu to -e %llu; raise -i, or use -f",
+                            (unsigned long long)o->step_bytes, MAX_CELLS, (unsigned long long)o->min_bytes,
+                            (unsigned long long)o->max_bytes);
         if (bytes >= width) { /* smaller sizes hold no element of this type */
             struct cell *c = add_cell(b);
             c->type = type;
@@ -68,13 +91,8 @@ static void add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
             c->count = c->each = bytes / width;
             c->bytes = c->count * width;
         }
-        if (o->step_factor > 1)
-            bytes *= o->step_factor;
-        else if (o->step_bytes > 0)
-            bytes += o->step_bytes;
-        else
-            break;
-    }
+    } while (next_size(o, width, &bytes));
+    return true;
 }
 
 /* All tensors, then each class of sizes alone. */
@@ -115,8 +133,8 @@ static bool plan_cells(struct bench *b, const struct tensors *t)
         for (uint32_t k = 0; k < o->nop; k++)
             if (o->tensors != NULL)
                 add_tensors(b, t, o->dtype[i], o->op[k]);
-            else
-                add_sizes(b, o->dtype[i], o->op[k]);
+            else if (!add_sizes(b, o->dtype[i], o->op[k]))
+                return false;
     return b->ncell > 0 ||
            complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
                     (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, dtype_label(o->dtype[0]));
@@ -148,16 +166,22 @@ static uint64_t available_memory(void)
     return kib > 0 ? (uint64_t)kib << 10 : UINT64_MAX;
 }
 
-static bool fits_memory(const struct options *o, uint64_t bytes)
+static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
 {
-    const uint64_t needed = (1 + o->npeer) * o->nrank * 2 * bytes, available = available_memory();
+    const uint64_t buffers = (1 + o->npeer) * o->nrank * 2, available = available_memory();
+    uint64_t bytes, needed;
 
+    if (__builtin_mul_overflow(count, width, &bytes))
+        bytes = UINT64_MAX;
+    if (__builtin_mul_overflow(buffers, bytes, &needed))
+        needed = UINT64_MAX;
     return needed < available / 10 * 9 ||
            complain(
-               "%llu ranks of %u libraries with two buffers of %llu MiB each need %llu MiB, %llu MiB are free; use a "
+               "%llu ranks of %u libraries with two buffers of %llu MiB each need %s%llu MiB, %llu MiB are free; use a "
                "smaller -e, fewer --ranks or fewer peers",
                (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
-               (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
+               needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
+               (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)
@@ -192,15 +216,28 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
     return true;
 }
 
+/* What can be known to fail without ranks. */
+static bool plan(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+    uint64_t elements;
+
+    if (!plan_cells(b, t))
+        return false;
+    if (o->tensors == NULL)
+        return fits_memory(o, o->max_bytes, 1);
+    tensors_between(t, 0, 0, &elements);
+    return fits_memory(o, elements, widest(o));
+}
+
 static bool start(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
-    uint64_t bytes = o->max_bytes;
+    const uint64_t bytes = o->max_bytes;
 
     if (o->tensors == NULL)
-        return fits_memory(o, bytes) && start_backends(b, 1, &bytes, 1);
-    tensors_between(t, 0, 0, &bytes);
-    return fits_memory(o, bytes * widest(o)) && start_backends(b, t->n, t->count, widest(o));
+        return start_backends(b, 1, &bytes, 1);
+    return start_backends(b, t->n, t->count, widest(o));
 }
 
 /* ---- the run ----------------------------------------------------------------------------------- */
@@ -241,10 +278,8 @@ static void measure_limits_again(struct bench *b)
     limits_print(&b->limits);
 }
 
-static int run_cycle(struct bench *b, const struct tensors *t)
+static int run_cycle(struct bench *b)
 {
-    if (!plan_cells(b, t))
-        return EXIT_USAGE;
     limits_measure(&b->limits, wants_limits(b->options));
     report_begin(b);
     const bool complete = measure_all(b);
@@ -266,11 +301,16 @@ static int run(struct bench *b)
 
     if (o->tensors != NULL && !tensors_read(o->tensors, &t))
         return status;
-    guard_init(&b->guard, o->guard);
-    status = start(b, &t) ? 0 : EXIT_RANKS;
+    if (plan(b, &t)) {
+        guard_init(&b->guard, o->guard);
+        status = start(b, &t) ? 0 : EXIT_RANKS;
+    }
     for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++) {
-        forget_cells(b);
-        status = run_cycle(b, &t);
+        if (cycle > 0) {
+            forget_cells(b);
+            plan_cells(b, &t);
+        }
+        status = run_cycle(b);
     }
     for (uint32_t k = b->nbackend; k-- > 0;)
         ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);

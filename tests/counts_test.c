@@ -13,7 +13,15 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic uint64_t allocations;
@@ -96,6 +104,116 @@ static void small_operations_allocate_nothing_and_call_nothing(void **state)
         skip();
     }
     assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- System calls, counted by the kernel ------------------------------------------------------------ */
+
+#define CALL_BATCHES 200
+
+struct calls { /* shared by both ranks */
+    _Atomic uint32_t filtered, done;
+    uint32_t fewest[2]; /* calls in a batch */
+    int number[2];      /* of the last call */
+    int refused;        /* errno of prctl() */
+    bool clock_calls;   /* reading the clock is a system call here */
+};
+
+static volatile sig_atomic_t trapped, trapped_number;
+
+static void count_call(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    trapped = trapped + 1;
+    trapped_number = info->si_syscall;
+}
+
+/* From now on every system call of this thread only raises SIGSYS, except those that end handler and process. */
+static int trap_calls(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+    struct sigaction action = { .sa_sigaction = count_call, .sa_flags = SA_SIGINFO };
+
+    sigaction(SIGSYS, &action, NULL);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return errno;
+    return 0;
+}
+
+static void meet(_Atomic uint32_t *arrived)
+{
+    for (++*arrived; *arrived < 2;)
+        ;
+}
+
+static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[] = { 1, 16, 250, 500, 2000, 4000 };
+    float in[4000] = { 0 }, out[4000];
+    struct calls *calls = arg;
+    struct timespec t;
+    cpu_set_t cpu;
+
+    CPU_ZERO(&cpu);
+    CPU_SET(rank, &cpu);
+    sched_setaffinity(0, sizeof cpu, &cpu);
+    for (unsigned i = 0; i < 60; i++)
+        CHECK(plait_allreduce(*comm, in, out, counts[i % 6], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    const int refused = trap_calls();
+    if (refused != 0)
+        calls->refused = refused;
+    meet(&calls->filtered); /* a rank that slept could not be woken any more */
+    if (calls->refused != 0)
+        _exit(0);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    if (trapped > 0)
+        calls->clock_calls = true;
+    uint32_t fewest = UINT32_MAX;
+    bool ok = true;
+    for (unsigned batch = 0; batch < CALL_BATCHES; batch++) {
+        trapped = 0;
+        for (unsigned k = 0; k < 60; k++)
+            ok = plait_allreduce(*comm, in, out, counts[k % 6], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && ok;
+        const uint32_t n = (uint32_t)trapped;
+        fewest = n < fewest ? n : fewest; /* another program may take the processor from a rank now and then */
+    }
+    calls->fewest[rank] = fewest;
+    calls->number[rank] = trapped_number;
+    meet(&calls->done);
+    _exit(ok ? 0 : 1); /* leaving the comm needs system calls */
+}
+
+static void small_operations_make_no_system_call(void **state)
+{
+    struct calls *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = trap_small, .arg = calls };
+
+    (void)state;
+    assert_true(calls != MAP_FAILED);
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+        print_message("needs 2 processors\n");
+        skip();
+    }
+    assert_int_equal(ranks_run(&r), 0);
+    const struct calls result = *calls;
+    munmap(calls, sizeof *calls);
+    if (result.refused != 0 || result.clock_calls) {
+        print_message("%s%s\n", result.refused ? "seccomp filters are not permitted: " : "",
+                      result.refused ? strerror(result.refused) : "the clock is read by system calls here");
+        skip();
+    }
+    for (unsigned rank = 0; rank < 2; rank++)
+        if (result.fewest[rank] > 0)
+            fail_msg("rank %u: at least %u system calls in 60 operations, the last is number %d", rank,
+                     result.fewest[rank], result.number[rank]);
 }
 
 /* ---- Messages and bytes ----------------------------------------------------------------------------- */
@@ -231,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
+        cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
         cmocka_unit_test(two_shot_touches_every_byte_once),
     };

@@ -60,6 +60,7 @@ explain_refuses_what_the_call_would_refuse() {
 }
 wrong_command_lines_are_named() {
     says 2 "no option '--rank'; did you mean --ranks?" --rank 3 &&
+        says 2 "there is no option '--bogus'$" --bogus &&
         says 2 '--ranks needs a value' --explain allreduce 1M --ranks &&
         says 2 "--ranks '0': must be a number from 1" --algorithms --ranks 0 &&
         says 2 "--ranks '4x': must be" --algorithms --ranks 4x &&

@@ -65,7 +65,9 @@ rows | awk '$9 != 1 || $13 != 1 { exit 1 }' || fail "wrong elements are not coun
 mistake() {
     expected=$1
     shift
-    "$perf" "$@" >"$work/out" 2>"$work/err" && fail "$* is accepted"
+    timeout 20 "$perf" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    [ $status -eq 2 ] || fail "$*: exit status $status, expected 2"
     grep -q -- "$expected" "$work/err" || fail "$*: $(cat "$work/err")"
 }
 mistake 'nearest is --ranks' --rnaks 2
@@ -79,6 +81,19 @@ mistake 'unknown peer' --peer mpi
 mistake 'must end in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
+mistake 'torus:2x9.*does not fit 2 ranks; change --algo or --ranks' --algo torus:2x9
+mistake 'does not fit 3 ranks' --algo torus:2x2 --nodes 1+2 --ranks 3
+mistake '--reproducible --algo ring.*; use ' --reproducible --algo ring
+mistake "--peer '' names no peer" --peer ''
+mistake "--peer ',' names no peer" --peer ,
+mistake 'no size from -b 0 to -e 0' -b 0 -e 0
+mistake 'no size from -b 0 to -e 0' -b 0 -e 0 -i 0
+mistake '-i 4 makes more than 10000 rows' -b 4 -e 64M -i 4
+mistake 'need more than' -b 4 -e 18446744073709551615
+mistake 'need more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
+
+timeout 20 "$perf" -b 0 -e 64 -n 10 --guard off >"$work/out" 2>&1 || fail "-b 0: $(tail -3 "$work/out")"
+[ "$(rows | wc -l)" -eq 3 ] || fail "-b 0 does not go on with one element: $(cat "$work/out")"
 
 # The coordinator dies while ranks are in the middle of long operations.
 peer=
@@ -100,6 +115,20 @@ for how in KILL TERM; do
     done
     [ -z "$(living)" ] || fail "after SIG$how these live on: $(living)"
 done
+
+# The second signal does not wait for the machine's limits, which take longer than the pauses here.
+"$perf" -b 4M -e 4M --cell-time 100 >"$work/out" 2>&1 &
+coordinator=$!
+sleep 0.5
+kill -TERM $coordinator
+sleep 0.1
+kill -TERM $coordinator
+wait $coordinator
+status=$?
+[ $status -eq 143 ] || fail "after two SIGTERM: exit status $status"
+grep -q 'Out of bounds' "$work/out" && fail "the second SIGTERM did not end the run at once"
+sleep 0.5
+[ -z "$(living)" ] || fail "after two SIGTERM these live on: $(living)"
 
 if [ "$openmpi" = yes ]; then
     "$perf" $quick --peer openmpi:best >"$work/out" 2>&1 || fail "peers: $(tail -5 "$work/out")"

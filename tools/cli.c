@@ -86,10 +86,17 @@ static const struct cli_option *find(const struct cli_program *program, const ch
     return NULL;
 }
 
+/* NULL: nothing is near enough to be what was meant. */
 static const char *nearest(const struct cli_program *program, const char *name)
 {
-    const char *best = "--help";
-    unsigned least = plait_distance(name, best);
+    const unsigned third = (unsigned)strlen(name) / 3;
+    const char *best = NULL;
+    unsigned least = (third > 2 ? third : 2) + 1;
+
+    if (plait_distance(name, "--help") < least) {
+        best = "--help";
+        least = plait_distance(name, best);
+    }
 
     for (const struct cli_option *o = program->options; o->name != NULL; o++) {
         const unsigned d = plait_distance(name, o->name);
@@ -143,8 +150,11 @@ void cli_parse(const struct cli_program *program, int argc, char **argv, int *nr
             argv[++*nrest] = argv[i];
             continue;
         }
-        if (o == NULL)
-            cli_fail(program, "there is no option '%s'; did you mean %s?", argv[i], nearest(program, argv[i]));
+        if (o == NULL) {
+            const char *meant = nearest(program, argv[i]);
+            cli_fail(program, "there is no option '%s'%s%s%s", argv[i], meant != NULL ? "; did you mean " : "",
+                     meant != NULL ? meant : "", meant != NULL ? "?" : "");
+        }
         if (o->kind == CLI_FLAG && joined)
             cli_fail(program, "%s takes no value", o->name);
         if (o->kind != CLI_FLAG && !joined) {
