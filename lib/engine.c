@@ -170,21 +170,52 @@ static void reduce_mixed(const struct run *run, const struct plait_flight *f, co
                        in->nsource, n, in->final ? run->o->divisor : 0);
 }
 
-/* In pieces that stay in the first-level cache. The sources are advanced. */
-static void reduce_past_caches(const struct run *run, const struct plait_flight *f, const struct plait_instr *in,
-                               const void **from, size_t n)
+/* Will a SEND of this result be staged? */
+static bool is_staged(const struct run *run, const struct plait_instr *in, const char *to, size_t bytes)
+{
+    if (!in->sent || bytes <= PLAIT_POST_DATA)
+        return false;
+    for (uint32_t k = 0; k < in->nsuccessor; k++) {
+        const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
+        const struct plait_link *link = next->verb == PLAIT_SEND ? run->comm->peers[next->peer].link : NULL;
+        if (link != NULL && !link->transport->reaches(link, to, bytes))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
+ * sources are advanced.
+ */
+static void reduce_past_caches(struct run *run, struct plait_flight *f, const struct plait_instr *in, const void **from,
+                               size_t n, bool staged)
 {
     _Alignas(PLAIT_LINE) char piece[4096];
-    const size_t most = sizeof piece / run->o->size;
-    char *to = address(run, f, in->dst, false);
+    const size_t size = run->o->size, most = sizeof piece / size;
+    char *to = address(run, f, in->dst, false), *copy = staged ? f->stage + in->stage * f->stride : NULL;
 
     for (size_t at = 0; at < n; at += most) {
         const size_t here = n - at < most ? n - at : most;
         run->o->reduce(piece, from, in->nsource, here, in->final ? run->o->divisor : 0);
-        run->comm->kernels->stream(to + at * run->o->size, piece, here * run->o->size);
+        if (staged && (run->way & PLAIT_SHARED_PAST))
+            run->comm->kernels->stream(copy + at * size, piece, here * size);
+        else if (staged)
+            memcpy(copy + at * size, piece, here * size);
+        run->comm->kernels->stream(to + at * size, piece, here * size);
         for (uint32_t k = 0; k < in->nsource; k++)
-            from[k] = (const char *)from[k] + here * run->o->size;
+            from[k] = (const char *)from[k] + here * size;
     }
+    if (staged) {
+        f->staged[in->stage] = 1;
+        run->comm->stats.bytes_staged += n * size;
+    }
+}
+
+/* A result that others read where it lies goes the way of what they read; one that is staged goes that of results. */
+static bool goes_past_caches(const struct run *run, const struct plait_instr *in, bool staged)
+{
+    return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
 }
 
 static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
@@ -198,10 +229,11 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
+    const bool staged = run->way != 0 && !in->mixed && is_staged(run, in, address(run, f, in->dst, false), n * run->o->size);
     if (n > 0 && in->mixed)
         reduce_mixed(run, f, in, from, n);
-    else if (n > 0 && (run->way & PLAIT_SHARED_PAST) && in->sent)
-        reduce_past_caches(run, f, in, from, n);
+    else if (n > 0 && goes_past_caches(run, in, staged))
+        reduce_past_caches(run, f, in, from, n, staged);
     else if (n > 0)
         run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
     run->busy += stopwatch(run) - start;

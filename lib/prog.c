@@ -418,12 +418,24 @@ static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
     p->successors[in->successor + in->nsuccessor++] = to;
 }
 
-/* REDUCEs that a SEND waits for. */
+/* REDUCEs whose result a SEND takes as it is. */
 static void mark_sent(struct plait_prog *p)
 {
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        for (uint32_t k = 0; k < p->instrs[i].nsuccessor; k++)
-            p->instrs[i].sent |= p->instrs[p->successors[p->instrs[i].successor + k]].verb == PLAIT_SEND;
+    for (uint32_t i = 0; i < p->ninstr; i++) {
+        struct plait_instr *in = &p->instrs[i];
+        if (in->verb != PLAIT_REDUCE)
+            continue;
+        in->stage = PLAIT_NONE;
+        for (uint32_t k = 0; k < in->nsuccessor; k++) {
+            const struct plait_instr *next = &p->instrs[p->successors[in->successor + k]];
+            const struct plait_span from = p->sources[next->source].span;
+            if (next->verb == PLAIT_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot && next->blk == in->blk &&
+                next->nblk == in->nblk) {
+                in->sent = true;
+                in->stage = next->stage;
+            }
+        }
+    }
 }
 
 static enum plait_status reverse_deps(struct binder *b)

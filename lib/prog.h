@@ -36,7 +36,8 @@ struct plait_instr {
     uint32_t blk, nblk;
     struct plait_span dst;
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
-    uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data */
+    uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data. REDUCE: that of the
+                                 SENDs of its result, or PLAIT_NONE */
     uint32_t ndep;            /* dependencies */
     uint32_t successor, nsuccessor; /* in prog->successors */
 };
