@@ -89,8 +89,8 @@ mistake "--peer ',' names no peer" --peer ,
 mistake 'no size from -b 0 to -e 0' -b 0 -e 0
 mistake 'no size from -b 0 to -e 0' -b 0 -e 0 -i 0
 mistake '-i 4 makes more than 10000 rows' -b 4 -e 64M -i 4
-mistake 'need more than' -b 4 -e 18446744073709551615
-mistake 'need more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
+mistake 'more than' -b 4 -e 18446744073709551615
+mistake 'more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
 
 timeout 20 "$perf" -b 0 -e 64 -n 10 --guard off >"$work/out" 2>&1 || fail "-b 0: $(tail -3 "$work/out")"
 [ "$(rows | wc -l)" -eq 3 ] || fail "-b 0 does not go on with one element: $(cat "$work/out")"
