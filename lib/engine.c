@@ -17,7 +17,8 @@ struct run {
     const struct plait_prog *prog;
     unsigned way; /* of writing: enum plait_way */
     bool timed;   /* measure `busy` */
-    double busy;  /* seconds spent copying and reducing */
+    double busy;  /* seconds spent copying and reducing before the first message came */
+    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     size_t stride, need; /* library memory of a slice: of a block; in all */
     uint64_t next_slice, done_slices;
     char *in, *out;
@@ -77,7 +78,13 @@ static inline uint32_t in_number(const struct run *run, const struct plait_fligh
 
 static inline double stopwatch(const struct run *run)
 {
-    return run->timed ? plait_clock() : 0;
+    return run->timed && run->began == 0 ? plait_clock() : 0;
+}
+
+static inline void add_busy(struct run *run, double start)
+{
+    if (start > 0)
+        run->busy += plait_clock() - start;
 }
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
@@ -91,7 +98,7 @@ static const char *stage(struct run *run, struct plait_flight *f, const struct p
             run->comm->kernels->stream(copy, data, bytes);
         else
             memcpy(copy, data, bytes);
-        run->busy += stopwatch(run) - start;
+        add_busy(run, start);
         f->staged[in->stage] = 1;
         run->comm->stats.bytes_staged += bytes;
     }
@@ -148,7 +155,7 @@ static void copy(struct run *run, void *to, const void *from, size_t bytes)
         run->comm->kernels->stream(to, from, bytes);
     else
         memcpy(to, from, bytes);
-    run->busy += stopwatch(run) - start;
+    add_busy(run, start);
     run->comm->stats.bytes_copied += bytes;
 }
 
@@ -236,7 +243,7 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
         reduce_past_caches(run, f, in, from, n, staged);
     else if (n > 0)
         run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
-    run->busy += stopwatch(run) - start;
+    add_busy(run, start);
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE)
@@ -288,6 +295,8 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
             continue;
         }
         f->message[i] = data;
+        if (run->timed && run->began == 0)
+            run->began = plait_clock();
         if (!in->borrowed) {
             if (data != to)
                 copy(run, to, data, bytes);
@@ -410,7 +419,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.in = (char *)(uintptr_t)in;
     run.out = out;
     run.next_slice = run.done_slices = 0;
-    run.busy = 0;
+    run.busy = run.began = 0;
     run.way = 0;
     run.timed = false;
     struct plait_trial *trial = &comm->trials[64 - __builtin_clzll(o->count * o->size | 1)];
@@ -452,7 +461,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
     if (run.timed)
-        plait_trial_report(trial, run.busy / (double)(o->count * o->size));
+        plait_trial_report(trial, (run.busy + (run.began > 0 ? plait_clock() - run.began : 0)) / (double)(o->count * o->size));
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

@@ -6,7 +6,8 @@
  * by factors either way, and a virtual machine may change from one to the other while it runs. For results: past
  * the caches saves reading lines that are overwritten, unless they are cached already. So neither a constant
  * nor a measurement at start-up decides: operations of one size try all four combinations, and again every
- * PERIOD operations. What is timed is this rank's own copying and reducing, not its waiting. Bits do not
+ * PERIOD operations. What is timed is this rank's copying until the first message comes, and everything from then
+ * on: waiting for a rank that is late does not count, waiting for slow data does. Bits do not
  * depend on it. The schedule counts operations of the size, so that all ranks try the same way at the same
  * time: one that writes cheaply at the cost of those who read does not look better than it is.
  */
