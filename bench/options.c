@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "cli.h"
 #include "bytes.h"
+#include "cli.h"
 #include "launch_openmpi.h"
 #include "message.h"
 #include "nearest.h"
@@ -332,7 +332,8 @@ static bool apply(struct options *o, const struct row *r, const char *flag, cons
     case NUMBER:
         return parse_number(flag, value, r->least, r->most, at);
     case SIZE:
-        return plait_parse_bytes(value, at) || complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
+        return plait_parse_bytes(value, at) ||
+               complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
     case SECONDS:
         return parse_seconds(flag, value, at);
     case TEXT:

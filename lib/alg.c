@@ -22,8 +22,8 @@ static const char *nearest_alg(const struct plait_alg *const *algs, enum plait_c
     return best;
 }
 
-enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec,
-                                 struct plait_shape *shape, const struct plait_alg **out)
+enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec, struct plait_shape *shape,
+                                 const struct plait_alg **out)
 {
     const char *colon;
     size_t length;
@@ -35,7 +35,8 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
     length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
 
     if (strlen(spec) >= sizeof name)
-        return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%.70s...' is longer than %zu characters", spec, sizeof name - 1);
+        return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%.70s...' is longer than %zu characters", spec,
+                          sizeof name - 1);
     memcpy(name, spec, length);
     name[length] = '\0';
     shape->nparam = 0;

@@ -16,7 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PAGE ((size_t)4096)
+#define PAGE            ((size_t)4096)
 #define MOST_BY_DEFAULT ((size_t)256 << 30)
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
@@ -182,6 +182,7 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
 enum plait_status plait_mem_free(void *memory)
 {
     if (!plait_arena_free(memory))
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return", memory);
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
+                          memory);
     return PLAIT_OK;
 }

@@ -47,7 +47,7 @@ struct plait_process {
     struct plait_token token;
     const char *base; /* read-only mapping; NULL for this process itself: offsets are addresses then */
     size_t size;
-    int pid, pidfd;   /* readable when the process is dead; -1 for this process */
+    int pid, pidfd; /* readable when the process is dead; -1 for this process */
     unsigned refs;
     struct plait_process *next;
 };

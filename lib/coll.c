@@ -21,7 +21,8 @@ static const struct plait_call no_wishes = PLAIT_CALL_DEFAULT;
 static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_dtype type, enum plait_op op)
 {
     if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: type is %d, which is no enum plait_dtype of this version", (int)type);
+        return plait_fail(PLAIT_ERR_ARG, "allreduce: type is %d, which is no enum plait_dtype of this version",
+                          (int)type);
     if ((unsigned)op >= PLAIT_NOP)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: op is %d, which is no enum plait_op", (int)op);
     if (kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
@@ -33,8 +34,9 @@ static enum plait_status check_type(const struct plait_kernels *kernels, enum pl
 static enum plait_status check_count(size_t count, size_t size)
 {
     if (count > MOST_BYTES / size)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes",
-                          count, size);
+        return plait_fail(PLAIT_ERR_ARG,
+                          "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes", count,
+                          size);
     return PLAIT_OK;
 }
 
@@ -45,8 +47,9 @@ static enum plait_status check_buffers(const void *in, const void *out, size_t b
     if (bytes > 0 && (in == NULL || out == NULL))
         return plait_fail(PLAIT_ERR_ARG, "allreduce: %s is NULL, but count is not 0", in == NULL ? "in" : "out");
     if (a != b && a < b + bytes && b < a + bytes)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: in %p and out %p overlap within %zu bytes; they must be equal or apart",
-                          in, out, bytes);
+        return plait_fail(PLAIT_ERR_ARG,
+                          "allreduce: in %p and out %p overlap within %zu bytes; they must be equal or apart", in, out,
+                          bytes);
     return PLAIT_OK;
 }
 
@@ -112,15 +115,16 @@ static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll 
 /* Plans know the all-reduce only; a barrier is the all-reduce of nothing. */
 static struct plait_shape shape_of(const struct plait_comm *comm, bool inplace)
 {
-    return (struct plait_shape){ .coll = PLAIT_ALLREDUCE, .nrank = comm->nrank, .inplace = inplace, .node = comm->node };
+    return (
+        struct plait_shape){ .coll = PLAIT_ALLREDUCE, .nrank = comm->nrank, .inplace = inplace, .node = comm->node };
 }
 
-static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape, const struct plait_selection *s,
-                                   bool average, struct plait_prog **out)
+static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape,
+                                   const struct plait_selection *s, bool average, struct plait_prog **out)
 {
     for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
-        if (p->alg == s->alg && p->inplace == shape->inplace && p->round == s->round &&
-            p->average == average && strcmp(p->spec, s->spec) == 0) {
+        if (p->alg == s->alg && p->inplace == shape->inplace && p->round == s->round && p->average == average &&
+            strcmp(p->spec, s->spec) == 0) {
             *out = p;
             return PLAIT_OK;
         }
@@ -140,7 +144,9 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
 
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
-    const uint64_t fields[] = { o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0 };
+    const uint64_t fields[] = {
+        o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
+    };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return (uint32_t)(h ^ h >> 32);
 }
@@ -165,14 +171,20 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     return PLAIT_OK;
 }
 
-static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
-                                      enum plait_op op, bool inplace, const struct plait_call *options)
+static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll coll, size_t count,
+                                      enum plait_dtype type, enum plait_op op, bool inplace,
+                                      const struct plait_call *options)
 {
     const struct plait_call *call = options != NULL ? options : &no_wishes;
     const uint64_t key = count << 8 ^ (uint64_t)type << 4 ^ (uint64_t)op << 2 ^ (uint64_t)coll << 1 ^ inplace;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
-    struct plait_op_plan fresh = { .coll = coll, .type = type, .op = op, .inplace = inplace, .count = count,
-                                   .plain = options == NULL, .call = *call };
+    struct plait_op_plan fresh = { .coll = coll,
+                                   .type = type,
+                                   .op = op,
+                                   .inplace = inplace,
+                                   .count = count,
+                                   .plain = options == NULL,
+                                   .call = *call };
     enum plait_status status;
 
     if (*place != NULL && fits(*place, coll, count, type, op, inplace, options)) {
@@ -218,7 +230,8 @@ static void record(struct plait_comm *comm, const struct plait_op_plan *o)
     atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
 }
 
-static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out, double deadline)
+static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
+                             double deadline)
 {
     enum plait_status status = PLAIT_OK;
 
@@ -258,8 +271,8 @@ static enum plait_status earlier_failure(const struct plait_comm *comm)
     return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
 }
 
-enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
-                                  enum plait_op op, const struct plait_call *call)
+enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, enum plait_op op, const struct plait_call *call)
 {
     enum plait_status status;
 
@@ -295,8 +308,9 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
 }
 
-enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count, enum plait_dtype type,
-                                    enum plait_op op, int inplace, const struct plait_call *call, struct plait_choice *out)
+enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
+                                    enum plait_dtype type, enum plait_op op, int inplace, const struct plait_call *call,
+                                    struct plait_choice *out)
 {
     struct plait_shape shape;
     struct plait_selection s;

@@ -7,8 +7,8 @@
 size_t plait_dtype_size(enum plait_dtype type)
 {
     switch ((int)type) {
-#define PLAIT_X(symbol, value, bytes, name)                                                        \
-    case symbol:                                                                                   \
+#define PLAIT_X(symbol, value, bytes, name) \
+    case symbol:                            \
         return bytes;
         PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -19,8 +19,8 @@ size_t plait_dtype_size(enum plait_dtype type)
 const char *plait_coll_name(enum plait_coll coll)
 {
     switch ((int)coll) {
-#define PLAIT_X(symbol, name, text)                                                                \
-    case symbol:                                                                                   \
+#define PLAIT_X(symbol, name, text) \
+    case symbol:                    \
         return name;
         PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -31,8 +31,8 @@ const char *plait_coll_name(enum plait_coll coll)
 const char *plait_dtype_name(enum plait_dtype type)
 {
     switch ((int)type) {
-#define PLAIT_X(symbol, value, bytes, name)                                                        \
-    case symbol:                                                                                   \
+#define PLAIT_X(symbol, value, bytes, name) \
+    case symbol:                            \
         return name;
         PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -43,8 +43,8 @@ const char *plait_dtype_name(enum plait_dtype type)
 const char *plait_op_name(enum plait_op op)
 {
     switch ((int)op) {
-#define PLAIT_X(symbol, value, name)                                                               \
-    case symbol:                                                                                   \
+#define PLAIT_X(symbol, value, name) \
+    case symbol:                     \
         return name;
         PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -54,14 +54,16 @@ const char *plait_op_name(enum plait_op op)
 
 int plait_dtype_find(const char *name)
 {
-    static const struct { const char *name; enum plait_dtype type; } short_names[] = {
-        { "half", PLAIT_FLOAT16 }, { "float", PLAIT_FLOAT32 }, { "double", PLAIT_FLOAT64 },
-        { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { "fp32", PLAIT_FLOAT32 },
-        { "fp64", PLAIT_FLOAT64 }, { "int", PLAIT_INT32 },
+    static const struct {
+        const char *name;
+        enum plait_dtype type;
+    } short_names[] = {
+        { "half", PLAIT_FLOAT16 }, { "float", PLAIT_FLOAT32 }, { "double", PLAIT_FLOAT64 }, { "bf16", PLAIT_BFLOAT16 },
+        { "fp16", PLAIT_FLOAT16 }, { "fp32", PLAIT_FLOAT32 },  { "fp64", PLAIT_FLOAT64 },   { "int", PLAIT_INT32 },
     };
 
-#define PLAIT_X(symbol, value, bytes, text)                                                        \
-    if (strcmp(name, text) == 0)                                                                   \
+#define PLAIT_X(symbol, value, bytes, text) \
+    if (strcmp(name, text) == 0)            \
         return symbol;
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -73,8 +75,8 @@ int plait_dtype_find(const char *name)
 
 int plait_op_find(const char *name)
 {
-#define PLAIT_X(symbol, value, text)                                                               \
-    if (strcmp(name, text) == 0)                                                                   \
+#define PLAIT_X(symbol, value, text) \
+    if (strcmp(name, text) == 0)     \
         return symbol;
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X

@@ -22,7 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MOST_RANKS 4096
+#define MOST_RANKS    4096
 #define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for ranks that do not notice it */
 
 /* ---- What ranks tell each other at creation ---------------------------------------------------------- */
@@ -57,7 +57,10 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
     char a[64], b[64];
 
     for (uint32_t r = 1; r < nrank; r++) {
-        const struct { const char *name; uint64_t here, there; } numbers[] = {
+        const struct {
+            const char *name;
+            uint64_t here, there;
+        } numbers[] = {
             { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
             { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
             { "PLAIT_SLICE", all[0].slice, all[r].slice },
@@ -138,7 +141,8 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
     if (o == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
     if (o->size != sizeof *o)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
                           o->size, sizeof *o);
     if (o->nrank < 1 || o->nrank > MOST_RANKS)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank, MOST_RANKS);
@@ -147,7 +151,8 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
     if (o->id == NULL && o->nrank > 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: id is NULL, but nrank is %u", o->nrank);
     if (!(o->timeout >= 0 && o->timeout <= 1e6) || !(o->deadline >= 0 && o->deadline <= 1e9) || !(o->warn >= 0))
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
                           o->timeout, o->deadline, o->warn);
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: round is %d, which is no enum plait_round", (int)o->round);
@@ -230,7 +235,8 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .slice = comm->config.slice,
         .cache = comm->cache,
         .last_level = comm->last_level,
-        .node_hash = comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
+        .node_hash =
+            comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
         .algorithms_hash = hash_algorithms(o->algorithms),
         .pid = getpid(),
         .reproducible = comm->reproducible,
@@ -264,12 +270,13 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
 {
     const bool leader = is_leader(all, comm->rank);
     const struct plait_arena *arena;
-    int (*fds)[2] = malloc(comm->nrank * sizeof *fds), own[2];
+    int(*fds)[2] = malloc(comm->nrank * sizeof *fds), own[2];
     enum plait_status status = plait_arena_get(0, &arena), shared;
 
     if (fds == NULL || status != PLAIT_OK) {
         free(fds);
-        return plait_bootstrap_agree(boot, status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm"));
+        return plait_bootstrap_agree(
+            boot, status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm"));
     }
     own[0] = arena->fd;
     own[1] = leader ? (int)syscall(SYS_pidfd_open, getpid(), 0) : -1;
@@ -278,7 +285,8 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     shared = plait_bootstrap_share(boot, leader ? own : NULL, 2, &fds[0][0]);
     for (uint32_t r = 0; r < comm->nrank; r++) {
         if (shared == PLAIT_OK && status == PLAIT_OK && leader && is_leader(all, r))
-            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, fds[r][0], fds[r][1], &comm->peers[r].process);
+            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, fds[r][0], fds[r][1],
+                                       &comm->peers[r].process);
         for (unsigned i = 0; i < 2; i++)
             if (fds[r][i] >= 0)
                 close(fds[r][i]);
@@ -317,7 +325,8 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct car
 static enum plait_status join(struct plait_comm *comm, const struct plait_comm_options *o, struct plait_bootstrap *boot)
 {
     struct card own, *all = calloc(comm->nrank, sizeof *all);
-    enum plait_status status = all != NULL ? fill_card(comm, o, &own) : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+    enum plait_status status =
+        all != NULL ? fill_card(comm, o, &own) : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
 
     status = plait_bootstrap_agree(boot, status);
     if (status == PLAIT_OK)
@@ -437,7 +446,8 @@ static void wait_for_insiders(struct plait_comm *comm)
 
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t r = 0; r < comm->nrank; r++)
-        while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) && plait_clock() < until)
+        while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) &&
+               plait_clock() < until)
             usleep(200);
 }
 

@@ -16,13 +16,13 @@
 #include <poll.h>
 #include <stdatomic.h>
 
-#define PLAIT_LINE 64      /* bytes of a cache line, and of everything that must not share one */
-#define PLAIT_NRECORD 64   /* operations a rank remembers for the others */
-#define PLAIT_WINDOW 16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA 48 /* payload that travels in the line that offers it */
-#define PLAIT_TINY_MAX 32760 /* bytes of a vector that can run without the engine; with its word, eight pages */
-#define PLAIT_TINY_RANKS 64 /* ranks that all read each other */
-#define PLAIT_NFLIGHT 4    /* slices in flight */
+#define PLAIT_LINE       64    /* bytes of a cache line, and of everything that must not share one */
+#define PLAIT_NRECORD    64    /* operations a rank remembers for the others */
+#define PLAIT_WINDOW     16    /* messages on the way from one rank to another */
+#define PLAIT_POST_DATA  48    /* payload that travels in the line that offers it */
+#define PLAIT_TINY_MAX   32760 /* bytes of a vector that can run without the engine; with its word, eight pages */
+#define PLAIT_TINY_RANKS 64    /* ranks that all read each other */
+#define PLAIT_NFLIGHT    4     /* slices in flight */
 
 /* One operation as a rank called it: the text of a mismatch comes from here. */
 struct plait_record {
@@ -34,14 +34,14 @@ struct plait_record {
 };
 _Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
 
-struct plait_post { /* an offered message */
-    _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
-    uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
+struct plait_post {                /* an offered message */
+    _Atomic uint64_t word;         /* fingerprint << 32 | number + 1; written last */
+    uint64_t address;              /* offset in the sender's arena; within one process, the address itself */
     uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
 
-struct plait_tiny { /* a rank's vector of a tiny operation */
+struct plait_tiny {        /* a rank's vector of a tiny operation */
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     uint8_t data[PLAIT_TINY_MAX];
 };
@@ -108,8 +108,8 @@ struct plait_op_plan {
 
     struct plait_selection selection;
     uint32_t fingerprint;
-    size_t size;            /* bytes of an element */
-    uint32_t divisor;       /* of the last combination: avg */
+    size_t size;      /* bytes of an element */
+    uint32_t divisor; /* of the last combination: avg */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
 };
@@ -131,14 +131,14 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    double call_deadline; /* of the operation in progress */
-    size_t cache, last_level; /* bytes; rank 0's */
-    size_t flight_bytes;      /* library memory of a flight, at least */
+    double call_deadline;          /* of the operation in progress */
+    size_t cache, last_level;      /* bytes; rank 0's */
+    size_t flight_bytes;           /* library memory of a flight, at least */
     struct plait_trial trials[64]; /* by the logarithm of the vector's bytes */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     enum plait_round round;
-    uint32_t *node; /* [nrank] or NULL */
+    uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */

@@ -15,10 +15,10 @@ struct run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
     const struct plait_prog *prog;
-    unsigned way; /* of writing: enum plait_way */
-    bool timed;   /* measure `busy` */
-    double busy;  /* seconds spent copying and reducing before the first message came */
-    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    unsigned way;        /* of writing: enum plait_way */
+    bool timed;          /* measure `busy` */
+    double busy;         /* seconds spent copying and reducing before the first message came */
+    double began;        /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     size_t stride, need; /* library memory of a slice: of a block; in all */
     uint64_t next_slice, done_slices;
     char *in, *out;
@@ -88,7 +88,8 @@ static inline void add_busy(struct run *run, double start)
 }
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
-static const char *stage(struct run *run, struct plait_flight *f, const struct plait_instr *in, const char *data, size_t bytes)
+static const char *stage(struct run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
+                         size_t bytes)
 {
     char *copy = f->stage + in->stage * f->stride;
 
@@ -236,7 +237,8 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
-    const bool staged = run->way != 0 && !in->mixed && is_staged(run, in, address(run, f, in->dst, false), n * run->o->size);
+    const bool staged =
+        run->way != 0 && !in->mixed && is_staged(run, in, address(run, f, in->dst, false), n * run->o->size);
     if (n > 0 && in->mixed)
         reduce_mixed(run, f, in, from, n);
     else if (n > 0 && goes_past_caches(run, in, staged))
@@ -374,7 +376,8 @@ static void launch(struct run *run, struct plait_flight *f)
 
 /* ---- Waiting ------------------------------------------------------------------------------------- */
 
-static uint32_t add_peers(const struct run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have, uint32_t most)
+static uint32_t add_peers(const struct run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have,
+                          uint32_t most)
 {
     for (uint32_t k = 0; k < n && have < most; k++) {
         const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
@@ -461,7 +464,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
     if (run.timed)
-        plait_trial_report(trial, (run.busy + (run.began > 0 ? plait_clock() - run.began : 0)) / (double)(o->count * o->size));
+        plait_trial_report(trial,
+                           (run.busy + (run.began > 0 ? plait_clock() - run.began : 0)) / (double)(o->count * o->size));
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

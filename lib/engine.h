@@ -11,7 +11,8 @@
 
 #include "comm.h"
 
-/* Connect to the peers of this operation's plan and make room for it: may allocate, and wait for late readers of old memory. */
+/* Connect to the peers of this operation's plan and make room for it: may allocate, and wait for late readers of old
+ * memory. */
 enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o);
 
 /* Run to the end. After an error the comm has failed. */

@@ -113,7 +113,8 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     if (status != PLAIT_OK)
         return status;
 #ifdef MADV_POPULATE_WRITE
-    madvise(memory, bytes, MADV_POPULATE_WRITE); /* not one page at a time, in the first operations; older kernels do that */
+    madvise(memory, bytes,
+            MADV_POPULATE_WRITE); /* not one page at a time, in the first operations; older kernels do that */
 #endif
     plait_arena_free(f->memory);
     f->memory = memory;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A slice in flight: its place in the vector, its library memory, the state of its steps. Reused from operation to operation. */
+/* A slice in flight: its place in the vector, its library memory, the state of its steps. Reused from operation to
+ * operation. */
 #ifndef PLAIT_LIB_FLIGHT_H
 #define PLAIT_LIB_FLIGHT_H
 
@@ -13,9 +14,9 @@ struct plait_late { /* messages to one peer whose staged data it may still read 
 struct plait_flight {
     /* Where in the vector. */
     uint64_t slice;
-    size_t q, r;         /* its blocks have q elements, the first r one more */
-    char *in, *out;      /* of its first element */
-    uint32_t done;       /* instructions; == prog->ninstr: idle */
+    size_t q, r;    /* its blocks have q elements, the first r one more */
+    char *in, *out; /* of its first element */
+    uint32_t done;  /* instructions; == prog->ninstr: idle */
 
     /*
      * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
@@ -40,7 +41,8 @@ struct plait_flight {
     struct plait_late *late; /* [nrank] of its last use */
 };
 
-/* Library memory of one slice of this operation: of a TMP slot or a staged block (the largest, in whole lines); of OUT's wide shadow; in all. */
+/* Library memory of one slice of this operation: of a TMP slot or a staged block (the largest, in whole lines); of
+ * OUT's wide shadow; in all. */
 size_t plait_flight_stride(const struct plait_op_plan *o);
 size_t plait_flight_shadow(const struct plait_op_plan *o);
 size_t plait_flight_need(const struct plait_op_plan *o);

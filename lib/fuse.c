@@ -15,8 +15,8 @@ struct value {
 struct fuser {
     const struct plait_plan *plan;
     const uint32_t *deps;
-    struct value *values;   /* [nstep] of steps that write TMP */
-    uint32_t *operand[2];   /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
+    struct value *values; /* [nstep] of steps that write TMP */
+    uint32_t *operand[2]; /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
     uint32_t *node;
 };
 
@@ -26,7 +26,8 @@ static bool same_span(struct plait_span a, struct plait_span b)
 }
 
 /* Note the read of TMP by `reader`; the writer when the span is exactly what one step wrote, else NONE. */
-static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk, uint32_t reader)
+static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk,
+                          uint32_t reader)
 {
     const struct plait_step *s = f->plan->step;
     uint32_t exact = PLAIT_NONE;

@@ -36,7 +36,7 @@ struct plait_builder {
     uint32_t rank, nblk, ntmp, lane, nlane;
     enum plait_status status;
 
-    struct slot *slots;           /* [nblk] OUT, [nblk] IN, unused in place, then TMP */
+    struct slot *slots; /* [nblk] OUT, [nblk] IN, unused in place, then TMP */
     size_t cslot;
     struct reader *readers;
     uint32_t nreader, creader;
@@ -49,8 +49,8 @@ struct plait_builder {
 static void fail(struct plait_builder *b, const char *what)
 {
     if (b->status == PLAIT_OK)
-        b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name,
-                               b->shape->nrank, b->rank, b->nstep, what);
+        b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
+                               b->rank, b->nstep, what);
 }
 
 /* Make room for one more element; false (and the sticky error) when memory is short. */
@@ -62,8 +62,7 @@ static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t 
     void *p = realloc(*array, grown * size);
     if (p == NULL) {
         if (b->status == PLAIT_OK)
-            b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for a plan of %u steps",
-                                   b->alg->name, b->nstep);
+            b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
         return false;
     }
     *array = p;
@@ -144,7 +143,9 @@ static void tidy_deps(struct plait_builder *b, uint32_t first)
 
 static void add(struct plait_builder *b, struct plait_step step)
 {
-    static const struct { bool dst, a, b; } uses[PLAIT_NVERB] = {
+    static const struct {
+        bool dst, a, b;
+    } uses[PLAIT_NVERB] = {
         [PLAIT_SEND] = { .a = true },
         [PLAIT_RECV] = { .dst = true },
         [PLAIT_COPY] = { .dst = true, .a = true },
@@ -188,7 +189,8 @@ static void add_slots(struct plait_builder *b, size_t had, size_t n)
         const size_t grown = had + n > 2 * b->cslot ? had + n : 2 * b->cslot;
         struct slot *p = realloc(b->slots, grown * sizeof *p);
         if (p == NULL) {
-            b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
+            b->status =
+                plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
             return;
         }
         b->slots = p;
@@ -244,10 +246,11 @@ void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span
         add(b, (struct plait_step){ .verb = PLAIT_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
 }
 
-void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
-                  uint32_t blk, uint32_t nblk)
+void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y, uint32_t blk,
+                  uint32_t nblk)
 {
-    add(b, (struct plait_step){ .verb = PLAIT_REDUCE, .peer = -1, .dst = to, .a = x, .b = y, .blk = blk, .nblk = nblk });
+    add(b,
+        (struct plait_step){ .verb = PLAIT_REDUCE, .peer = -1, .dst = to, .a = x, .b = y, .blk = blk, .nblk = nblk });
 }
 
 void plait_lane(struct plait_builder *b, uint32_t lane)
@@ -261,16 +264,24 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
 
 static enum plait_status finish(const struct plait_builder *b, struct plait_plan **out)
 {
-    const size_t bytes = sizeof(struct plait_plan) + (size_t)b->nstep * sizeof(struct plait_step) +
-                         (size_t)b->ndep * sizeof(uint32_t);
+    const size_t bytes =
+        sizeof(struct plait_plan) + (size_t)b->nstep * sizeof(struct plait_step) + (size_t)b->ndep * sizeof(uint32_t);
     struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
 
     if (plan == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "%s: no memory for a plan of %zu bytes", b->alg->name, bytes);
     *plan = (struct plait_plan){
-        .nrank = b->shape->nrank, .rank = b->rank, .nblk = b->nblk, .ntmp = b->ntmp,
-        .nstep = b->nstep, .ndep = b->ndep, .bytes = (uint32_t)bytes, .coll = (uint8_t)b->shape->coll,
-        .inplace = b->shape->inplace, .nlane = (uint8_t)b->nlane, .version = PLAIT_PLAN_VERSION,
+        .nrank = b->shape->nrank,
+        .rank = b->rank,
+        .nblk = b->nblk,
+        .ntmp = b->ntmp,
+        .nstep = b->nstep,
+        .ndep = b->ndep,
+        .bytes = (uint32_t)bytes,
+        .coll = (uint8_t)b->shape->coll,
+        .inplace = b->shape->inplace,
+        .nlane = (uint8_t)b->nlane,
+        .version = PLAIT_PLAN_VERSION,
     };
     if (b->nstep > 0)
         memcpy(plan->step, b->steps, b->nstep * sizeof *b->steps);
@@ -280,8 +291,8 @@ static enum plait_status finish(const struct plait_builder *b, struct plait_plan
     return PLAIT_OK;
 }
 
-enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape,
-                                  uint32_t rank, struct plait_plan **out)
+enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,
+                                  struct plait_plan **out)
 {
     struct plait_builder b = { .alg = alg, .shape = shape, .rank = rank, .nlane = 1 };
 

@@ -14,7 +14,8 @@
 #define MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
 
 /* Every rank's plan: what the proofs at bind are about. */
-static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape, struct plait_plan ***out)
+static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  struct plait_plan ***out)
 {
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
     enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
@@ -115,14 +116,16 @@ static enum plait_status choose_fusing(const struct plait_alg *alg, const char *
     *out = shape->nrank > MOST_PROVED || hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
     if (shape->nrank > MOST_PROVED)
         return PLAIT_OK;
-    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved && *out > PLAIT_FUSE_NONE)
+    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved &&
+           *out > PLAIT_FUSE_NONE)
         --*out;
     if (status != PLAIT_OK || proved)
         return status;
-    return plait_fail(PLAIT_ERR_PLAN,
-                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
-                      "and they wait for it; let lanes be taken in the order in which they are sent",
-                      spec, shape->nrank, PLAIT_WINDOW);
+    return plait_fail(
+        PLAIT_ERR_PLAN,
+        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
+        "and they wait for it; let lanes be taken in the order in which they are sent",
+        spec, shape->nrank, PLAIT_WINDOW);
 }
 
 /* What all ranks together are going to do: equal on all, unless their libraries or algorithms differ. */
@@ -171,10 +174,10 @@ struct binder {
     const struct plait_plan *plan;
     const uint32_t *deps, *node;
     struct plait_prog *prog;
-    uint32_t *instr;   /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
-    uint32_t *tmp;     /* [ntmp] step that last wrote the slot, so far */
-    uint32_t *writer[2]; /* [nstep] the step whose value is operand a, b; or NONE */
-    uint32_t *version; /* [2][nblk] number of the last step that wrote OUT, and (out of place) IN: never */
+    uint32_t *instr;            /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
+    uint32_t *tmp;              /* [ntmp] step that last wrote the slot, so far */
+    uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
+    uint32_t *version;          /* [2][nblk] number of the last step that wrote OUT, and (out of place) IN: never */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
     uint32_t nsource;
@@ -264,7 +267,8 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     struct plait_instr *in = &p->instrs[b->instr[step]];
 
     version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
-    for (uint32_t i = step; s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
+    for (uint32_t i = step;
+         s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
         const struct plait_step *e = &b->plan->step[i];
         if (e->verb == PLAIT_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
             version[i] == version[step]) {
@@ -312,8 +316,14 @@ static void make_instrs(struct binder *b, uint32_t *version)
         }
         b->instr[i] = p->ninstr;
         struct plait_instr *in = &p->instrs[p->ninstr++];
-        *in = (struct plait_instr){ .verb = s->verb, .borrowed = is_borrowed(b, i), .peer = s->peer, .blk = s->blk,
-                                    .nblk = s->nblk, .dst = s->dst, .source = b->nsource, .wide = is_wide(b, i),
+        *in = (struct plait_instr){ .verb = s->verb,
+                                    .borrowed = is_borrowed(b, i),
+                                    .peer = s->peer,
+                                    .blk = s->blk,
+                                    .nblk = s->nblk,
+                                    .dst = s->dst,
+                                    .source = b->nsource,
+                                    .wide = is_wide(b, i),
                                     .mixed = is_wide(b, i) };
         p->wide |= in->wide;
         if (s->verb == PLAIT_REDUCE) {
@@ -429,8 +439,8 @@ static void mark_sent(struct plait_prog *p)
         for (uint32_t k = 0; k < in->nsuccessor; k++) {
             const struct plait_instr *next = &p->instrs[p->successors[in->successor + k]];
             const struct plait_span from = p->sources[next->source].span;
-            if (next->verb == PLAIT_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot && next->blk == in->blk &&
-                next->nblk == in->nblk) {
+            if (next->verb == PLAIT_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot &&
+                next->blk == in->blk && next->nblk == in->nblk) {
                 in->sent = true;
                 in->stage = next->stage;
             }
@@ -460,8 +470,9 @@ static enum plait_status reverse_deps(struct binder *b)
 static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
                               bool wide, struct plait_prog *p)
 {
-    struct binder b = { .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds,
-                        .wide = wide };
+    struct binder b = {
+        .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds, .wide = wide
+    };
     const size_t n = plan->nstep + 1;
     uint32_t *version = malloc(n * sizeof *version);
     enum plait_status status = PLAIT_ERR_NOMEM;
@@ -476,7 +487,8 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     p->ndeps = calloc(n, sizeof *p->ndeps);
     p->nsend = calloc(plan->nrank, sizeof *p->nsend);
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
-    if (version && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps && p->nsend && p->nrecv) {
+    if (version && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps && p->nsend &&
+        p->nrecv) {
         memset(b.tmp, 0xff, (plan->ntmp + 1) * sizeof *b.tmp);
         make_instrs(&b, version);
         number_messages(&b);

@@ -26,13 +26,13 @@ struct plait_source { /* an operand */
 
 struct plait_instr {
     uint8_t verb;
-    bool borrowed;      /* RECV: only its arrival matters; a REDUCE reads and releases it */
-    bool sent;          /* REDUCE: other ranks read its result where it lies or from a copy */
-    bool final;         /* REDUCE: its result is the collective's result */
-    bool wide;          /* what it moves or makes is a partial sum kept in fp32 */
-    bool mixed;         /* REDUCE: it is wide or an operand is */
+    bool borrowed; /* RECV: only its arrival matters; a REDUCE reads and releases it */
+    bool sent;     /* REDUCE: other ranks read its result where it lies or from a copy */
+    bool final;    /* REDUCE: its result is the collective's result */
+    bool wide;     /* what it moves or makes is a partial sum kept in fp32 */
+    bool mixed;    /* REDUCE: it is wide or an operand is */
     int32_t peer;
-    uint32_t message;   /* SEND, RECV: number within a slice, per peer and direction */
+    uint32_t message; /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
     struct plait_span dst;
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
@@ -50,15 +50,15 @@ struct plait_prog {
     bool inplace;
     enum plait_round round;
     bool average;
-    bool wide;       /* some partial sums are wide: TMP has room for fp32, and OUT has a wide shadow */
+    bool wide; /* some partial sums are wide: TMP has room for fp32, and OUT has a wide shadow */
     uint32_t nrank, nblk, ninstr;
     uint32_t ntmp;   /* TMP slots that are still used */
     uint32_t nstage; /* blocks of staging for one slice */
     struct plait_instr *instrs;
     struct plait_source *sources;
     uint32_t *successors;
-    uint16_t *ndeps;          /* [ninstr], to copy at every start */
-    uint32_t *nsend, *nrecv;  /* [nrank] messages per slice and peer */
+    uint16_t *ndeps;         /* [ninstr], to copy at every start */
+    uint32_t *nsend, *nrecv; /* [nrank] messages per slice and peer */
 };
 
 /* Fuse a plan: node[i] is the step that step i is done together with. */

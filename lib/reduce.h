@@ -25,7 +25,7 @@
 typedef void (*plait_reduce_fn)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor);
 
 struct plait_kernels {
-    const char *isa; /* "scalar", "avx2", "avx512" */
+    const char *isa;                                 /* "scalar", "avx2", "avx512" */
     plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* empty cells: unsupported; AVG's are empty, use SUM */
     /* 16-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);

@@ -22,10 +22,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DIRECT PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY 8184
-#define MOST_READ (1 << 17)     /* bytes of other ranks' vectors read in one tiny operation */
-#define MOST_BINOMIAL (1 << 16) /* bytes */
+#define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
+#define MOST_TINY      8184
+#define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
+#define MOST_BINOMIAL  (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
@@ -41,7 +41,8 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
         return "one-shot";
     }
     if (shape->nrank <= MOST_DIRECT) {
-        *why = "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";
+        *why =
+            "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";
         return "two-shot";
     }
     if (bytes <= MOST_BINOMIAL) {
@@ -67,7 +68,8 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 }
 
 /* Elements per slice: about half of `cache`, each block a whole number of cache lines. */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size, const struct plait_wish *w)
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size,
+                           const struct plait_wish *w)
 {
     const size_t unit = PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
@@ -82,7 +84,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_a
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace, s->slice, s->round, s->tiny, shape->node != NULL };
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace,     s->slice,
+                                 s->round,    s->tiny,      shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -105,7 +108,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
                           spec);
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, w);
-    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
+             s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);
     s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
     s.plan_hash = hash_of(shape, &s);
@@ -135,7 +139,9 @@ enum plait_status plait_spec_for(const char *setting, enum plait_coll coll, char
 
 void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
 {
-    *out = (struct plait_choice){ .slice = s->slice * size, .nslice = s->nslice, .round = s->round, .plan_hash = s->plan_hash };
+    *out = (struct plait_choice){
+        .slice = s->slice * size, .nslice = s->nslice, .round = s->round, .plan_hash = s->plan_hash
+    };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : "engine");
     snprintf(out->why, sizeof out->why, "%s", s->why);
@@ -155,7 +161,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
     if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank, (int)shape->coll);
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
+                          (int)shape->coll);
     copy = *shape;
     status = plait_check_operation(plait_kernels_find(""), count, type, op, call);
     if (status == PLAIT_OK)

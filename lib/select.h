@@ -8,20 +8,20 @@
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
     const struct plait_alg *const *algorithms;
-    const char *spec;       /* "" when the size decides */
+    const char *spec; /* "" when the size decides */
     const char *spec_origin;
-    size_t slice;           /* bytes; 0: `cache` decides */
-    size_t cache;           /* bytes of the cache a slice should stay in */
+    size_t slice; /* bytes; 0: `cache` decides */
+    size_t cache; /* bytes of the cache a slice should stay in */
     enum plait_round round;
     bool reproducible;
-    bool oversubscribed;    /* more ranks than processors */
+    bool oversubscribed; /* more ranks than processors */
 };
 
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool tiny;             /* one step, without the engine (tiny.c) */
-    size_t slice;          /* elements */
+    bool tiny;    /* one step, without the engine (tiny.c) */
+    size_t slice; /* elements */
     uint64_t nslice;
     enum plait_round round;
     uint64_t plan_hash;

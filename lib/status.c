@@ -9,8 +9,8 @@ static _Thread_local char last_error[1024];
 const char *plait_status_name(enum plait_status status)
 {
     switch (status) {
-#define PLAIT_X(name, value, text)                                                                 \
-    case name:                                                                                     \
+#define PLAIT_X(name, value, text) \
+    case name:                     \
         return #name;
         PLAIT_STATUS_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -21,8 +21,8 @@ const char *plait_status_name(enum plait_status status)
 const char *plait_status_text(enum plait_status status)
 {
     switch (status) {
-#define PLAIT_X(name, value, text)                                                                 \
-    case name:                                                                                     \
+#define PLAIT_X(name, value, text) \
+    case name:                     \
         return text;
         PLAIT_STATUS_LIST(PLAIT_X)
 #undef PLAIT_X

@@ -6,7 +6,6 @@
 #include <plait/status.h>
 
 /* Record the text for plait_last_error() of this thread and return `status`, for `return fail(...)`. */
-enum plait_status plait_fail(enum plait_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+enum plait_status plait_fail(enum plait_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

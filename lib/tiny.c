@@ -29,7 +29,8 @@ static inline void ask_for(const struct plait_tiny *slot, size_t bytes)
         __builtin_prefetch((const char *)slot + at);
 }
 
-static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, size_t bytes, uint32_t rank)
+static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, size_t bytes,
+                                  uint32_t rank)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;

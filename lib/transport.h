@@ -26,7 +26,8 @@ struct plait_link;
 struct plait_transport {
     const char *name;
 
-    /* Make the link of `comm` to `peer`, or NULL when this transport does not lead there. The comm knows the peer's process and control block. */
+    /* Make the link of `comm` to `peer`, or NULL when this transport does not lead there. The comm knows the peer's
+     * process and control block. */
     struct plait_link *(*connect)(struct plait_comm *comm, uint32_t peer);
     void (*disconnect)(struct plait_link *link); /* NULL is allowed */
 

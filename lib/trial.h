@@ -23,9 +23,9 @@ enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
 #define PLAIT_TRIAL_PLACES (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
 
 struct plait_trial {
-    uint32_t n;               /* operations so far */
-    unsigned way, trying;     /* in use; in the operation in progress */
-    double cost[PLAIT_NWAY];  /* least seconds per byte in this round */
+    uint32_t n;              /* operations so far */
+    unsigned way, trying;    /* in use; in the operation in progress */
+    double cost[PLAIT_NWAY]; /* least seconds per byte in this round */
 };
 
 /* Place of operation n in its round. The first operation meets cold memory and does not count. */

@@ -14,10 +14,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 8        /* long turns between looks at the others and the clock */
-#define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
-#define SLEEP_NS 1000000    /* longest sleep */
-#define DEATHS_EVERY 0.05   /* seconds between looks for dead processes */
+#define LOOK_EVERY   8       /* long turns between looks at the others and the clock */
+#define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
+#define SLEEP_NS     1000000 /* longest sleep */
+#define DEATHS_EVERY 0.05    /* seconds between looks for dead processes */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
@@ -87,7 +87,8 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
     if (a->coll != b->coll)
         snprintf(what, sizeof what, "collective is %s here and %s", plait_coll_name(a->coll), plait_coll_name(b->coll));
     else if (a->count != b->count)
-        snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count, (unsigned long long)b->count);
+        snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
+                 (unsigned long long)b->count);
     else if (a->type != b->type)
         snprintf(what, sizeof what, "type is %s here and %s", plait_dtype_name(a->type), plait_dtype_name(b->type));
     else if (a->op != b->op)
@@ -140,7 +141,8 @@ static uint32_t find_gone(struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
         if ((atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) ||
-             comm->peers[r].control->id != comm->id) && !finished(comm, r))
+             comm->peers[r].control->id != comm->id) &&
+            !finished(comm, r))
             return r;
     if (comm->nprocess == 0 || poll(comm->processes, comm->nprocess, 0) <= 0)
         return UINT32_MAX;
@@ -180,7 +182,8 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, cha
     uint32_t at = comm->rank;
 
     for (uint32_t r = 0; r < comm->nrank && n + 24 < size; r++)
-        if ((uint32_t)atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire) != (uint32_t)comm->sequence &&
+        if ((uint32_t)atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire) !=
+                (uint32_t)comm->sequence &&
             !finished(comm, r))
             n += (size_t)snprintf(text + n, size - n, "%s%u", absent++ ? ", " : "rank ", r);
     if (absent > 0) {
@@ -195,7 +198,8 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, cha
             break;
         at = next - 1;
         if (i == comm->nrank) { /* the chain never ends */
-            snprintf(text, size, "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
+            snprintf(text, size, "ranks wait for each other, rank %u among them: a fault in the plan or the library",
+                     at);
             return;
         }
     }

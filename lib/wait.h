@@ -13,10 +13,10 @@
 
 #include "comm.h"
 
-#define PLAIT_SPINS 4000     /* turns with a pause each: tens of microseconds on any processor */
-#define PLAIT_SPINS_SHARED 4 /* when there are more ranks than processors, the awaited rank may need this one */
+#define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
+#define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
 
-#define PLAIT_BELLS 16       /* ranks whose bells a sleeper waits on */
+#define PLAIT_BELLS 16 /* ranks whose bells a sleeper waits on */
 
 struct plait_wait {
     uint32_t turns;      /* without progress */

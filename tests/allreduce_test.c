@@ -16,7 +16,8 @@
 #include <cmocka.h>
 #include <sys/mman.h>
 
-static const enum plait_dtype types[] = { PLAIT_INT32, PLAIT_INT64, PLAIT_FLOAT16, PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
+static const enum plait_dtype types[] = { PLAIT_INT32,   PLAIT_INT64,   PLAIT_FLOAT16,
+                                          PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
 #define NTYPE (sizeof types / sizeof *types)
 
 static bool full(void)
@@ -33,7 +34,7 @@ static uint64_t next_random(uint64_t *state)
     return *state * 0x2545f4914f6cdd1dull;
 }
 
-struct trial { /* one operation; equal on all ranks */
+struct trial {                 /* one operation; equal on all ranks */
     char spec[PLAIT_MAX_SPEC]; /* "": chosen */
     enum plait_dtype type;
     enum plait_op op;
@@ -96,8 +97,8 @@ static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_
         const size_t wrong = values_wrong(out, t->type, t->op, p->nrank, t->count);
         if (wrong > 0)
             fprintf(stderr, "rank %u of %u: %s %s %s count %zu slice %zu %s %s: %zu wrong\n", rank, p->nrank, t->spec,
-                    plait_dtype_name(t->type), plait_op_name(t->op), t->count, t->slice, t->inplace ? "in place" : "out of place",
-                    t->library ? "library" : "malloc", wrong);
+                    plait_dtype_name(t->type), plait_op_name(t->op), t->count, t->slice,
+                    t->inplace ? "in place" : "out of place", t->library ? "library" : "malloc", wrong);
         CHECK(wrong == 0);
         for (size_t i = bytes; i < bytes + 64; i++)
             CHECK(out[i] == 0x7b);
@@ -135,7 +136,11 @@ static struct sums *new_sums(void)
 static void run_trials(uint32_t nprocess, uint32_t nthread, const uint32_t *node, struct trial *trials, size_t n)
 {
     struct plan_of_trials p = { trials, n, new_sums(), nprocess * nthread };
-    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = full() ? 1200 : 120, .body = try_all, .arg = &p,
+    struct ranks r = { .nprocess = nprocess,
+                       .nthread = nthread,
+                       .limit = full() ? 1200 : 120,
+                       .body = try_all,
+                       .arg = &p,
                        .options = PLAIT_COMM_OPTIONS_DEFAULT };
 
     r.options.node = node;
@@ -194,7 +199,8 @@ static void random_trials(uint32_t nprocess, uint32_t nthread, unsigned each, si
 
     specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
     for (unsigned map = 0; map < 3; map++) {
-        const size_t n = draw_trials(&specs, map, nrank, seed_of_run() + nprocess * 100 + nthread, each, largest, &trials);
+        const size_t n =
+            draw_trials(&specs, map, nrank, seed_of_run() + nprocess * 100 + nthread, each, largest, &trials);
         if (n > 0)
             run_trials(nprocess, nthread, specs.maps[map], trials, n);
         free(trials);
@@ -251,8 +257,9 @@ static void every_type_and_operator_is_right(void **state)
     for (size_t t = 0; t < NTYPE; t++)
         for (unsigned op = 0; op < PLAIT_NOP; op++)
             for (unsigned k = 0; k < 4; k++, n++) {
-                trials[n] = (struct trial){ .type = types[t],
-                                              .op = (enum plait_op)op, .count = k == 0 ? 13 : 5003, .inplace = k == 3 };
+                trials[n] = (struct trial){
+                    .type = types[t], .op = (enum plait_op)op, .count = k == 0 ? 13 : 5003, .inplace = k == 3
+                };
                 strcpy(trials[n].spec, k < 2 ? "" : k == 2 ? "ring" : "two-shot");
             }
     run_trials(3, 1, NULL, trials, n);

@@ -112,8 +112,8 @@ static void assert_fault(const struct fault *f)
         if (status != PLAIT_OK)
             fail_msg("refused: %s", report.text);
     } else if (status != PLAIT_ERR_PLAN || report.failed != f->check || strcmp(text + 2, f->message) != 0) {
-        fail_msg("%s: '%s' instead of %s: '%s'", plait_check_name(report.failed), report.text, plait_check_name(f->check),
-                 f->message);
+        fail_msg("%s: '%s' instead of %s: '%s'", plait_check_name(report.failed), report.text,
+                 plait_check_name(f->check), f->message);
     }
     plans_free(&p);
 }
@@ -134,8 +134,10 @@ static void right_plans_pass(void **state)
     static const struct fault right[] = {
         { { SWAP0, SWAP1 }, .message = NULL },
         /* The reduction follows the receive only through the copy. */
-        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = in[0], tmp[0]   after 1\n",
-            SWAP1 }, .message = NULL },
+        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = "
+            "in[0], tmp[0]   after 1\n",
+            SWAP1 },
+          .message = NULL },
         { { "1 0 1\ncopy out[0] = in[0]\n" }, .message = NULL },
         { { "1 0 1\n" }, .inplace = true, .message = NULL },
     };
@@ -147,16 +149,22 @@ static void right_plans_pass(void **state)
 static void unmatched_messages_are_refused(void **state)
 {
     static const struct fault faults[] = {
-        { { "1 0 1\nsend in[0] to r1\n", "1 0 1\n" }, PLAIT_CHECK_MATCHING,
+        { { "1 0 1\nsend in[0] to r1\n", "1 0 1\n" },
+          PLAIT_CHECK_MATCHING,
           "rank 0 step 0 sends block 0 to rank 1 on lane 0, which has no receive for it" },
-        { { "1 1 1\n", "1 1 1\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_MATCHING,
+        { { "1 1 1\n", "1 1 1\nrecv tmp[0] from r0\n" },
+          PLAIT_CHECK_MATCHING,
           "rank 1 step 0 receives block 0 from rank 0 on lane 0, which does not send it" },
-        { { "1 0 2\nsend in[0] to r1 lane 1\n", "1 1 2\nrecv tmp[0] from r0 lane 0\n" }, PLAIT_CHECK_MATCHING,
+        { { "1 0 2\nsend in[0] to r1 lane 1\n", "1 1 2\nrecv tmp[0] from r0 lane 0\n" },
+          PLAIT_CHECK_MATCHING,
           "rank 1 step 0 receives block 0 from rank 0 on lane 0, which does not send it" },
-        { { "3 0 1\nsend in[0..1] to r1\n", "3 3 1\nrecv tmp[0..2] from r0\n" }, PLAIT_CHECK_MATCHING,
+        { { "3 0 1\nsend in[0..1] to r1\n", "3 3 1\nrecv tmp[0..2] from r0\n" },
+          PLAIT_CHECK_MATCHING,
           "rank 0 step 0 sends 2 blocks from block 0, but rank 1 step 0 receives 3 from block 0" },
-        { { "2 0 1\nsend in[0] to r1\nsend in[1] to r1\n", "2 2 1\nrecv tmp[0] from r0\nrecv tmp[1] from r0 block 0\n" },
-          PLAIT_CHECK_MATCHING, "rank 0 step 1 sends 1 block from block 1, but rank 1 step 1 receives 1 from block 0" },
+        { { "2 0 1\nsend in[0] to r1\nsend in[1] to r1\n",
+            "2 2 1\nrecv tmp[0] from r0\nrecv tmp[1] from r0 block 0\n" },
+          PLAIT_CHECK_MATCHING,
+          "rank 0 step 1 sends 1 block from block 1, but rank 1 step 1 receives 1 from block 0" },
     };
 
     (void)state;
@@ -167,12 +175,14 @@ static void deadlocks_across_ranks_are_refused(void **state)
 {
     static const struct fault faults[] = {
         { { "1 1 1\nrecv tmp[0] from r1\nsend in[0] to r1   after 0\n",
-            "1 1 1\nrecv tmp[0] from r0\nsend in[0] to r0   after 0\n" }, PLAIT_CHECK_DEADLOCK,
+            "1 1 1\nrecv tmp[0] from r0\nsend in[0] to r0   after 0\n" },
+          PLAIT_CHECK_DEADLOCK,
           "rank 1 step 1 (send block 0) waits for itself, through rank 1 step 0, rank 0 step 0" },
         /* Each sends first: only a buffered send could end. */
         { { "1 1 1\nsend in[0] to r1\nrecv tmp[0] from r2   after 0\n",
             "1 1 1\nsend in[0] to r2\nrecv tmp[0] from r0   after 0\n",
-            "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r1   after 0\n" }, PLAIT_CHECK_DEADLOCK,
+            "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r1   after 0\n" },
+          PLAIT_CHECK_DEADLOCK,
           "rank 1 step 1 (recv block 0) waits for itself, through rank 1 step 0, rank 2 step 0, rank 0 step 0" },
     };
 
@@ -183,22 +193,30 @@ static void deadlocks_across_ranks_are_refused(void **state)
 static void races_are_refused(void **state)
 {
     static const struct fault faults[] = {
-        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]\n" }, PLAIT_CHECK_RACE,
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]\n" },
+          PLAIT_CHECK_RACE,
           "rank 1 step 2 reads tmp[0] (block 0) without waiting for step 1, which writes it" },
         /* A slot of TMP is used again while a send may still read it. */
         { { "2 1 1\ncopy tmp[0] = in[0]\nsend tmp[0] to r1   after 0\ncopy tmp[0] = in[1] block 1   after 0\n",
-            "2 1 1\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_RACE,
+            "2 1 1\nrecv tmp[0] from r0\n" },
+          PLAIT_CHECK_RACE,
           "rank 0 step 2 writes tmp[0] (block 1) without waiting for step 1, which reads it" },
         { { "1 1 1\nsend in[0] to r1\nsend in[0] to r1\n", "1 1 1\nrecv tmp[0] from r0\nrecv tmp[0] from r0\n" },
-          PLAIT_CHECK_RACE, "rank 1 step 1 writes tmp[0] (block 0) without waiting for step 0, which writes it" },
+          PLAIT_CHECK_RACE,
+          "rank 1 step 1 writes tmp[0] (block 0) without waiting for step 0, which writes it" },
         /* In place the input is the output. */
         { { "1 1 1\nsend in[0] to r1\nrecv out[0] from r1\n", "1 1 1\nsend in[0] to r0\nrecv out[0] from r0\n" },
-          PLAIT_CHECK_RACE, "rank 0 step 1 writes out[0] (block 0) without waiting for step 0, which reads it",
+          PLAIT_CHECK_RACE,
+          "rank 0 step 1 writes out[0] (block 0) without waiting for step 0, which reads it",
           .inplace = true },
         /* An ancestor of another step, but not of this one. */
-        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = in[0], tmp[1]   after 0, 2\n",
-            SWAP1 }, PLAIT_CHECK_RACE, "rank 0 step 3 reads tmp[1] (block 0) without waiting for step 1, which writes it" },
-        { { "2 3 1\ncopy tmp[0..1] = in[0..1]\ncopy tmp[1..2] = tmp[0..1] block 0   after 0\n" }, PLAIT_CHECK_RACE,
+        { { "1 2 1\nrecv tmp[0] from r1\ncopy tmp[1] = tmp[0] block 0   after 0\nsend in[0] to r1\nreduce out[0] = "
+            "in[0], tmp[1]   after 0, 2\n",
+            SWAP1 },
+          PLAIT_CHECK_RACE,
+          "rank 0 step 3 reads tmp[1] (block 0) without waiting for step 1, which writes it" },
+        { { "2 3 1\ncopy tmp[0..1] = in[0..1]\ncopy tmp[1..2] = tmp[0..1] block 0   after 0\n" },
+          PLAIT_CHECK_RACE,
           "rank 0 step 1 (block 0) writes tmp[1..2], which overlaps what it reads" },
     };
 
@@ -210,25 +228,33 @@ static void wrong_meanings_are_refused(void **state)
 {
     static const struct fault faults[] = {
         { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 1\n"
-                   "reduce out[0] = out[0], in[0]   after 2\n" }, PLAIT_CHECK_MEANING,
+                   "reduce out[0] = out[0], in[0]   after 2\n" },
+          PLAIT_CHECK_MEANING,
           "rank 1 step 3 adds the contribution of rank 1 to block 0 twice" },
         /* Only the second block of the step is wrong. */
         { { "2 2 1\nsend in[1] to r1\nrecv tmp[0..1] from r1\nreduce out[0..1] = in[0..1], tmp[0..1]   after 1\n",
             "2 1 1\nrecv tmp[0] from r0 block 1\ncopy out[0] = in[0]\nreduce out[1] = tmp[0], in[1]   after 0\n"
-            "send out[0..1] to r0   after 1, 2\n" }, PLAIT_CHECK_MEANING,
+            "send out[0..1] to r0   after 1, 2\n" },
+          PLAIT_CHECK_MEANING,
           "rank 0 step 2 adds the contribution of rank 0 to block 1 twice" },
-        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\n" }, PLAIT_CHECK_MEANING,
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\n" },
+          PLAIT_CHECK_MEANING,
           "rank 1 never writes out[0] (block 0)" },
-        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\ncopy out[0] = in[0]\n" }, PLAIT_CHECK_MEANING,
+        { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\ncopy out[0] = in[0]\n" },
+          PLAIT_CHECK_MEANING,
           "rank 1 ends with 1 of 2 contributions in out[0] (block 0, written by step 2): that of rank 0 is missing" },
-        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0] block 0\n" }, PLAIT_CHECK_MEANING,
+        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0] block 0\n" },
+          PLAIT_CHECK_MEANING,
           "rank 0 step 1 writes block 0 into out[1]" },
-        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0]\n" }, PLAIT_CHECK_MEANING,
+        { { "2 0 1\ncopy out[0] = in[0]\ncopy out[1] = in[0]\n" },
+          PLAIT_CHECK_MEANING,
           "rank 0 step 1 reads in[0] as block 1, which holds block 0" },
-        { { "1 1 1\ncopy out[0] = tmp[0]\n" }, PLAIT_CHECK_MEANING,
+        { { "1 1 1\ncopy out[0] = tmp[0]\n" },
+          PLAIT_CHECK_MEANING,
           "rank 0 step 0 (block 0) reads tmp[0], which was never written" },
         { { "2 2 1\ncopy tmp[0..1] = in[0..1]\ncopy out[0] = tmp[0]   after 0\ncopy out[1] = tmp[1]   after 0\n" },
-          PLAIT_CHECK_MEANING, "rank 0 step 2 reads tmp[1] as block 1, which was written as part of a span that starts at slot 0" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 step 2 reads tmp[1] as block 1, which was written as part of a span that starts at slot 0" },
     };
 
     (void)state;
@@ -239,7 +265,8 @@ static void ranks_that_add_in_different_orders_are_refused(void **state)
 {
     static const struct fault faults[] = {
         { { SWAP0, "1 1 1\nsend in[0] to r0\nrecv tmp[0] from r0\nreduce out[0] = in[0], tmp[0]   after 1\n" },
-          PLAIT_CHECK_SAME_BITS, "rank 1 step 2 writes block 0, combined in another order than rank 0's" },
+          PLAIT_CHECK_SAME_BITS,
+          "rank 1 step 2 writes block 0, combined in another order than rank 0's" },
     };
 
     (void)state;
@@ -259,16 +286,16 @@ static void assert_shape_fault(struct plans *p, const char *message)
 }
 
 /* Run `change` on step 2 (REDUCE, after 1) of rank 1 of the swap and expect the message. */
-#define EXPECT_SHAPE_FAULT(change, message)                                                        \
-    do {                                                                                           \
-        struct plans p = plans_read((const char *const[]){ SWAP0, SWAP1 }, 2, false);              \
-        struct plait_plan *plan = p.plan[1];                                                       \
-        struct plait_step *step = &plan->step[2];                                                  \
-        uint32_t *deps = (uint32_t *)(plan->step + plan->nstep);                                   \
-        (void)step, (void)deps;                                                                    \
-        change;                                                                                    \
-        assert_shape_fault(&p, message);                                                           \
-        plans_free(&p);                                                                            \
+#define EXPECT_SHAPE_FAULT(change, message)                                           \
+    do {                                                                              \
+        struct plans p = plans_read((const char *const[]){ SWAP0, SWAP1 }, 2, false); \
+        struct plait_plan *plan = p.plan[1];                                          \
+        struct plait_step *step = &plan->step[2];                                     \
+        uint32_t *deps = (uint32_t *)(plan->step + plan->nstep);                      \
+        (void)step, (void)deps;                                                       \
+        change;                                                                       \
+        assert_shape_fault(&p, message);                                              \
+        plans_free(&p);                                                               \
     } while (0)
 
 static void fields_out_of_range_are_refused(void **state)
@@ -308,9 +335,11 @@ static void fields_out_of_range_are_refused(void **state)
 /* Rank 0 adds two messages of rank 1, which sends the second after the first. */
 static void a_fused_graph_can_lock_up_where_the_plan_does_not(void **state)
 {
-    struct plans p = plans_read((const char *const[]){
-        "1 2 1\nrecv tmp[0] from r1\nrecv tmp[1] from r1 block 0\nreduce out[0] = tmp[0], tmp[1]   after 0, 1\n",
-        "1 0 1\nsend in[0] to r0\nsend in[0] to r0   after 0\n" }, 2, false);
+    struct plans p = plans_read(
+        (const char *const[]){
+            "1 2 1\nrecv tmp[0] from r1\nrecv tmp[1] from r1 block 0\nreduce out[0] = tmp[0], tmp[1]   after 0, 1\n",
+            "1 0 1\nsend in[0] to r0\nsend in[0] to r0   after 0\n" },
+        2, false);
     static const uint32_t alone[] = { 0, 1, 2 }, first[] = { 0, 1, 0 }, second[] = { 0, 1, 1 };
     const uint32_t *node[2] = { alone, alone };
     struct plait_report report;
@@ -331,7 +360,8 @@ static void a_fused_graph_can_lock_up_where_the_plan_does_not(void **state)
 /* ---- Promises of an algorithm ------------------------------------------------------------------ */
 
 /* Binomial from rank 0: reduce towards 0, then broadcast. Its order is the canonical one. */
-static void binomial_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void binomial_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                          uint32_t me)
 {
     uint32_t k;
 
@@ -425,7 +455,8 @@ static struct plait_claim wrong_claim(const struct plait_alg *self, const struct
 static void wrong_claims_are_refused(void **state)
 {
     static const char *const messages[] = {
-        "ring, 4 ranks: the depth is 6, but the claim is 7", "ring, 4 ranks: the number of blocks is 4, but the claim is 5",
+        "ring, 4 ranks: the depth is 6, but the claim is 7",
+        "ring, 4 ranks: the number of blocks is 4, but the claim is 5",
         "ring, 4 ranks: the most blocks that a rank sends is 6, but the claim is 7",
         "ring, 4 ranks: the most blocks that a rank receives is 6, but the claim is 7",
         "ring, 4 ranks: the number of rounds is 6, but the claim is 7",
@@ -463,13 +494,15 @@ static void wrong_promises_are_refused(void **state)
 /* Each of 3 ranks sends to both others: 0>1 1>0, then 0>2 2>0, then 1>2 2>1. */
 static void rounds_count_one_send_and_one_receive_at_a_time(void **state)
 {
-    struct plans p = plans_read((const char *const[]){
-        "1 2 1\nsend in[0] to r1\nsend in[0] to r2\nrecv tmp[0] from r1\nrecv tmp[1] from r2 block 0\n"
-        "reduce tmp[0] = tmp[0], tmp[1]   after 2, 3\nreduce out[0] = in[0], tmp[0]   after 4\n",
-        "1 2 1\nsend in[0] to r0\nsend in[0] to r2\nrecv tmp[0] from r0\nrecv tmp[1] from r2 block 0\n"
-        "reduce tmp[1] = in[0], tmp[1] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n",
-        "1 2 1\nsend in[0] to r0\nsend in[0] to r1\nrecv tmp[0] from r0\nrecv tmp[1] from r1 block 0\n"
-        "reduce tmp[1] = tmp[1], in[0] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n" }, 3, false);
+    struct plans p = plans_read(
+        (const char *const[]){
+            "1 2 1\nsend in[0] to r1\nsend in[0] to r2\nrecv tmp[0] from r1\nrecv tmp[1] from r2 block 0\n"
+            "reduce tmp[0] = tmp[0], tmp[1]   after 2, 3\nreduce out[0] = in[0], tmp[0]   after 4\n",
+            "1 2 1\nsend in[0] to r0\nsend in[0] to r2\nrecv tmp[0] from r0\nrecv tmp[1] from r2 block 0\n"
+            "reduce tmp[1] = in[0], tmp[1] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n",
+            "1 2 1\nsend in[0] to r0\nsend in[0] to r1\nrecv tmp[0] from r0\nrecv tmp[1] from r1 block 0\n"
+            "reduce tmp[1] = tmp[1], in[0] block 0   after 3\nreduce out[0] = tmp[0], tmp[1]   after 2, 4\n" },
+        3, false);
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3 };
     struct plait_report report;
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_RANKS 16
+#define MOST_RANKS  16
 #define MOST_BLOCKS 24
 
 /* ---- Algorithms ---------------------------------------------------------------------------------- */
@@ -40,8 +40,8 @@ static uint32_t place(uint32_t me, uint32_t r)
 }
 
 /* out[blk] = in op received ..., by rank; `acc` is a TMP slot, tmp[place * stride] the received block. */
-static void fold(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t blk, uint32_t first, uint32_t stride,
-                 uint32_t acc)
+static void fold(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t blk, uint32_t first,
+                 uint32_t stride, uint32_t acc)
 {
     struct plait_span x = { PLAIT_NBUF, 0 };
 
@@ -232,10 +232,16 @@ static bool two_numbers(const struct plait_alg *self, const char *text, struct p
     return sscanf(text, "%u:%u", &s->param[0], &s->param[1]) == 2 && s->param[0] <= MOST_BLOCKS;
 }
 
-#define ALG(NAME, PARAMS, PARSE, APPLIES, CLAIM)                                                   \
-    static const struct plait_alg NAME##_alg = { .name = #NAME, .coll = PLAIT_ALLREDUCE, .params = PARAMS,        \
-        .text = "made for the conformance suite", .source = "tests", .parse = PARSE, .applies = APPLIES, \
-        .emit = NAME##_emit, .claim = CLAIM };
+#define ALG(NAME, PARAMS, PARSE, APPLIES, CLAIM)                                           \
+    static const struct plait_alg NAME##_alg = { .name = #NAME,                            \
+                                                 .coll = PLAIT_ALLREDUCE,                  \
+                                                 .params = PARAMS,                         \
+                                                 .text = "made for the conformance suite", \
+                                                 .source = "tests",                        \
+                                                 .parse = PARSE,                           \
+                                                 .applies = APPLIES,                       \
+                                                 .emit = NAME##_emit,                      \
+                                                 .claim = CLAIM };
 ALG(many, ":K", one_number, any_shape, claim_blocks)
 ALG(lanes, ":K", one_number, any_shape, claim_blocks)
 ALG(star, "", NULL, any_shape, claim_blocks)
@@ -244,7 +250,8 @@ ALG(swap, "", NULL, power_of_two, swap_claim)
 ALG(random, ":K:SEED", two_numbers, any_shape, claim_blocks)
 #undef ALG
 
-const struct plait_alg *const conformance_algs[] = { &many_alg, &lanes_alg, &star_alg, &twice_alg, &swap_alg, &random_alg, NULL };
+const struct plait_alg *const conformance_algs[] = { &many_alg, &lanes_alg,  &star_alg, &twice_alg,
+                                                     &swap_alg, &random_alg, NULL };
 
 /* ---- Cases --------------------------------------------------------------------------------------- */
 
@@ -282,9 +289,10 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
     for (size_t i = 0; i < nrank * job->count; i++) {
         const double v = (double)random_below(&seed, 1 << 24) * 0x1p-16 - 0x1p7;
         set_element(job->in, job->type, i,
-                    is_half(job->type)        ? half_bits(job->type, v)
-                    : job->type == PLAIT_INT64 ? (uint64_t)random_below(&seed, UINT32_MAX) * random_below(&seed, UINT32_MAX)
-                                               : of_f32((float)v));
+                    is_half(job->type) ? half_bits(job->type, v)
+                    : job->type == PLAIT_INT64
+                        ? (uint64_t)random_below(&seed, UINT32_MAX) * random_below(&seed, UINT32_MAX)
+                        : of_f32((float)v));
     }
 }
 
@@ -295,8 +303,12 @@ static void add_cases(struct suite *s, const char *spec)
     const size_t counts[] = { 0, 1, s->jobs.nrank - 1, 30, 331, 2003 };
 
     for (unsigned k = 0; k < 2 * sizeof counts / sizeof *counts; k++) {
-        struct job job = { .type = types[k % 3], .op = k % 4 == 1 ? PLAIT_AVG : PLAIT_SUM, .count = counts[k / 2],
-                           .round = k % 6 == 5 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP, .inplace = k % 2, .library = k % 3 == 0 };
+        struct job job = { .type = types[k % 3],
+                           .op = k % 4 == 1 ? PLAIT_AVG : PLAIT_SUM,
+                           .count = counts[k / 2],
+                           .round = k % 6 == 5 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP,
+                           .inplace = k % 2,
+                           .library = k % 3 == 0 };
         snprintf(job.spec, sizeof job.spec, "%s", spec);
         job.slice = job.count == 331 ? 160 : job.count == 2003 ? 3200 : 0;
         fill(jobs_add(&s->jobs, &job), s->jobs.nrank, s->jobs.n);
@@ -340,7 +352,8 @@ static void check_oracle(struct suite *s)
 
 unsigned conformance_run(const struct harness *h)
 {
-    static const char *const specs[] = { "many:1", "many:16", "many:17", "many:40", "lanes:3", "lanes:16", "star", "twice", "swap" };
+    static const char *const specs[] = { "many:1",   "many:16", "many:17", "many:40", "lanes:3",
+                                         "lanes:16", "star",    "twice",   "swap" };
     struct suite s = { .harness = h };
 
     for (uint32_t nrank = h->least; nrank <= h->most; nrank++) {

@@ -329,9 +329,9 @@ static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     const struct plait_comm_stats after = stats_of(*comm);
-    CHECK(after.bytes_reduced - before.bytes_reduced == BYTES / 4);      /* its own block, in one pass */
-    CHECK(after.bytes_copied - before.bytes_copied == BYTES / 4 * 3);    /* the others' results, once each */
-    CHECK(after.bytes_staged - before.bytes_staged == BYTES);            /* three blocks of input and its own result */
+    CHECK(after.bytes_reduced - before.bytes_reduced == BYTES / 4);   /* its own block, in one pass */
+    CHECK(after.bytes_copied - before.bytes_copied == BYTES / 4 * 3); /* the others' results, once each */
+    CHECK(after.bytes_staged - before.bytes_staged == BYTES);         /* three blocks of input and its own result */
     free(in);
     free(out);
     return 0;

@@ -30,10 +30,10 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
         const double v = ldexp((double)random_below(&seed, UINT32_MAX) - 0x1p31, -31 + (int)random_below(&seed, 9));
         const uint64_t integer = (uint64_t)random_below(&seed, UINT32_MAX) << 32 | random_below(&seed, UINT32_MAX);
         set_element(job->in, job->type, i,
-                    is_half(job->type)               ? half_bits(job->type, v)
-                    : job->type == PLAIT_FLOAT32     ? of_f32((float)v)
-                    : job->type == PLAIT_FLOAT64     ? of_f64(v)
-                                                     : integer);
+                    is_half(job->type)           ? half_bits(job->type, v)
+                    : job->type == PLAIT_FLOAT32 ? of_f32((float)v)
+                    : job->type == PLAIT_FLOAT64 ? of_f64(v)
+                                                 : integer);
     }
 }
 
@@ -41,16 +41,22 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
 
 static void add_tiny(struct jobs *j)
 {
-    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT64, PLAIT_INT32, PLAIT_FLOAT16, PLAIT_INT64 };
-    static const size_t bytes[] = { 0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX,
-                                    PLAIT_TINY_MAX + 8 };
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT64,
+                                              PLAIT_INT32,   PLAIT_FLOAT16,  PLAIT_INT64 };
+    static const size_t bytes[] = {
+        0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX, PLAIT_TINY_MAX + 8
+    };
     unsigned k = 0;
 
     for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++, k++) {
             const size_t size = plait_dtype_size(types[t]);
-            struct job job = { .type = types[t], .op = (enum plait_op)(k * 7 % PLAIT_NOP), .round = PLAIT_ROUND_ONCE,
-                               .count = bytes[b] / size + (bytes[b] < 1000 && size < 8 ? k % 2 : 0), .inplace = k % 3 == 0, .library = k % 5 == 0 };
+            struct job job = { .type = types[t],
+                               .op = (enum plait_op)(k * 7 % PLAIT_NOP),
+                               .round = PLAIT_ROUND_ONCE,
+                               .count = bytes[b] / size + (bytes[b] < 1000 && size < 8 ? k % 2 : 0),
+                               .inplace = k % 3 == 0,
+                               .library = k % 5 == 0 };
             strcpy(job.spec, k % 2 == 0 ? "" : "one-shot");
             fill(jobs_add(j, &job), j->nrank, k);
         }
@@ -77,7 +83,8 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "tiny") == 0);
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) ==
+          PLAIT_OK);
     CHECK(strcmp(c.path, "engine") == 0);
     return 0;
 }
@@ -106,10 +113,16 @@ static void slices_of_any_size_give_the_oracles_bits(void **state)
             struct jobs j;
             jobs_init(&j, n, specs.maps[map], NULL);
             for (uint32_t i = 0; i < specs.n; i++)
-                for (size_t s = 0; s < sizeof slices / sizeof *slices && specs.spec[i].shape.node == specs.maps[map]; s++) {
-                    struct job job = { .type = PLAIT_FLOAT32, .op = s % 2 == 0 ? PLAIT_SUM : PLAIT_AVG, .count = 61,
-                                       .slice = slices[s], .inplace = (i + s) % 2 == 0, .library = i % 2 == 0 };
-                    snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs.spec[i].text, " "), specs.spec[i].text);
+                for (size_t s = 0; s < sizeof slices / sizeof *slices && specs.spec[i].shape.node == specs.maps[map];
+                     s++) {
+                    struct job job = { .type = PLAIT_FLOAT32,
+                                       .op = s % 2 == 0 ? PLAIT_SUM : PLAIT_AVG,
+                                       .count = 61,
+                                       .slice = slices[s],
+                                       .inplace = (i + s) % 2 == 0,
+                                       .library = i % 2 == 0 };
+                    snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs.spec[i].text, " "),
+                             specs.spec[i].text);
                     fill(jobs_add(&j, &job), n, i + s);
                 }
             assert_true(jobs_expect(&j, n));
@@ -164,7 +177,8 @@ static void compare_final(const struct spec *spec, uint32_t rank)
 
     assert_non_null(kinds);
     assert_int_equal(plait_check_values(spec->text, &spec->shape, CONST_PLANS(&p), rank, kinds), PLAIT_OK);
-    assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog), PLAIT_OK);
+    assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog),
+                     PLAIT_OK);
     for (uint32_t i = 0; i < p.plan[rank]->nstep; i++) {
         if (p.plan[rank]->step[i].verb != PLAIT_REDUCE)
             continue;

@@ -44,9 +44,14 @@ static bool says(const char *text)
     return false;
 }
 
-static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
+                             void *arg)
 {
-    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = 20, .body = body, .arg = arg,
+    struct ranks r = { .nprocess = nprocess,
+                       .nthread = nthread,
+                       .limit = 20,
+                       .body = body,
+                       .arg = arg,
                        .options = PLAIT_COMM_OPTIONS_DEFAULT };
     r.options.deadline = 10;
     return r;
@@ -62,18 +67,20 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     CHECK(plait_allreduce(NULL, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("comm is NULL"));
-    CHECK(plait_allreduce(c, NULL, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("in is NULL, but count is not 0"));
+    CHECK(plait_allreduce(c, NULL, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG &&
+          says("in is NULL, but count is not 0"));
     CHECK(plait_allreduce(c, v, NULL, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
     CHECK(plait_allreduce(c, v, w, SIZE_MAX / 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("count is"));
     CHECK(plait_allreduce(c, v, w, 8, (enum plait_dtype)77, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("type is 77"));
-    CHECK(plait_allreduce(c, v, w, 8, (enum plait_dtype)-1, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("type is -1"));
+    CHECK(plait_allreduce(c, v, w, 8, (enum plait_dtype) - 1, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("type is -1"));
     CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, (enum plait_op)9, NULL) == PLAIT_ERR_ARG && says("op is 9"));
     CHECK(plait_allreduce(c, v, v + 2, 6, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("overlap"));
     call.size = 3;
     CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && says("call->size is 3"));
     call.size = sizeof call;
     call.algorithm = "rnig";
-    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG && says("did you mean 'ring'"));
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG &&
+          says("did you mean 'ring'"));
     call.algorithm = "torus:5x7";
     CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_CONFIG && says("does not fit"));
     call.algorithm = "ring";
@@ -154,7 +161,8 @@ static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
     enum plait_status status;
 
     status = sum(*comm, COUNT, NULL);
-    CHECK(status == PLAIT_OK || status == PLAIT_ERR_MISMATCH); /* a late rank may be told of the second call in the first */
+    CHECK(status == PLAIT_OK ||
+          status == PLAIT_ERR_MISMATCH); /* a late rank may be told of the second call in the first */
     if (status != PLAIT_OK) {
         /* as below */
     } else if (rank != 1) {
@@ -252,7 +260,8 @@ static int one_rank_leaves(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_that_leaves_is_named(void **state)
 {
-    const struct ranks processes = ranks_of(3, 1, one_rank_leaves, NULL), threads = ranks_of(1, 3, one_rank_leaves, NULL);
+    const struct ranks processes = ranks_of(3, 1, one_rank_leaves, NULL),
+                       threads = ranks_of(1, 3, one_rank_leaves, NULL);
 
     (void)state;
     assert_int_equal(ranks_run(&processes), 0);
@@ -358,7 +367,8 @@ static int abort_before_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    usleep(rank == 0 ? 50000 : 150000); /* all are out of the barrier before the abort, which is over before they go on */
+    usleep(rank == 0 ? 50000
+                     : 150000); /* all are out of the barrier before the abort, which is over before they go on */
     if (rank == 0)
         CHECK(plait_comm_abort(*comm, NULL) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &v, &v, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_FAILED);
@@ -501,10 +511,21 @@ static struct plait_claim hub_claim(const struct plait_alg *self, const struct p
 
 static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const struct plait_alg hub = { .name = "hub", .params = "", .text = "", .source = "", .applies = hub_applies,
-                                          .emit = hub_emit, .claim = hub_claim },
-                                  other = { .name = "hub", .preset = "twice", .params = "", .text = "", .source = "",
-                                            .applies = hub_applies, .emit = hub_emit, .claim = hub_claim };
+    static const struct plait_alg hub = { .name = "hub",
+                                          .params = "",
+                                          .text = "",
+                                          .source = "",
+                                          .applies = hub_applies,
+                                          .emit = hub_emit,
+                                          .claim = hub_claim },
+                                  other = { .name = "hub",
+                                            .preset = "twice",
+                                            .params = "",
+                                            .text = "",
+                                            .source = "",
+                                            .applies = hub_applies,
+                                            .emit = hub_emit,
+                                            .claim = hub_claim };
     const struct plait_alg *const algorithms[] = { rank == 0 ? &other : &hub, NULL };
     struct plait_comm_options o = ranks_options(arg, rank);
 

@@ -75,7 +75,8 @@ static int run_one(struct plait_comm *comm, uint32_t rank, const struct job *job
     call.round = job->round;
     call.reproducible = job->reproducible;
     if (job->library) {
-        CHECK(plait_mem_alloc(bytes + 1, &library[0]) == PLAIT_OK && plait_mem_alloc(bytes + 1, &library[1]) == PLAIT_OK);
+        CHECK(plait_mem_alloc(bytes + 1, &library[0]) == PLAIT_OK &&
+              plait_mem_alloc(bytes + 1, &library[1]) == PLAIT_OK);
         in = memcpy(library[0], in, bytes);
         out = library[1];
     }
@@ -102,8 +103,12 @@ static int run_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 unsigned jobs_run(const struct jobs *j, uint32_t nprocess, uint32_t nthread)
 {
-    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = run_all,
-                       .arg = (void *)(uintptr_t)j, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = { .nprocess = nprocess,
+                       .nthread = nthread,
+                       .limit = 120,
+                       .body = run_all,
+                       .arg = (void *)(uintptr_t)j,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
 
     r.options.node = j->node;
     r.options.algorithms = j->algs;
@@ -169,15 +174,22 @@ static struct plait_plan **emit(const struct jobs *j, const struct job *job)
 }
 
 /* `at` and `n`: the slice, in elements. */
-static bool expect_slice(const struct jobs *j, const struct job *job, char *to, struct plait_plan *const *plans, size_t at,
-                         size_t n, uint64_t seed)
+static bool expect_slice(const struct jobs *j, const struct job *job, char *to, struct plait_plan *const *plans,
+                         size_t at, size_t n, uint64_t seed)
 {
     const size_t bytes = job->count * plait_dtype_size(job->type);
     struct meaning meaning = { job, j->nrank };
     struct partial **in = must(calloc(j->nrank, sizeof *in)), **out = must(calloc(j->nrank, sizeof *out));
     const struct plait_local_job local = {
-        .plans = (const struct plait_plan *const *)plans, .nrank = j->nrank, .count = n, .size = sizeof(struct partial),
-        .combine = combine_partials, .arg = &meaning, .in = (const void *const *)in, .out = (void *const *)out, .seed = seed,
+        .plans = (const struct plait_plan *const *)plans,
+        .nrank = j->nrank,
+        .count = n,
+        .size = sizeof(struct partial),
+        .combine = combine_partials,
+        .arg = &meaning,
+        .in = (const void *const *)in,
+        .out = (void *const *)out,
+        .seed = seed,
     };
 
     for (uint32_t r = 0; r < j->nrank; r++) {
@@ -190,7 +202,8 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
     for (uint32_t r = 0; r < j->nrank; r++) {
         for (size_t i = 0; i < n && ended; i++) {
             const uint64_t bits = out[r][i].bits;
-            set_element(to + r * bytes, job->type, at + i, is_half(job->type) ? half_bits(job->type, (double)f32(bits)) : bits);
+            set_element(to + r * bytes, job->type, at + i,
+                        is_half(job->type) ? half_bits(job->type, (double)f32(bits)) : bits);
         }
         free(in[r]);
         free(out[r]);
@@ -244,10 +257,12 @@ size_t jobs_wrong(const struct jobs *j, const char *where)
         for (size_t i = 0; i < j->nrank * job->count; i++) {
             const uint64_t got = element(job->out, job->type, i), want = element(job->want, job->type, i);
             if (got != want && wrong++ == 0)
-                fprintf(stderr, "%s, %u ranks: job %zu: %s %s %s, round %d, count %zu, slice %zu%s: rank %zu element %zu is %#llx, not %#llx\n",
-                        where, j->nrank, k, job->spec, plait_dtype_name(job->type), plait_op_name(job->op), (int)job->round,
-                        job->count, job->slice, job->inplace ? ", in place" : "", i / job->count, i % job->count,
-                        (unsigned long long)got, (unsigned long long)want);
+                fprintf(stderr,
+                        "%s, %u ranks: job %zu: %s %s %s, round %d, count %zu, slice %zu%s: rank %zu element %zu is "
+                        "%#llx, not %#llx\n",
+                        where, j->nrank, k, job->spec, plait_dtype_name(job->type), plait_op_name(job->op),
+                        (int)job->round, job->count, job->slice, job->inplace ? ", in place" : "", i / job->count,
+                        i % job->count, (unsigned long long)got, (unsigned long long)want);
         }
     }
     return wrong;

@@ -11,7 +11,7 @@
 
 #include <plait/plan.h>
 
-struct job { /* equal on all ranks */
+struct job {                   /* equal on all ranks */
     char spec[PLAIT_MAX_SPEC]; /* "": chosen by the library, which the oracle takes for two-shot */
     enum plait_dtype type;
     enum plait_op op;

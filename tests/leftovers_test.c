@@ -27,8 +27,8 @@
 
 struct scene { /* shared by the test and its ranks */
     struct plait_unique_id id;
-    _Atomic unsigned running;           /* ranks that have finished an operation and are in another */
-    _Atomic int status[NRANK];          /* of the operation that failed */
+    _Atomic unsigned running;  /* ranks that have finished an operation and are in another */
+    _Atomic int status[NRANK]; /* of the operation that failed */
     char text[NRANK][512];
     pid_t pid[NRANK];
 };

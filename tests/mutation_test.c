@@ -18,15 +18,16 @@
 
 #include <cmocka.h>
 
-#define MUTANTS 6000
-#define ORDERS 60
+#define MUTANTS    6000
+#define ORDERS     60
 #define MOST_RANKS 9
 #define MOST_STEPS 256 /* of a rank; larger plans are left out */
 
 enum mutation { PEER, BLOCK, LENGTH, SPAN, VERB, OPERANDS, ORDER, DROP_STEP, DOUBLE_STEP, DROP_DEPENDENCY, NMUTATION };
 
-static const char *const names[NMUTATION] = { "peer", "block", "length", "span", "verb", "operands", "order",
-                                              "dropped step", "doubled step", "dropped dependency" };
+static const char *const names[NMUTATION] = {
+    "peer", "block", "length", "span", "verb", "operands", "order", "dropped step", "doubled step", "dropped dependency"
+};
 
 /* One rank's plan, taken apart. */
 struct loose {
@@ -226,7 +227,8 @@ static bool mutate(struct loose *l, enum mutation what, uint64_t *random)
 
 static const struct loose *replayed;
 
-static void replay(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank)
+static void replay(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape,
+                   uint32_t rank)
 {
     (void)self, (void)shape, (void)rank;
     plait_blocks(b, replayed->head.nblk, replayed->head.ntmp);
@@ -254,7 +256,8 @@ static struct plait_plan *emit_again(const struct loose *l, const struct plait_s
 }
 
 /* Everyone sends to everyone and adds in the order of ranks: here the order of operands matters. */
-static void everyone_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t me)
+static void everyone_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape,
+                          uint32_t me)
 {
     const uint32_t n = shape->nrank;
 

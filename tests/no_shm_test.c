@@ -40,7 +40,8 @@ static int with(const char *name, const char *place, unsigned long flags, const 
     const pid_t pid = fork();
     if (pid == 0) {
         if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
-            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("none", place, "tmpfs", flags, options) != 0) {
+            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("none", place, "tmpfs", flags, options) != 0) {
             printf("SKIP %s: no right to mount over %s: %s\n", name, place, strerror(errno));
             fflush(NULL);
             _exit(77);

@@ -80,7 +80,8 @@ static void a_span_outside_its_buffer_is_reported(void **state)
     (void)state;
     assert_refused((const char *const[]){ "2 1 1\ncopy out[0..1] = in[0..1]\ncopy tmp[0..1] = in[0..1]\n" }, 1,
                    "rank 0 step 1 has a field out of range");
-    assert_refused((const char *const[]){ "3 1 1\ncopy out[2] = in[2] block 0\n" }, 1, "rank 0 step 0 has a field out of range");
+    assert_refused((const char *const[]){ "3 1 1\ncopy out[2] = in[2] block 0\n" }, 1,
+                   "rank 0 step 0 has a field out of range");
 }
 
 /* Without the dependency some order reads TMP too early. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: what the builder derives and refuses, and the text form. PLAIT_GOLDEN_UPDATE=1 writes the golden files anew. */
+/* Plans: what the builder derives and refuses, and the text form. PLAIT_GOLDEN_UPDATE=1 writes the golden files anew.
+ */
 #include "plans.h"
 #include "specs.h"
 
@@ -42,20 +43,21 @@ static void assert_emits(emit_fn *emit, bool inplace, const char *expected)
     plait_plan_destroy(plan);
 }
 
-static void emit_hazards(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_hazards(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                         uint32_t me)
 {
     (void)self, (void)s, (void)me;
     plait_blocks(b, 4, 2);
-    plait_recv(b, 1, plait_tmp(0), 0, 1);                             /* 0 */
-    plait_reduce(b, plait_out(0), plait_tmp(0), plait_in(0), 0, 1);   /* 1: read after write */
-    plait_recv(b, 2, plait_tmp(0), 0, 1);                             /* 2: write after read and write */
-    plait_send(b, 1, plait_out(0), 0, 1);                             /* 3 */
-    plait_send(b, 2, plait_out(0), 0, 1);                             /* 4: two reads need no order */
-    plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);  /* 5: after both reads */
-    plait_recv(b, 1, plait_out(0), 0, 3);                             /* 6: a span of several slots */
-    plait_send(b, 1, plait_out(2), 2, 1);                             /* 7: inside that span */
+    plait_recv(b, 1, plait_tmp(0), 0, 1);                            /* 0 */
+    plait_reduce(b, plait_out(0), plait_tmp(0), plait_in(0), 0, 1);  /* 1: read after write */
+    plait_recv(b, 2, plait_tmp(0), 0, 1);                            /* 2: write after read and write */
+    plait_send(b, 1, plait_out(0), 0, 1);                            /* 3 */
+    plait_send(b, 2, plait_out(0), 0, 1);                            /* 4: two reads need no order */
+    plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1); /* 5: after both reads */
+    plait_recv(b, 1, plait_out(0), 0, 3);                            /* 6: a span of several slots */
+    plait_send(b, 1, plait_out(2), 2, 1);                            /* 7: inside that span */
     plait_lane(b, 1);
-    plait_send(b, 1, plait_in(3), 3, 1);                              /* 8: nothing wrote it */
+    plait_send(b, 1, plait_in(3), 3, 1); /* 8: nothing wrote it */
 }
 
 static void dependencies_follow_from_what_is_read_and_written(void **state)
@@ -87,8 +89,9 @@ static void emit_alias(const struct plait_alg *self, struct plait_builder *b, co
 static void in_place_the_input_is_the_output(void **state)
 {
     (void)state;
-    assert_emits(emit_alias, false,
-                 "r0 #0 copy out[0] = in[0]\nr0 #1 send in[1] to r1\nr0 #2 recv out[1] from r1\nr0 #3 send in[1] to r2\n");
+    assert_emits(
+        emit_alias, false,
+        "r0 #0 copy out[0] = in[0]\nr0 #1 send in[1] to r1\nr0 #2 recv out[1] from r1\nr0 #3 send in[1] to r2\n");
     assert_emits(emit_alias, true,
                  "r0 #0 send in[1] to r1\nr0 #1 recv out[1] from r1   after 0\nr0 #2 send in[1] to r2   after 1\n");
 }
@@ -114,13 +117,15 @@ static void slots_can_be_reserved_part_by_part(void **state)
                  "r0 #3 copy out[0..1] = tmp[1..2]   after 1\n");
 }
 
-static void emit_nothing(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_nothing(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                         uint32_t me)
 {
     (void)self, (void)b, (void)s, (void)me;
 }
 
 /* One wrong call, then right ones and another wrong one: the first error stays. s->param[0] chooses. */
-static void emit_mistake(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+static void emit_mistake(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                         uint32_t me)
 {
     (void)self, (void)me;
     if (s->param[0] == 0)
@@ -271,7 +276,11 @@ static char *print_all(const char *spec, uint32_t nrank, bool inplace)
 
 static void plan_texts_match_the_golden_files(void **state)
 {
-    static const struct { const char *spec, *file; uint32_t nrank; bool inplace; } golden[] = {
+    static const struct {
+        const char *spec, *file;
+        uint32_t nrank;
+        bool inplace;
+    } golden[] = {
         { "ring", "ring-1.txt", 1, false },
         { "ring", "ring-4.txt", 4, false },
         { "ring", "ring-3-inplace.txt", 3, true },
@@ -310,7 +319,8 @@ static void what_spans_lanes_and_blocks_look_like(void **state)
     static const char *const texts[] = {
         HEAD,
         HEAD "r1 #0 recv tmp[0..1] from r0 block 2\nr1 #1 reduce out[2..3] = tmp[0..1], in[2..3]   after 0\n",
-        HEAD "r1 #0 send in[3] to r0 lane 1\nr1 #1 copy tmp[1] = in[3] block 3 lane 1\nr1 #2 send tmp[1] to r2 block 3   after 1\n",
+        HEAD "r1 #0 send in[3] to r0 lane 1\nr1 #1 copy tmp[1] = in[3] block 3 lane 1\nr1 #2 send tmp[1] to r2 block 3 "
+             "  after 1\n",
     };
 
     (void)state;
@@ -327,15 +337,21 @@ static void what_spans_lanes_and_blocks_look_like(void **state)
 
 static void wrong_texts_are_refused_with_their_line(void **state)
 {
-    static const struct { const char *text, *message; } wrong[] = {
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
         { "", "line 1 of the plan: 'plan' is expected before ''" },
         { "plan 2 allreduce", "line 1 of the plan: the version is not from 1 to 1" },
         { "plan 1 allreduction", "line 1 of the plan: 'allreduction' is no collective" },
         { "plan 1 allreduce rank 4 of 4,", "line 1 of the plan: the number of ranks is not from 5 to 2147483647" },
-        { "plan 1 allreduce rank 1 of 99999999999999999999999,", "line 1 of the plan: the number of ranks is not from 2 to 2147483647" },
-        { "plan 1 allreduce rank 1 of 4, blocks 0", "line 1 of the plan: the number of blocks is not from 1 to 1073741823" },
-        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 256", "line 1 of the plan: the number of lanes is not from 1 to 255" },
-        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 1, in place", "line 1 of the plan: more text than a line has" },
+        { "plan 1 allreduce rank 1 of 99999999999999999999999,",
+          "line 1 of the plan: the number of ranks is not from 2 to 2147483647" },
+        { "plan 1 allreduce rank 1 of 4, blocks 0",
+          "line 1 of the plan: the number of blocks is not from 1 to 1073741823" },
+        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 256",
+          "line 1 of the plan: the number of lanes is not from 1 to 255" },
+        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 1, in place",
+          "line 1 of the plan: more text than a line has" },
         { HEAD "r2 #0 send in[0] to r0\n", "line 2 of the plan: the plan's rank is not from 1 to 1" },
         { HEAD "r1 #1 send in[0] to r0\n", "line 2 of the plan: the step's number is not from 0 to 0" },
         { HEAD "r1 #0 sent in[0] to r0\n", "line 2 of the plan: 'sent' is no verb" },
@@ -344,13 +360,16 @@ static void wrong_texts_are_refused_with_their_line(void **state)
         { HEAD "r1 #0 send in[1..1] to r0\n", "line 2 of the plan: the last slot is not from 2 to 1073741823" },
         { HEAD "r1 #0 send in[1073741824] to r0\n", "line 2 of the plan: the slot is not from 0 to 1073741823" },
         /* 2^64: as 64 bits it would be 0 */
-        { HEAD "r1 #0 send in[18446744073709551616] to r0\n", "line 2 of the plan: the slot is not from 0 to 1073741823" },
+        { HEAD "r1 #0 send in[18446744073709551616] to r0\n",
+          "line 2 of the plan: the slot is not from 0 to 1073741823" },
         { HEAD "r1 #0 send in[0] from r0\n", "line 2 of the plan: 'to' is expected before 'from r0'" },
         { HEAD "r1 #0 send in[0] to r4\n", "line 2 of the plan: the peer is not from 0 to 3" },
         { HEAD "r1 #0 send in[0] to r0 lane 2\n", "line 2 of the plan: the lane is not from 0 to 1" },
         { HEAD "r1 #0 send in[0] to r0 block 4\n", "line 2 of the plan: the block is not from 0 to 3" },
-        { HEAD "r1 #0 send in[0] to r0 after 0\n", "line 2 of the plan: a dependency is not an earlier step, or not in ascending order" },
-        { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 1\n", "line 3 of the plan: a dependency is not from 0 to 0" },
+        { HEAD "r1 #0 send in[0] to r0 after 0\n",
+          "line 2 of the plan: a dependency is not an earlier step, or not in ascending order" },
+        { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 1\n",
+          "line 3 of the plan: a dependency is not from 0 to 0" },
         { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 0, 0\n",
           "line 3 of the plan: a dependency is not an earlier step, or not in ascending order" },
         { HEAD "r1 #0 copy out[0..1] = in[0]\n", "line 2 of the plan: the spans have different lengths" },
@@ -370,8 +389,9 @@ static void wrong_texts_are_refused_with_their_line(void **state)
 /* Random edits of a right text: it is refused, or what is read is again printed and read the same. */
 static void damaged_texts_do_no_harm(void **state)
 {
-    static const char *const bits[] = { "r", "#", "[", "]", "..", ",", "\n", " ", "after", "4294967296", "1073741823",
-                                        "65536", "-1", "0", "tmp", "out", "=", "block", "lane", "\x80", "plan", "send" };
+    static const char *const bits[] = { "r",     "#",          "[",          "]",     "..",   ",",   "\n",  " ",
+                                        "after", "4294967296", "1073741823", "65536", "-1",   "0",   "tmp", "out",
+                                        "=",     "block",      "lane",       "\x80",  "plan", "send" };
     char *right = print_all("ring", 4, false);
     uint64_t random = 7;
     uint32_t accepted = 0;

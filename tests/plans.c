@@ -124,8 +124,14 @@ static bool run(const struct plans *p, size_t count, uint64_t seed, bool sum)
 {
     struct vectors v = make_vectors(p->n, count, p->plan[0]->inplace, seed);
     const struct plait_local_job job = {
-        .plans = CONST_PLANS(p), .nrank = p->n, .count = count, .size = sizeof(uint64_t),
-        .combine = sum ? add : scramble, .in = (const void *const *)v.in, .out = (void *const *)v.out, .seed = seed,
+        .plans = CONST_PLANS(p),
+        .nrank = p->n,
+        .count = count,
+        .size = sizeof(uint64_t),
+        .combine = sum ? add : scramble,
+        .in = (const void *const *)v.in,
+        .out = (void *const *)v.out,
+        .seed = seed,
     };
     bool right = plait_local_run(&job) == PLAIT_OK;
 

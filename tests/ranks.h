@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 struct ranks {
-    uint32_t nprocess, nthread; /* nthread ranks in each process */
-    double limit;               /* seconds until everything is killed; 0: 60 */
+    uint32_t nprocess, nthread;        /* nthread ranks in each process */
+    double limit;                      /* seconds until everything is killed; 0: 60 */
     struct plait_comm_options options; /* nrank, rank and id are filled in; size 0: defaults */
     /* One rank. 0 is success; anything else has printed why. It may destroy the comm and set *comm to NULL. */
     int (*body)(struct plait_comm **comm, uint32_t rank, void *arg);
@@ -25,13 +25,13 @@ unsigned ranks_run(const struct ranks *r);
 struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
 
 /* In a body: print the condition and the library's last error, and fail the rank. */
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
+#define CHECK(condition)                                                                                \
+    do {                                                                                                \
+        if (!(condition)) {                                                                             \
             fprintf(stderr, "%s:%d: rank %u: %s is false (%s)\n", __FILE__, __LINE__, rank, #condition, \
-                    plait_last_error());                                                           \
-            return 1;                                                                              \
-        }                                                                                          \
+                    plait_last_error());                                                                \
+            return 1;                                                                                   \
+        }                                                                                               \
     } while (0)
 
 #endif

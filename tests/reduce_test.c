@@ -405,8 +405,12 @@ static void any_number_of_sources_agrees_with_the_reference(void **unused)
         for (size_t o = 0; o < LENGTH(ops); o++)
             for (uint32_t n = 1; n <= 18; n++)
                 for (unsigned kind = 0; kind < 4; kind++)
-                    check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = n < 18 ? n : 64,
-                                          .count = some_count(), .divisor = some_divisor(ops[o]) }, kind, true);
+                    check(&(struct call){ .type = types[t],
+                                          .op = ops[o],
+                                          .nsrc = n < 18 ? n : 64,
+                                          .count = some_count(),
+                                          .divisor = some_divisor(ops[o]) },
+                          kind, true);
 }
 
 static void averages_agree_with_the_reference(void **unused)
@@ -418,8 +422,12 @@ static void averages_agree_with_the_reference(void **unused)
         for (size_t d = 1; d < LENGTH(divisors); d++)
             for (size_t n = 0; n < LENGTH(numbers); n++)
                 for (unsigned kind = 0; kind < 4; kind++)
-                    check(&(struct call){ .type = types[t], .op = PLAIT_SUM, .nsrc = numbers[n], .count = some_count(),
-                                          .divisor = divisors[d] }, kind, true);
+                    check(&(struct call){ .type = types[t],
+                                          .op = PLAIT_SUM,
+                                          .nsrc = numbers[n],
+                                          .count = some_count(),
+                                          .divisor = divisors[d] },
+                          kind, true);
 }
 
 static void a_thousand_sources_agree_with_the_reference(void **unused)
@@ -461,8 +469,11 @@ static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
     (void)unused;
     for (unsigned trial = 0; trial < 400; trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
-        const struct call c = { .type = types[draw() % LENGTH(types)], .op = op, .nsrc = 1 + draw() % 17,
-                                .count = draw() % 6000, .divisor = some_divisor(op) };
+        const struct call c = { .type = types[draw() % LENGTH(types)],
+                                .op = op,
+                                .nsrc = 1 + draw() % 17,
+                                .count = draw() % 6000,
+                                .divisor = some_divisor(op) };
         struct array want = array_make(c.type, c.count), got = array_make(c.type, c.count);
 
         inputs_make(&in, &c, trial);
@@ -487,8 +498,14 @@ static void mixed_widths_agree_with_the_reference(void **unused)
     (void)unused;
     for (unsigned trial = 0; trial < 4000; trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
-        struct call c = { .type = halves[trial % 2], .op = op, .nsrc = 1 + draw() % 18, .count = draw() % 301,
-                          .divisor = some_divisor(op), .mixed = true, .wide_dst = draw() % 2, .wide_src = draw() };
+        struct call c = { .type = halves[trial % 2],
+                          .op = op,
+                          .nsrc = 1 + draw() % 18,
+                          .count = draw() % 301,
+                          .divisor = some_divisor(op),
+                          .mixed = true,
+                          .wide_dst = draw() % 2,
+                          .wide_src = draw() };
 
         if (trial % 16 == 0)
             c.wide_src = trial % 32 == 0 ? 0 : UINT64_MAX;
@@ -511,7 +528,10 @@ static void the_callers_environment_does_not_show(void **unused)
     for (size_t o = 0; o < LENGTH(odd); o++) {
         for (unsigned trial = 0; trial < 200; trial++) {
             const enum plait_op op = ops[trial / 8 % LENGTH(ops)];
-            const struct call c = { .type = types[trial % LENGTH(types)], .op = op, .nsrc = 1 + trial % 5, .count = 100,
+            const struct call c = { .type = types[trial % LENGTH(types)],
+                                    .op = op,
+                                    .nsrc = 1 + trial % 5,
+                                    .count = 100,
                                     .divisor = some_divisor(op) };
             const uint32_t before = _mm_getcsr();
             struct array want = array_make(c.type, c.count), got = array_make(c.type, c.count);
@@ -573,7 +593,8 @@ static void stream_copies_any_alignment(void **unused)
             assert_memory_equal(d, p, bytes);
             for (const unsigned char *q = to.memory; q < to.memory + to.bytes + 4 * GUARD; q++)
                 if ((q < d || q >= d + bytes) && *q != 0xa5)
-                    fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa, bytes);
+                    fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa,
+                             bytes);
             free(from.memory);
             free(to.memory);
         }

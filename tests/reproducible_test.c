@@ -168,7 +168,9 @@ static int ask_for_others(struct plait_comm **comm, uint32_t rank, void *arg)
 static void an_algorithm_of_another_order_is_refused(void **state)
 {
     struct specs specs;
-    struct ranks r = { .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = {
+        .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options = PLAIT_COMM_OPTIONS_DEFAULT
+    };
 
     (void)state;
     r.options.reproducible = 1;

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #define COUNT 61
-#define LONG 5003 /* blocks of more elements than the kernels widen at once */
+#define LONG  5003 /* blocks of more elements than the kernels widen at once */
 
 static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
@@ -83,7 +83,8 @@ static double outside_bound(const struct jobs *j)
             const long double error = fabsl((long double)half_value(job->type, element(job->out, job->type, i)) - want);
             if (!(error <= bound))
                 fprintf(stderr, "%s %s %s round %d, %u ranks: element %zu is off by %Lg, not %Lg\n", job->spec,
-                        plait_dtype_name(job->type), plait_op_name(job->op), (int)job->round, j->nrank, i, error, bound);
+                        plait_dtype_name(job->type), plait_op_name(job->op), (int)job->round, j->nrank, i, error,
+                        bound);
             worst = fmax(worst, bound > 0 ? (double)(error / bound) : error > 0 ? INFINITY : 0);
         }
     return worst;
@@ -93,8 +94,12 @@ static double outside_bound(const struct jobs *j)
 static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
 {
     for (uint32_t i = 0; i < specs->n; i++) {
-        struct job job = { .type = halves[i % 2], .op = ops[i / 2 % 3], .round = PLAIT_ROUND_ONCE, .count = LONG,
-                           .inplace = i % 3 == 0, .library = i % 2 == 0 };
+        struct job job = { .type = halves[i % 2],
+                           .op = ops[i / 2 % 3],
+                           .round = PLAIT_ROUND_ONCE,
+                           .count = LONG,
+                           .inplace = i % 3 == 0,
+                           .library = i % 2 == 0 };
         if (specs->spec[i].shape.node != map)
             continue;
         snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
@@ -107,14 +112,20 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
 {
     for (uint32_t i = 0; i < specs->n; i++)
         for (unsigned k = 0; k < 12 && specs->spec[i].shape.node == map; k++) {
-            struct job job = { .type = halves[k % 2], .op = ops[k / 2 % 3], .round = rounds[k / 6], .count = COUNT,
-                               .inplace = (i + k) % 3 == 0, .library = (i + k) % 2 == 0, .slice = k % 4 == 3 ? 40 : 0 };
+            struct job job = { .type = halves[k % 2],
+                               .op = ops[k / 2 % 3],
+                               .round = rounds[k / 6],
+                               .count = COUNT,
+                               .inplace = (i + k) % 3 == 0,
+                               .library = (i + k) % 2 == 0,
+                               .slice = k % 4 == 3 ? 40 : 0 };
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);
         }
 }
 
-static void check_all(uint32_t nprocess, uint32_t nthread, void (*add)(struct jobs *, const struct specs *, const uint32_t *))
+static void check_all(uint32_t nprocess, uint32_t nthread,
+                      void (*add)(struct jobs *, const struct specs *, const uint32_t *))
 {
     const uint32_t nrank = nprocess * nthread;
     struct specs specs;

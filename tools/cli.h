@@ -40,7 +40,6 @@ void cli_parse(const struct cli_program *program, int argc, char **argv, int *nr
 _Noreturn void cli_fail(const struct cli_program *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-
 /* "1.5 MiB" into text[32]. */
 void cli_show_bytes(char *text, uint64_t bytes);
 

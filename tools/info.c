@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
-#include "cli.h"
 #include "bytes.h"
+#include "cli.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>

@@ -112,8 +112,8 @@ static void find_partner(struct local *l, uint32_t rank, uint32_t i)
         return;
     for (uint32_t j = 0; j < i; j++)
         k += p->step[j].verb == s->verb && p->step[j].peer == s->peer && p->step[j].lane == s->lane;
-    l->ranks[rank].partner[i] = find_step(l->ranks[s->peer].plan, s->verb == PLAIT_SEND ? PLAIT_RECV : PLAIT_SEND, rank,
-                                          s->lane, k);
+    l->ranks[rank].partner[i] =
+        find_step(l->ranks[s->peer].plan, s->verb == PLAIT_SEND ? PLAIT_RECV : PLAIT_SEND, rank, s->lane, k);
 }
 
 /* Memory for one rank. TMP starts as garbage, so that reading it too early shows. */

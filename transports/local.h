@@ -13,8 +13,8 @@
 struct plait_local_job {
     const struct plait_plan *const *plans; /* [nrank] */
     uint32_t nrank;
-    size_t count;        /* elements of the vector */
-    size_t size;         /* bytes of an element */
+    size_t count; /* elements of the vector */
+    size_t size;  /* bytes of an element */
     /* dst[i] = x[i] op y[i]; dst may equal x or y. */
     void (*combine)(void *dst, const void *x, const void *y, size_t count, void *arg);
     void *arg;

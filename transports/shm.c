@@ -20,12 +20,12 @@ struct shm_link {
     struct plait_comm *comm;
     uint32_t peer;
     bool one_process;
-    const char *base;              /* of the peer's addresses */
-    const char *own_base;          /* of this rank's addresses */
-    struct plait_post *out;        /* this rank's lines for the peer */
-    _Atomic uint32_t *out_ack;     /* the peer's words for them */
-    const struct plait_post *in;   /* the peer's lines for this rank */
-    _Atomic uint32_t *in_ack;      /* this rank's words for them */
+    const char *base;            /* of the peer's addresses */
+    const char *own_base;        /* of this rank's addresses */
+    struct plait_post *out;      /* this rank's lines for the peer */
+    _Atomic uint32_t *out_ack;   /* the peer's words for them */
+    const struct plait_post *in; /* the peer's lines for this rank */
+    _Atomic uint32_t *in_ack;    /* this rank's words for them */
 };
 
 static struct shm_link *shm(const struct plait_link *link)
@@ -94,7 +94,8 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     return taken;
 }
 
-static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing, size_t bytes)
+static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                               size_t bytes)
 {
     const struct shm_link *s = shm(link);
     const struct plait_post *post = &s->in[number % PLAIT_WINDOW];

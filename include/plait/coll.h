@@ -23,31 +23,31 @@ extern "C" {
 struct plait_comm;
 
 /* symbol, name, text */
-#define PLAIT_COLL_LIST(X)                                                                         \
-    X(PLAIT_ALLREDUCE, "allreduce", "combine every rank's vector; every rank gets the result")     \
+#define PLAIT_COLL_LIST(X)                                                                     \
+    X(PLAIT_ALLREDUCE, "allreduce", "combine every rank's vector; every rank gets the result") \
     X(PLAIT_BARRIER, "barrier", "return when every rank has entered")
 
 enum plait_coll {
 #define PLAIT_X(symbol, name, text) symbol,
     PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X
-    PLAIT_NCOLL
+        PLAIT_NCOLL
 };
 
 /* symbol, value (NCCL's), bytes, name. A build that lacks a type's kernels answers PLAIT_ERR_UNSUPPORTED. */
-#define PLAIT_DTYPE_LIST(X)                                                                        \
-    X(PLAIT_INT32, 2, 4, "int32")                                                                  \
-    X(PLAIT_INT64, 4, 8, "int64")                                                                  \
-    X(PLAIT_FLOAT16, 6, 2, "float16")                                                              \
-    X(PLAIT_FLOAT32, 7, 4, "float32")                                                              \
-    X(PLAIT_FLOAT64, 8, 8, "float64")                                                              \
+#define PLAIT_DTYPE_LIST(X)           \
+    X(PLAIT_INT32, 2, 4, "int32")     \
+    X(PLAIT_INT64, 4, 8, "int64")     \
+    X(PLAIT_FLOAT16, 6, 2, "float16") \
+    X(PLAIT_FLOAT32, 7, 4, "float32") \
+    X(PLAIT_FLOAT64, 8, 8, "float64") \
     X(PLAIT_BFLOAT16, 9, 2, "bfloat16")
 
 enum plait_dtype {
 #define PLAIT_X(symbol, value, bytes, name) symbol = value,
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
-    PLAIT_NDTYPE = 12 /* room for NCCL's int8 .. float8e5m2 */
+        PLAIT_NDTYPE = 12 /* room for NCCL's int8 .. float8e5m2 */
 };
 
 /*
@@ -56,18 +56,18 @@ enum plait_dtype {
  * with an empty payload, so results do not depend on operand order or instruction set.
  * avg: the sum, divided once by the number of ranks; integers divide towards zero.
  */
-#define PLAIT_OP_LIST(X)                                                                           \
-    X(PLAIT_SUM, 0, "sum")                                                                         \
-    X(PLAIT_PROD, 1, "prod")                                                                       \
-    X(PLAIT_MAX, 2, "max")                                                                         \
-    X(PLAIT_MIN, 3, "min")                                                                         \
+#define PLAIT_OP_LIST(X)     \
+    X(PLAIT_SUM, 0, "sum")   \
+    X(PLAIT_PROD, 1, "prod") \
+    X(PLAIT_MAX, 2, "max")   \
+    X(PLAIT_MIN, 3, "min")   \
     X(PLAIT_AVG, 4, "avg")
 
 enum plait_op {
 #define PLAIT_X(symbol, value, name) symbol = value,
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
-    PLAIT_NOP = 5
+        PLAIT_NOP = 5
 };
 
 /*
@@ -92,10 +92,13 @@ struct plait_call {
     const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
-    int reproducible;      /* 1: only algorithms with the canonical order; 0: as the comm */
-    double deadline;       /* seconds until a stall is an error; 0: the comm's */
+    int reproducible; /* 1: only algorithms with the canonical order; 0: as the comm */
+    double deadline;  /* seconds until a stall is an error; 0: the comm's */
 };
-#define PLAIT_CALL_DEFAULT { sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0 }
+#define PLAIT_CALL_DEFAULT                                              \
+    {                                                                   \
+        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0 \
+    }
 
 /** Bytes of one element of `type`; 0 for an unknown type. */
 PLAIT_API size_t plait_dtype_size(enum plait_dtype type);
@@ -132,9 +135,8 @@ PLAIT_API int plait_op_find(const char *name);
  * Cost:   see plait-info --explain; ring: 2(P-1) messages and 2(P-1)/P * bytes sent by a rank.
  * Source: Patarasuk & Yuan 2009 (ring); Rabenseifner 2004 (halving-doubling); docs/algorithms.md.
  */
-PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out,
-                                            size_t count, enum plait_dtype type, enum plait_op op,
-                                            const struct plait_call *call);
+PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                            enum plait_dtype type, enum plait_op op, const struct plait_call *call);
 
 /**
  * Return when every rank of the comm has called it.

@@ -32,21 +32,23 @@ PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
 
 /* Start from PLAIT_COMM_OPTIONS_DEFAULT. All but rank must be equal on all ranks. */
 struct plait_comm_options {
-    size_t size;    /* sizeof (struct plait_comm_options) */
-    uint32_t nrank; /* 1 .. 4096 */
-    uint32_t rank;  /* 0 .. nrank-1 */
+    size_t size;                      /* sizeof (struct plait_comm_options) */
+    uint32_t nrank;                   /* 1 .. 4096 */
+    uint32_t rank;                    /* 0 .. nrank-1 */
     const struct plait_unique_id *id; /* may be NULL when nrank is 1 */
     const char *name;                 /* for messages and logs; NULL: "comm" */
-    double timeout;     /* seconds that creation waits for all ranks; 0: PLAIT_TIMEOUT (60) */
-    double deadline;    /* seconds until a stalled operation fails; 0: PLAIT_DEADLINE (600) */
-    double warn;        /* seconds until a stall is named in a warning; 0: PLAIT_WARN (30) */
-    int reproducible;   /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
+    double timeout;                   /* seconds that creation waits for all ranks; 0: PLAIT_TIMEOUT (60) */
+    double deadline;                  /* seconds until a stalled operation fails; 0: PLAIT_DEADLINE (600) */
+    double warn;                      /* seconds until a stall is named in a warning; 0: PLAIT_WARN (30) */
+    int reproducible;                 /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
     enum plait_round round;
     const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: found */
     const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
 };
-#define PLAIT_COMM_OPTIONS_DEFAULT { sizeof(struct plait_comm_options), 0, 0, NULL, NULL, 0, 0, 0, 0, \
-                                     PLAIT_ROUND_DEFAULT, NULL, NULL }
+#define PLAIT_COMM_OPTIONS_DEFAULT                                                                       \
+    {                                                                                                    \
+        sizeof(struct plait_comm_options), 0, 0, NULL, NULL, 0, 0, 0, 0, PLAIT_ROUND_DEFAULT, NULL, NULL \
+    }
 
 /**
  * Meet the other ranks and make a comm.
@@ -100,13 +102,13 @@ PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm
 
 /* What would run, and why. */
 struct plait_choice {
-    char algorithm[64];       /* spec, e.g. "two-shot" */
-    char path[16];            /* "tiny" (one step, without the engine) or "engine" */
-    size_t slice;             /* bytes of the vector per slice */
+    char algorithm[64]; /* spec, e.g. "two-shot" */
+    char path[16];      /* "tiny" (one step, without the engine) or "engine" */
+    size_t slice;       /* bytes of the vector per slice */
     uint64_t nslice;
-    enum plait_round round;   /* ONCE or HOP; DEFAULT where the type does not round */
-    uint64_t plan_hash;       /* of algorithm, shape, slice and rounding */
-    char why[256];            /* one sentence */
+    enum plait_round round; /* ONCE or HOP; DEFAULT where the type does not round */
+    uint64_t plan_hash;     /* of algorithm, shape, slice and rounding */
+    char why[256];          /* one sentence */
 };
 
 /**

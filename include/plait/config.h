@@ -17,10 +17,10 @@ extern "C" {
 #endif
 
 struct plait_setting {
-    const char *name;   /* "PLAIT_DEADLINE" */
-    const char *text;   /* what it does, with its unit */
-    char value[256];    /* as it applies */
-    char origin[256];   /* "default", "environment" or "FILE:LINE" */
+    const char *name; /* "PLAIT_DEADLINE" */
+    const char *text; /* what it does, with its unit */
+    char value[256];  /* as it applies */
+    char origin[256]; /* "default", "environment" or "FILE:LINE" */
 };
 
 /**

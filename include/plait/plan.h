@@ -77,8 +77,8 @@ struct plait_plan {
 };
 
 #define PLAIT_PLAN_VERSION 1
-#define PLAIT_MAX_PARAM 8
-#define PLAIT_MAX_SPEC 64 /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
+#define PLAIT_MAX_PARAM    8
+#define PLAIT_MAX_SPEC     64 /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
 
 /* What an algorithm may know. Equal on all ranks of a collective. */
 struct plait_shape {
@@ -161,7 +161,8 @@ PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 /** Send, receive, copy or combine the `nblk` logical blocks from `blk` on. `reduce` is dst <- x op y, in this order. */
 PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);
 PLAIT_API void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk);
-PLAIT_API void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk);
+PLAIT_API void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk,
+                          uint32_t nblk);
 PLAIT_API void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
                             uint32_t blk, uint32_t nblk);
 
@@ -188,8 +189,8 @@ PLAIT_API enum plait_status plait_alg_find(const struct plait_alg *const *algs, 
  * Errors: PLAIT_ERR_ARG (rank out of range), PLAIT_ERR_NOMEM, PLAIT_ERR_PLAN (the emitter broke a
  *         rule of the builder; plait_last_error() names algorithm, rank and step).
  */
-PLAIT_API enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape,
-                                            uint32_t rank, struct plait_plan **out);
+PLAIT_API enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,
+                                            struct plait_plan **out);
 PLAIT_API void plait_plan_destroy(struct plait_plan *plan);
 
 /** The dependency array of a plan: plan->ndep numbers of steps. */
@@ -205,20 +206,20 @@ static inline size_t plait_block_start(size_t count, uint32_t nblk, uint32_t blk
 /* ---- Checking ---------------------------------------------------------------------------------- */
 
 /* symbol, name, what it proves */
-#define PLAIT_CHECK_LIST(X)                                                                        \
-    X(PLAIT_CHECK_SHAPE, "shape", "fields are in range; dependencies are earlier steps")          \
-    X(PLAIT_CHECK_MATCHING, "matching", "every SEND has its RECV, with the same blocks")          \
-    X(PLAIT_CHECK_DEADLOCK, "deadlock", "no cycle when every send waits for its receive")         \
-    X(PLAIT_CHECK_RACE, "race", "conflicting accesses are ordered by the rank's dependencies")    \
-    X(PLAIT_CHECK_MEANING, "meaning", "every block ends with each contribution exactly once")     \
-    X(PLAIT_CHECK_SAME_BITS, "same bits", "all ranks evaluate the same expression")               \
+#define PLAIT_CHECK_LIST(X)                                                                    \
+    X(PLAIT_CHECK_SHAPE, "shape", "fields are in range; dependencies are earlier steps")       \
+    X(PLAIT_CHECK_MATCHING, "matching", "every SEND has its RECV, with the same blocks")       \
+    X(PLAIT_CHECK_DEADLOCK, "deadlock", "no cycle when every send waits for its receive")      \
+    X(PLAIT_CHECK_RACE, "race", "conflicting accesses are ordered by the rank's dependencies") \
+    X(PLAIT_CHECK_MEANING, "meaning", "every block ends with each contribution exactly once")  \
+    X(PLAIT_CHECK_SAME_BITS, "same bits", "all ranks evaluate the same expression")            \
     X(PLAIT_CHECK_CLAIM, "claim", "the plan's figures equal the algorithm's claim")
 
 enum plait_check {
 #define PLAIT_X(symbol, name, text) symbol,
     PLAIT_CHECK_LIST(PLAIT_X)
 #undef PLAIT_X
-    PLAIT_NCHECK
+        PLAIT_NCHECK
 };
 PLAIT_API const char *plait_check_name(enum plait_check check);
 
@@ -242,8 +243,8 @@ struct plait_report {
  * Cost:   linear in steps and dependencies, times P/64 for the contributor sets.
  */
 PLAIT_API enum plait_status plait_plan_check(const char *name, const struct plait_shape *shape,
-                                             const struct plait_plan *const *plans,
-                                             const struct plait_claim *claim, struct plait_report *report);
+                                             const struct plait_plan *const *plans, const struct plait_claim *claim,
+                                             struct plait_report *report);
 
 /** Emit all ranks' plans of an algorithm, check them, its claim and its `canonical` and `no_partials`. */
 PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,

@@ -21,21 +21,21 @@ extern "C" {
 #endif
 
 /* name, value, text: the enum, plait_status_name() and plait_status_text() all come from this list. */
-#define PLAIT_STATUS_LIST(X)                                                                       \
-    X(PLAIT_OK, 0, "success")                                                                      \
-    /* The caller's argument is wrong. Nothing happened; the comm is as it was. */                 \
-    X(PLAIT_ERR_ARG, -1, "invalid argument")                                                       \
-    X(PLAIT_ERR_UNSUPPORTED, -2, "not supported")                                                  \
-    X(PLAIT_ERR_CONFIG, -3, "invalid configuration")                                               \
-    /* A resource of this process is exhausted. */                                                 \
-    X(PLAIT_ERR_NOMEM, -10, "out of memory")                                                       \
-    X(PLAIT_ERR_SYSTEM, -11, "system call failed")                                                 \
-    /* Another rank is the cause. The comm has failed: destroy it. */                              \
-    X(PLAIT_ERR_PEER, -20, "a rank died or left")                                                  \
-    X(PLAIT_ERR_TIMEOUT, -21, "a rank did not arrive in time")                                     \
-    X(PLAIT_ERR_MISMATCH, -22, "ranks called with different arguments")                            \
-    X(PLAIT_ERR_FAILED, -23, "the comm failed earlier")                                            \
-    /* A plan is wrong: a fault in an algorithm, found by the checker or the builder. */           \
+#define PLAIT_STATUS_LIST(X)                                                             \
+    X(PLAIT_OK, 0, "success")                                                            \
+    /* The caller's argument is wrong. Nothing happened; the comm is as it was. */       \
+    X(PLAIT_ERR_ARG, -1, "invalid argument")                                             \
+    X(PLAIT_ERR_UNSUPPORTED, -2, "not supported")                                        \
+    X(PLAIT_ERR_CONFIG, -3, "invalid configuration")                                     \
+    /* A resource of this process is exhausted. */                                       \
+    X(PLAIT_ERR_NOMEM, -10, "out of memory")                                             \
+    X(PLAIT_ERR_SYSTEM, -11, "system call failed")                                       \
+    /* Another rank is the cause. The comm has failed: destroy it. */                    \
+    X(PLAIT_ERR_PEER, -20, "a rank died or left")                                        \
+    X(PLAIT_ERR_TIMEOUT, -21, "a rank did not arrive in time")                           \
+    X(PLAIT_ERR_MISMATCH, -22, "ranks called with different arguments")                  \
+    X(PLAIT_ERR_FAILED, -23, "the comm failed earlier")                                  \
+    /* A plan is wrong: a fault in an algorithm, found by the checker or the builder. */ \
     X(PLAIT_ERR_PLAN, -30, "invalid plan")
 
 enum plait_status {

@@ -13,11 +13,11 @@ extern "C" {
 #endif
 
 struct plait_topology {
-    char processor[64];  /* model name */
-    char isa[16];        /* instruction set of the reduction kernels: "avx512", "avx2" or "scalar" */
-    uint32_t ncpu;       /* processors this process may run on */
-    size_t l1, l2, l3;   /* bytes of data cache; l3 is the whole last level; 0: unknown */
-    uint64_t memory;     /* bytes of main memory */
+    char processor[64]; /* model name */
+    char isa[16];       /* instruction set of the reduction kernels: "avx512", "avx2" or "scalar" */
+    uint32_t ncpu;      /* processors this process may run on */
+    size_t l1, l2, l3;  /* bytes of data cache; l3 is the whole last level; 0: unknown */
+    uint64_t memory;    /* bytes of main memory */
 };
 
 /** Fill `out`. Always succeeds; unknown figures are 0. */

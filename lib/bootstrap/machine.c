@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC 0x504c4149u /* "PLAI" */
-#define MAX_FDS 128       /* descriptors in one message; the kernel allows 253 */
+#define MAGIC   0x504c4149u /* "PLAI" */
+#define MAX_FDS 128         /* descriptors in one message; the kernel allows 253 */
 
 struct plait_bootstrap {
     uint32_t rank, nrank;
@@ -142,7 +142,8 @@ static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, e
 }
 
 /* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
-static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes, double until)
+static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
+                                    double until)
 {
     const int fd = b->rank > 0 ? b->root : b->peers[rank];
     struct frame f;
@@ -234,8 +235,9 @@ static enum plait_status listen_for_all(struct plait_bootstrap *b, const struct 
         b->peers[r] = -1;
     if (listener < 0 || bind(listener, (const struct sockaddr *)address, length) != 0 ||
         listen(listener, (int)b->nrank) != 0) {
-        status = errno == EADDRINUSE ? plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice")
-                                     : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: cannot listen: %s", strerror(errno));
+        status = errno == EADDRINUSE
+                     ? plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice")
+                     : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: cannot listen: %s", strerror(errno));
         goto out;
     }
     for (uint32_t joined = 1; joined < b->nrank && status == PLAIT_OK;) {
@@ -250,7 +252,8 @@ static enum plait_status listen_for_all(struct plait_bootstrap *b, const struct 
             if (fd >= 0)
                 status = admit(b, fd, &joined);
             else if (errno != EINTR && errno != ECONNABORTED)
-                status = plait_fail(PLAIT_ERR_SYSTEM, "comm creation: accept: %s (limit on descriptors?)", strerror(errno));
+                status =
+                    plait_fail(PLAIT_ERR_SYSTEM, "comm creation: accept: %s (limit on descriptors?)", strerror(errno));
         }
     }
     if (status != PLAIT_OK)
@@ -332,7 +335,7 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const voi
         status = write_frame(b->root, PLAIT_OK, own, bytes, until);
         /* Rank 0 may have closed the socket after saying why. */
         return status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_frame(b, 0, all, b->nrank * bytes, until)
-                                                             : blame(b, 0, status);
+                                                              : blame(b, 0, status);
     }
     for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
         status = read_frame(b, r, (char *)all + r * bytes, bytes, until);
@@ -347,7 +350,9 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
 {
     char byte = 'F', control[CMSG_SPACE(MAX_FDS * sizeof(int))];
     struct iovec iov = { &byte, 1 };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
+    };
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
     memset(control, 0, sizeof control);
@@ -386,12 +391,14 @@ static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double un
     if (got > 0)
         memcpy(fds, CMSG_DATA(c), (got < n ? got : n) * sizeof(int));
     if (got < n)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)", got, n);
+        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)",
+                          got, n);
     return PLAIT_OK;
 }
 
 /* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
-static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *gives, uint32_t n, int *all, double until)
+static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *gives, uint32_t n, int *all,
+                               double until)
 {
     enum plait_status status = PLAIT_OK;
 

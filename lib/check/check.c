@@ -92,8 +92,12 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
                                    struct plait_report *report)
 {
     struct plait_report own;
-    struct plait_checker c = { .name = name, .plans = plans, .nrank = shape->nrank, .inplace = shape->inplace,
-                               .coll = shape->coll, .report = report != NULL ? report : &own };
+    struct plait_checker c = { .name = name,
+                               .plans = plans,
+                               .nrank = shape->nrank,
+                               .inplace = shape->inplace,
+                               .coll = shape->coll,
+                               .report = report != NULL ? report : &own };
 
     memset(c.report, 0, sizeof *c.report);
     enum plait_status status = prove(&c);
@@ -109,8 +113,14 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
                                      const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
-    struct plait_checker c = { .name = name, .plans = plans, .nrank = shape->nrank, .inplace = shape->inplace,
-                               .coll = shape->coll, .report = &report, .kinds_of = rank, .kinds = kinds };
+    struct plait_checker c = { .name = name,
+                               .plans = plans,
+                               .nrank = shape->nrank,
+                               .inplace = shape->inplace,
+                               .coll = shape->coll,
+                               .report = &report,
+                               .kinds_of = rank,
+                               .kinds = kinds };
 
     memset(kinds, 0, plans[rank]->nstep);
     const enum plait_status status = prove(&c);
@@ -122,8 +132,7 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
                                        const uint32_t *const *node, struct plait_report *report)
 {
     struct plait_report own;
-    struct plait_checker c = { .name = name, .plans = plans, .nrank = nrank,
-                               .report = report != NULL ? report : &own };
+    struct plait_checker c = { .name = name, .plans = plans, .nrank = nrank, .report = report != NULL ? report : &own };
 
     memset(c.report, 0, sizeof *c.report);
     enum plait_status status = plait_graph_init(&c);

@@ -36,7 +36,7 @@ static bool find_depth(const struct plait_checker *c, uint64_t *out)
     return true;
 }
 
-struct port { /* of a rank */
+struct port {        /* of a rank */
     uint32_t nready; /* sends that can start */
     uint32_t low;    /* all ready sends are steps of word `low` of the bits or later */
     uint32_t word0;  /* where the rank's bits start */
@@ -46,11 +46,11 @@ struct port { /* of a rank */
 struct schedule {
     const struct plait_checker *c;
     struct plait_graph *g;
-    struct port *port;   /* [nrank] */
-    uint64_t *ready;     /* one bit for each step: a send that can start */
-    uint32_t *done;      /* nodes that are done and whose successors are not yet told */
+    struct port *port; /* [nrank] */
+    uint64_t *ready;   /* one bit for each step: a send that can start */
+    uint32_t *done;    /* nodes that are done and whose successors are not yet told */
     uint32_t ndone;
-    uint32_t nmessage;   /* not started yet */
+    uint32_t nmessage; /* not started yet */
 };
 
 /* All dependencies of a node are done: a message waits for a round, anything else is done at once. */

@@ -10,8 +10,8 @@
  * that are neither commutative nor associative, and for what a NaN carries.
  */
 #include "check.h"
-#include "sets.h"
 #include "plan_check.h"
+#include "sets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,7 @@ static uint32_t from_all(uint32_t rank, uint32_t slot)
 }
 
 static uint32_t (*const wanted[PLAIT_NCOLL])(uint32_t rank, uint32_t slot) = {
-    [PLAIT_ALLREDUCE] = from_all,
-    [PLAIT_BARRIER] = from_all, /* the token of each rank stems from all */
+    [PLAIT_ALLREDUCE] = from_all, [PLAIT_BARRIER] = from_all, /* the token of each rank stems from all */
 };
 
 static uint64_t leaf(uint32_t rank)
@@ -138,7 +137,7 @@ static void note_kind(const struct meaning *m, uint32_t n, struct value v)
 
     if (m->c->kinds != NULL && m->c->graph.rank[n] == m->c->kinds_of)
         m->c->kinds[plait_graph_index(&m->c->graph, n)] |= size == m->c->nrank ? PLAIT_VALUE_FINAL
-                                                         : size == 1           ? PLAIT_VALUE_SINGLE
+                                                           : size == 1         ? PLAIT_VALUE_SINGLE
                                                                                : PLAIT_VALUE_PARTIAL;
 }
 

@@ -34,7 +34,7 @@ struct race {
     struct read *reads;
     struct need *needs;
     uint32_t nread, cread, nneed, cneed;
-    uint32_t *mark; /* [nstep] mark[i] == s + 1: step i is known as an ancestor of step s */
+    uint32_t *mark;  /* [nstep] mark[i] == s + 1: step i is known as an ancestor of step s */
     uint32_t *stack; /* [nstep] */
 };
 

@@ -131,15 +131,15 @@ static void stream(void *dst, const void *src, size_t bytes)
         memcpy(d, s, bytes);
 }
 
-#define HALF_V __m256
-#define HALF_LANES 8
+#define HALF_V        __m256
+#define HALF_LANES    8
 #define HALF_VN(name) name##_f32x8
 #define HALF_GET_WIDE get_f32x8
 #define HALF_PUT_WIDE put_f32x8
-#define GET_F16 get_f16
-#define PUT_F16 put_f16
-#define GET_BF16 get_bf16
-#define PUT_BF16 put_bf16
+#define GET_F16       get_f16
+#define PUT_F16       put_f16
+#define GET_BF16      get_bf16
+#define PUT_BF16      put_bf16
 #include "set.h"
 
 const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2");

@@ -82,15 +82,15 @@ static void stream(void *dst, const void *src, size_t bytes)
 #endif
 }
 
-#define HALF_V float
-#define HALF_LANES 1
-#define HALF_VN(name) name##_f32
-#define HALF_GET_WIDE(p, k) (*(p))
+#define HALF_V                 float
+#define HALF_LANES             1
+#define HALF_VN(name)          name##_f32
+#define HALF_GET_WIDE(p, k)    (*(p))
 #define HALF_PUT_WIDE(p, v, k) (*(p) = (v))
-#define GET_F16(p, k) from_f16(*(p))
-#define PUT_F16(p, v, k) (*(p) = to_f16(v))
-#define GET_BF16(p, k) from_bf16(*(p))
-#define PUT_BF16(p, v, k) (*(p) = to_bf16(v))
+#define GET_F16(p, k)          from_f16(*(p))
+#define PUT_F16(p, v, k)       (*(p) = to_f16(v))
+#define GET_BF16(p, k)         from_bf16(*(p))
+#define PUT_BF16(p, v, k)      (*(p) = to_bf16(v))
 #include "set.h"
 
 const struct plait_kernels plait_kernels_scalar = KERNELS("scalar");

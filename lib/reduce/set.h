@@ -12,75 +12,76 @@
 
 #include <assert.h>
 
-#define T int32_t
-#define V int32_t
-#define LANES 1
-#define FN(name) name##_i32
-#define VN(name) name##_i32
-#define GET(p, k) (*(p))
+#define T            int32_t
+#define V            int32_t
+#define LANES        1
+#define FN(name)     name##_i32
+#define VN(name)     name##_i32
+#define GET(p, k)    (*(p))
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
 
-#define T int64_t
-#define V int64_t
-#define LANES 1
-#define FN(name) name##_i64
-#define VN(name) name##_i64
-#define GET(p, k) (*(p))
+#define T            int64_t
+#define V            int64_t
+#define LANES        1
+#define FN(name)     name##_i64
+#define VN(name)     name##_i64
+#define GET(p, k)    (*(p))
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
 
-#define T float
-#define V float
-#define LANES 1
-#define FN(name) name##_f32
-#define VN(name) name##_f32
-#define GET(p, k) (*(p))
+#define T            float
+#define V            float
+#define LANES        1
+#define FN(name)     name##_f32
+#define VN(name)     name##_f32
+#define GET(p, k)    (*(p))
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
 
-#define T double
-#define V double
-#define LANES 1
-#define FN(name) name##_f64
-#define VN(name) name##_f64
-#define GET(p, k) (*(p))
+#define T            double
+#define V            double
+#define LANES        1
+#define FN(name)     name##_f64
+#define VN(name)     name##_f64
+#define GET(p, k)    (*(p))
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
 
-#define T uint16_t
-#define V HALF_V
-#define LANES HALF_LANES
-#define FN(name) name##_f16
-#define VN(name) HALF_VN(name)
-#define GET(p, k) GET_F16(p, k)
-#define PUT(p, v, k) PUT_F16(p, v, k)
-#define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
+#define T                 uint16_t
+#define V                 HALF_V
+#define LANES             HALF_LANES
+#define FN(name)          name##_f16
+#define VN(name)          HALF_VN(name)
+#define GET(p, k)         GET_F16(p, k)
+#define PUT(p, v, k)      PUT_F16(p, v, k)
+#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
 
-#define T uint16_t
-#define V HALF_V
-#define LANES HALF_LANES
-#define FN(name) name##_bf16
-#define VN(name) HALF_VN(name)
-#define GET(p, k) GET_BF16(p, k)
-#define PUT(p, v, k) PUT_BF16(p, v, k)
-#define GET_WIDE(p, k) HALF_GET_WIDE(p, k)
+#define T                 uint16_t
+#define V                 HALF_V
+#define LANES             HALF_LANES
+#define FN(name)          name##_bf16
+#define VN(name)          HALF_VN(name)
+#define GET(p, k)         GET_BF16(p, k)
+#define PUT(p, v, k)      PUT_BF16(p, v, k)
+#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
 
-#define ROW(type) \
-    { [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, \
-      [PLAIT_MAX] = reduce_max_##type, [PLAIT_MIN] = reduce_min_##type }
-#define KERNELS(name) \
-    { \
-        .isa = name, \
-        .reduce = { [PLAIT_INT32] = ROW(i32), [PLAIT_INT64] = ROW(i64), [PLAIT_FLOAT16] = ROW(f16), \
+#define ROW(type)                                                                                            \
+    {                                                                                                        \
+        [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
+        [PLAIT_MIN] = reduce_min_##type                                                                      \
+    }
+#define KERNELS(name)                                                                                       \
+    {                                                                                                       \
+        .isa = name,                                                                                        \
+        .reduce = { [PLAIT_INT32] = ROW(i32),   [PLAIT_INT64] = ROW(i64),   [PLAIT_FLOAT16] = ROW(f16),     \
                     [PLAIT_FLOAT32] = ROW(f32), [PLAIT_FLOAT64] = ROW(f64), [PLAIT_BFLOAT16] = ROW(bf16) }, \
-        .widen = { [PLAIT_FLOAT16] = widen_f16, [PLAIT_BFLOAT16] = widen_bf16 }, \
-        .narrow = { [PLAIT_FLOAT16] = narrow_f16, [PLAIT_BFLOAT16] = narrow_bf16 }, \
-        .stream = stream, \
+        .widen = { [PLAIT_FLOAT16] = widen_f16, [PLAIT_BFLOAT16] = widen_bf16 },                            \
+        .narrow = { [PLAIT_FLOAT16] = narrow_f16, [PLAIT_BFLOAT16] = narrow_bf16 }, .stream = stream,       \
     }
 
 #endif
