@@ -217,7 +217,7 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
 /* Say what this rank calls, so that the others can compare and name it. */
 static void record(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    struct plait_record *r = &comm->own->record[comm->sequence % PLAIT_NRECORD];
+    struct plait_record *r = plait_control_record(comm->own, comm->sequence);
 
     r->count = o->count;
     r->plan = o->selection.plan_hash;

@@ -432,7 +432,7 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
     const struct plait_control *c = comm->peers[rank].control;
     const uint64_t next = atomic_load(&c->done) + 1;
 
-    return (uint32_t)atomic_load(&c->record[next % PLAIT_NRECORD].word) == (uint32_t)next &&
+    return (uint32_t)atomic_load(&plait_control_record(c, next)->word) == (uint32_t)next &&
            atomic_load(&c->failed) == PLAIT_OK && !atomic_load(&c->departed);
 }
 

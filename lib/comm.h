@@ -29,7 +29,8 @@ struct plait_record {
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     uint64_t count;
     uint64_t plan; /* hash */
-    uint8_t coll, type, op, inplace, unused[4];
+    uint8_t coll, type, op, inplace;
+    uint8_t wanted, unused[3]; /* wanted: another trial of the ways to write (trial.h) */
     char algorithm[32];
 };
 _Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
@@ -73,6 +74,12 @@ static inline size_t plait_control_bytes(uint32_t nrank)
 {
     return sizeof(struct plait_control) +
            (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
+}
+
+/* What the owner of `of` called, or calls, as operation number `sequence`. */
+static inline struct plait_record *plait_control_record(const struct plait_control *of, uint64_t sequence)
+{
+    return (struct plait_record *)(uintptr_t)&of->record[sequence % PLAIT_NRECORD];
 }
 
 /* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
@@ -131,10 +138,10 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    double call_deadline;          /* of the operation in progress */
-    size_t cache, last_level;      /* bytes; rank 0's */
-    size_t flight_bytes;           /* library memory of a flight, at least */
-    struct plait_trial trials[64]; /* by the logarithm of the vector's bytes */
+    double call_deadline;     /* of the operation in progress */
+    size_t cache, last_level; /* bytes; rank 0's */
+    size_t flight_bytes;      /* library memory of a flight, at least */
+    struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     enum plait_round round;

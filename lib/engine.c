@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_TRIED 8192 /* bytes; in smaller vectors the blocks are too few lines to tell */
-
 struct run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
@@ -407,6 +405,37 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
+/* ---- The way to write (trial.h) -------------------------------------------------------------------- */
+
+static void choose_way(struct run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const size_t bytes = run->o->count * run->o->size;
+
+    run->busy = run->began = 0;
+    run->way = 0;
+    run->timed = false;
+    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1)
+        run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
+    plait_control_record(comm->own, comm->sequence)->wanted = plait_trial_of(&comm->trials, bytes)->wanted;
+}
+
+/* Every rank wrote its record before it sent anything, so all see the same. */
+static void report_way(struct run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const size_t bytes = run->o->count * run->o->size;
+    uint32_t wanted = 0;
+
+    if (!run->timed)
+        return;
+    plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
+    for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
+        wanted += plait_control_record(comm->peers[r].control, comm->sequence)->wanted;
+    if (2 * wanted > comm->nrank)
+        plait_trial_again(plait_trial_of(&comm->trials, bytes));
+}
+
 /* ---- Running ------------------------------------------------------------------------------------- */
 
 enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
@@ -422,12 +451,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.in = (char *)(uintptr_t)in;
     run.out = out;
     run.next_slice = run.done_slices = 0;
-    run.busy = run.began = 0;
-    run.way = 0;
-    run.timed = false;
-    struct plait_trial *trial = &comm->trials[64 - __builtin_clzll(o->count * o->size | 1)];
-    if (o->count * o->size >= LEAST_TRIED && comm->nrank > 1)
-        run.way = plait_trial_start(trial, &run.timed);
+    choose_way(&run);
     run.stride = plait_flight_stride(o);
     run.need = plait_flight_need(o);
     plait_wait_init(&run.wait, awaited, &run);
@@ -463,9 +487,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
         }
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
-    if (run.timed)
-        plait_trial_report(trial,
-                           (run.busy + (run.began > 0 ? plait_clock() - run.began : 0)) / (double)(o->count * o->size));
+    if (status == PLAIT_OK)
+        report_way(&run);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

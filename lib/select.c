@@ -9,9 +9,10 @@
  *
  * All of them combine in the canonical order, so `reproducible` changes nothing here.
  *
- * Tiny: at most 64 ranks and 8 KiB, or 32 KiB when ranks share processors, where each further step costs
- * every rank a turn on its processor; and at most 128 KiB read from others per rank. The three were measured on
- * one processor (Zen 4, 2 cores, 2 to 8 ranks); near them both ways take equally long.
+ * Tiny: at most 64 ranks and 8 KiB; when ranks share processors 2 KiB per rank if that is more (and 32 KiB at most),
+ * as a further step costs every rank a turn on its processor, one after the other; and at most 128 KiB read from
+ * others per rank. All were measured on one processor (Zen 4, 2 cores, 2 to 8 ranks); near them both ways take
+ * equally long.
  */
 #include "comm.h"
 #include "hash.h"
@@ -24,13 +25,18 @@
 
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
 #define MOST_TINY      8184
+#define MOST_SHARING   2048 /* bytes per rank, when ranks share processors */
 #define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL  (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    return shape->nrank <= MOST_DIRECT && bytes <= (w->oversubscribed ? PLAIT_TINY_MAX : MOST_TINY) &&
+    size_t most = MOST_TINY;
+
+    if (w->oversubscribed && (size_t)shape->nrank * MOST_SHARING > most)
+        most = (size_t)shape->nrank * MOST_SHARING;
+    return shape->nrank <= MOST_DIRECT && bytes <= most && bytes <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
 }
 

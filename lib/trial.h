@@ -5,61 +5,66 @@
  * For what other ranks will read: between cores that share a cache the first is faster, between others the second,
  * by factors either way, and a virtual machine may change from one to the other while it runs. For results: past
  * the caches saves reading lines that are overwritten, unless they are cached already. So neither a constant
- * nor a measurement at start-up decides: operations of one size try all four combinations, and again every
- * PERIOD operations. What is timed is this rank's copying until the first message comes, and everything from then
- * on: waiting for a rank that is late does not count, waiting for slow data does. Bits do not
- * depend on it. The schedule counts operations of the size, so that all ranks try the same way at the same
- * time: one that writes cheaply at the cost of those who read does not look better than it is.
+ * nor a measurement at start-up decides: operations of one size try all four combinations in a *round*, which comes
+ *
+ * - with the second operation of a size, as the first meets cold memory; with operation EARLY; every PERIOD operations;
+ * - when large operations cost clearly more or less than the round promised. There a wrong way costs milliseconds,
+ *   and PERIOD operations are seconds. A round that then changes nothing makes the next one wait longer.
+ *
+ * Whether cores share a cache is not a matter of size: a size that finds it out clearly tells the others, and
+ * the first round of the sizes that come after it leaves that out.
+ *
+ * What is timed is this rank's copying until the first message comes, and everything from then on: waiting for
+ * a rank that is late does not count, waiting for slow data does. Bits do not depend on it. All ranks try the same way
+ * in the same operation, so one that writes cheaply at the cost of those who read does not look better than it
+ * is: rounds begin at operations that all ranks know, by count, or after an operation for which most ranks `wanted`
+ * one.
  */
 #ifndef PLAIT_LIB_TRIAL_H
 #define PLAIT_LIB_TRIAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 }; /* bits */
 
-#define PLAIT_TRIAL_PERIOD 128
-#define PLAIT_TRIAL_PLACES (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
+#define PLAIT_TRIAL_PERIOD  128
+#define PLAIT_TRIAL_EARLY   32
+#define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
+#define PLAIT_TRIAL_LEAST   8192             /* bytes; in smaller vectors the blocks are too few lines to tell */
+#define PLAIT_TRIAL_WATCHED (1 << 20)        /* bytes; from here on every operation is timed, which costs 0.2 us */
 
-struct plait_trial {
+struct plait_trial {         /* of the vectors of one size; all 0: none yet */
     uint32_t n;              /* operations so far */
+    uint32_t start, places;  /* of the latest round: its first operation, how many */
+    bool called;             /* it was: ranks wanted it */
+    uint32_t hold;           /* operations after it in which no other is wanted */
+    uint32_t odd;            /* operations in a row that did not cost what was expected */
     unsigned way, trying;    /* in use; in the operation in progress */
+    bool wanted;             /* by this rank: a round */
     double cost[PLAIT_NWAY]; /* least seconds per byte in this round */
+    double expected;         /* seconds per byte; 0: not known */
 };
 
-/* Place of operation n in its round. The first operation meets cold memory and does not count. */
-static inline uint32_t plait_trial_place(uint32_t n)
+struct plait_trials { /* of a comm; by the logarithm of the vector's bytes */
+    struct plait_trial of[64];
+    bool known; /* a size has tried every way */
+};
+
+static inline struct plait_trial *plait_trial_of(struct plait_trials *all, size_t bytes)
 {
-    return n < PLAIT_TRIAL_PERIOD ? n - 1 : n % PLAIT_TRIAL_PERIOD;
+    return &all->of[63 - __builtin_clzll(bytes | 1)];
 }
 
-/* How should this operation write? `timed`: report it. */
-static inline unsigned plait_trial_start(struct plait_trial *t, bool *timed)
-{
-    const uint32_t place = plait_trial_place(t->n++);
+/* How should this operation of `bytes` write? `timed`: report it. */
+unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed);
 
-    *timed = place < PLAIT_TRIAL_PLACES;
-    t->trying = *timed ? place % PLAIT_NWAY : t->way;
-    for (unsigned w = 0; place == 0 && w < PLAIT_NWAY; w++)
-        t->cost[w] = 1e9;
-    return t->trying;
-}
+/* What a timed operation cost. */
+void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds);
 
-/* seconds: per byte of the vector, as sizes in one trial may differ by two */
-static inline void plait_trial_report(struct plait_trial *t, double seconds)
-{
-    unsigned best = t->way;
-
-    if (seconds < t->cost[t->trying])
-        t->cost[t->trying] = seconds;
-    if (plait_trial_place(t->n - 1) != PLAIT_TRIAL_PLACES - 1)
-        return;
-    for (unsigned w = 0; w < PLAIT_NWAY; w++)
-        if (t->cost[w] < t->cost[best])
-            best = w;
-    if (t->cost[best] < 0.9 * t->cost[t->way]) /* for a clear gain only */
-        t->way = best;
-}
+/* Most ranks wanted a round in the operation just done, as all of them can see: the next one begins it. A few may have
+ * been held up by something else. */
+void plait_trial_again(struct plait_trial *t);
 
 #endif

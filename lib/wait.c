@@ -23,7 +23,7 @@
 
 static const struct plait_record *record_of(const struct plait_comm *comm, uint32_t rank)
 {
-    return &comm->peers[rank].control->record[comm->sequence % PLAIT_NRECORD];
+    return plait_control_record(comm->peers[rank].control, comm->sequence);
 }
 
 static void describe(const struct plait_comm *comm, char *text, size_t size)

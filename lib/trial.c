@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "trial.h"
+
+#define GAIN       0.9 /* of the cost: less is worth a change */
+#define CLEAR_GAIN 0.7 /* less tells how cores share caches */
+#define LIKE       1.5 /* times more or less: not what was expected */
+#define LEAST_HOLD 16
+#define MOST_HOLD  (8 * PLAIT_TRIAL_PERIOD)
+
+#define UNTRIED 1e9
+
+static bool in_round(const struct plait_trial *t, uint32_t n)
+{
+    return n - t->start < t->places;
+}
+
+static bool begins_round(const struct plait_trial *t, uint32_t n)
+{
+    return n == 1 || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
+}
+
+static void begin_round(struct plait_trial *t, uint32_t n, uint32_t places, bool called)
+{
+    t->start = n;
+    t->places = places;
+    t->called = called;
+    t->wanted = false;
+    t->odd = 0;
+    for (unsigned w = 0; w < PLAIT_NWAY; w++)
+        t->cost[w] = UNTRIED;
+}
+
+/* A short round tries the ways to write results only. */
+static unsigned way_at(const struct plait_trial *t, uint32_t place)
+{
+    if (t->places == PLAIT_TRIAL_PLACES)
+        return place % PLAIT_NWAY;
+    return (t->way & PLAIT_SHARED_PAST) | (place % 2 ? PLAIT_RESULT_PAST : 0);
+}
+
+unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
+{
+    struct plait_trial *t = plait_trial_of(all, bytes);
+    const uint32_t n = t->n++;
+
+    if (n > 0 && begins_round(t, n))
+        begin_round(t, n, n == 1 && all->known ? PLAIT_TRIAL_PLACES / 2 : PLAIT_TRIAL_PLACES, false);
+    *timed = in_round(t, n) || (n > 0 && bytes >= PLAIT_TRIAL_WATCHED);
+    t->trying = in_round(t, n) ? way_at(t, n - t->start) : t->way;
+    return t->trying;
+}
+
+static double least(const struct plait_trial *t, unsigned bit, unsigned value)
+{
+    double cost = UNTRIED;
+
+    for (unsigned w = 0; w < PLAIT_NWAY; w++)
+        if ((w & bit) == value && t->cost[w] < cost)
+            cost = t->cost[w];
+    return cost;
+}
+
+/* How this round found that cores share caches holds for every size. */
+static void tell_others(struct plait_trials *all, const struct plait_trial *t)
+{
+    const unsigned shared = t->way & PLAIT_SHARED_PAST;
+    const double other_cost = least(t, PLAIT_SHARED_PAST, shared ^ PLAIT_SHARED_PAST);
+
+    if (other_cost == UNTRIED || least(t, PLAIT_SHARED_PAST, shared) > CLEAR_GAIN * other_cost)
+        return;
+    for (size_t i = 0; i < sizeof all->of / sizeof *all->of; i++) {
+        struct plait_trial *other = &all->of[i];
+        if ((other->way & PLAIT_SHARED_PAST) != shared) {
+            other->way ^= PLAIT_SHARED_PAST;
+            other->expected = 0;
+        }
+    }
+}
+
+static void decide(struct plait_trial *t)
+{
+    unsigned best = t->way;
+
+    for (unsigned w = 0; w < PLAIT_NWAY; w++)
+        if (t->cost[w] < t->cost[best])
+            best = w;
+    const bool better = t->cost[best] < GAIN * t->cost[t->way];
+    if (better)
+        t->way = best;
+    if (t->called && !better)
+        t->hold = t->hold == 0 ? LEAST_HOLD : t->hold < MOST_HOLD ? 4 * t->hold : t->hold;
+    else
+        t->hold = t->called ? LEAST_HOLD : t->hold / 2;
+    t->expected = t->cost[t->way];
+}
+
+/* One slow operation says nothing; two do. */
+static void watch(struct plait_trial *t, double seconds)
+{
+    if (t->expected == 0)
+        t->expected = seconds;
+    t->odd = seconds > LIKE * t->expected || seconds * LIKE < t->expected ? t->odd + 1 : 0;
+    t->wanted = t->odd >= 2 && t->n - t->start > t->places + t->hold;
+}
+
+void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
+{
+    struct plait_trial *t = plait_trial_of(all, bytes);
+
+    seconds /= (double)bytes; /* sizes in one trial may differ by two */
+    if (!in_round(t, t->n - 1)) {
+        watch(t, seconds);
+        return;
+    }
+    if (seconds < t->cost[t->trying])
+        t->cost[t->trying] = seconds;
+    if (in_round(t, t->n))
+        return;
+    decide(t);
+    all->known = true; /* the first round of all is a full one */
+    tell_others(all, t);
+}
+
+void plait_trial_again(struct plait_trial *t)
+{
+    if (!in_round(t, t->n))
+        begin_round(t, t->n, PLAIT_TRIAL_PLACES, true);
+}
