@@ -2,171 +2,13 @@
 /* Binding: from a plan to what the engine runs. */
 #include "prog.h"
 
-#include "comm.h"
-#include "hash.h"
 #include "plan_check.h"
+#include "prove.h"
 #include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
-
-/* Every rank's plan: what the proofs at bind are about. */
-static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
-                                  struct plait_plan ***out)
-{
-    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
-    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
-
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        status = plait_plan_emit(alg, shape, r, &plans[r]);
-    *out = plans;
-    return status;
-}
-
-static void destroy_all(struct plait_plan **plans, uint32_t n)
-{
-    for (uint32_t r = 0; plans != NULL && r < n; r++)
-        plait_plan_destroy(plans[r]);
-    free(plans);
-}
-
-/*
- * A copy of a plan in which a SEND also waits for the SEND that is PLAIT_WINDOW numbers before it on the
- * way to the same peer: it takes over that one's place in the window. Numbers are those of number_messages().
- */
-static struct plait_plan *with_window(const struct plait_plan *plan)
-{
-    const uint32_t *deps = plait_plan_deps(plan);
-    struct plait_plan *p = malloc(plan->bytes + plan->nstep * sizeof *deps);
-    uint32_t *before = malloc((plan->nstep + 1) * sizeof *before); /* [nstep] the SEND to wait for, or NONE */
-    uint32_t *last = malloc((size_t)plan->nrank * PLAIT_WINDOW * sizeof *last), *n = calloc(plan->nrank, sizeof *n);
-
-    for (uint32_t lane = 0; p && before && last && n && lane < plan->nlane; lane++)
-        for (uint32_t i = 0; i < plan->nstep; i++) {
-            const struct plait_step *s = &plan->step[i];
-            if (s->lane != lane || s->verb != PLAIT_SEND)
-                continue;
-            const uint32_t number = n[s->peer]++, place = (uint32_t)s->peer * PLAIT_WINDOW + number % PLAIT_WINDOW;
-            before[i] = number < PLAIT_WINDOW ? PLAIT_NONE : last[place];
-            last[place] = i;
-        }
-    if (p != NULL && before != NULL && last != NULL && n != NULL) {
-        memcpy(p, plan, sizeof *p + plan->nstep * sizeof *p->step);
-        uint32_t *to = (uint32_t *)(uintptr_t)plait_plan_deps(p);
-        p->ndep = 0;
-        for (uint32_t i = 0; i < p->nstep; i++) {
-            struct plait_step *s = &p->step[i];
-            memcpy(to + p->ndep, deps + s->dep0, s->ndep * sizeof *deps);
-            s->dep0 = p->ndep;
-            if (s->verb == PLAIT_SEND && before[i] != PLAIT_NONE)
-                to[s->dep0 + s->ndep++] = before[i];
-            p->ndep += s->ndep;
-        }
-    } else {
-        free(p);
-        p = NULL;
-    }
-    free(before);
-    free(last);
-    free(n);
-    return p;
-}
-
-enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_fusing fusing, bool *out)
-{
-    struct plait_plan **plans;
-    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
-    enum plait_status status = emit_all(alg, shape, &plans);
-
-    for (uint32_t r = 0; status == PLAIT_OK && r < shape->nrank; r++) {
-        struct plait_plan *window = with_window(plans[r]);
-        if (nodes != NULL)
-            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
-        if (window == NULL || nodes == NULL || nodes[r] == NULL)
-            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
-        else
-            status = plait_fuse(plans[r], fusing, nodes[r]);
-        plait_plan_destroy(plans[r]);
-        plans[r] = window;
-    }
-    if (status == PLAIT_OK) {
-        status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
-                                      (const uint32_t *const *)nodes, NULL);
-        *out = status == PLAIT_OK;
-        status = status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
-    }
-    destroy_all(plans, shape->nrank);
-    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
-        free(nodes[r]);
-    free(nodes);
-    return status;
-}
-
-/* Fuse as much as cannot deadlock. Above MOST_PROVED ranks what is safe when sends wait for their receives only. */
-static enum plait_status choose_fusing(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                       bool hop, enum plait_fusing *out)
-{
-    enum plait_status status = PLAIT_OK;
-    bool proved = false;
-
-    *out = shape->nrank > MOST_PROVED || hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
-    if (shape->nrank > MOST_PROVED)
-        return PLAIT_OK;
-    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved &&
-           *out > PLAIT_FUSE_NONE)
-        --*out;
-    if (status != PLAIT_OK || proved)
-        return status;
-    return plait_fail(
-        PLAIT_ERR_PLAN,
-        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
-        "and they wait for it; let lanes be taken in the order in which they are sent",
-        spec, shape->nrank, PLAIT_WINDOW);
-}
-
-/* What all ranks together are going to do: equal on all, unless their libraries or algorithms differ. */
-static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
-{
-    struct plait_plan **plans;
-    const enum plait_status status = emit_all(alg, shape, &plans);
-
-    *out = PLAIT_HASH_START;
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        *out = plait_hash(*out, plans[r], plans[r]->bytes);
-    destroy_all(plans, shape->nrank);
-    return status;
-}
-
-static bool is_library(const struct plait_alg *alg)
-{
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++)
-        if (*a == alg)
-            return true;
-    return false;
-}
-
-/* Which of this rank's steps move or make partial sums; a step that also handles a result cannot be wide. */
-static enum plait_status find_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, unsigned char *kinds)
-{
-    struct plait_plan **plans;
-    enum plait_status status = emit_all(alg, shape, &plans);
-
-    if (status == PLAIT_OK)
-        status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
-    for (uint32_t i = 0; status == PLAIT_OK && i < plans[rank]->nstep; i++)
-        if ((kinds[i] & PLAIT_VALUE_PARTIAL) && kinds[i] != PLAIT_VALUE_PARTIAL)
-            status = plait_fail(PLAIT_ERR_UNSUPPORTED,
-                                "algorithm '%s' moves partial sums together with other values (rank %u step %u), so it "
-                                "cannot round once; use PLAIT_ROUND_HOP",
-                                spec, rank, i);
-    destroy_all(plans, shape->nrank);
-    return status;
-}
 
 /* ---- From steps to instructions ------------------------------------------------------------------ */
 
@@ -192,21 +34,6 @@ static bool is_borrowed(const struct binder *b, uint32_t step)
 static bool is_inner(const struct binder *b, uint32_t step)
 {
     return b->plan->step[step].verb == PLAIT_REDUCE && b->node[step] != step;
-}
-
-/* The messages of each lane follow those of the lane before, per peer and direction. */
-static void number_messages(struct binder *b)
-{
-    struct plait_prog *p = b->prog;
-
-    for (unsigned lane = 0; lane < b->plan->nlane; lane++)
-        for (uint32_t i = 0; i < b->plan->nstep; i++) {
-            const struct plait_step *s = &b->plan->step[i];
-            if (s->lane != lane || s->peer < 0)
-                continue;
-            uint32_t *counter = s->verb == PLAIT_SEND ? p->nsend : p->nrecv;
-            p->instrs[b->instr[i]].message = counter[s->peer]++;
-        }
 }
 
 static bool is_wide(const struct binder *b, uint32_t step)
@@ -474,7 +301,7 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
         .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds, .wide = wide
     };
     const size_t n = plan->nstep + 1;
-    uint32_t *version = malloc(n * sizeof *version);
+    uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
     enum plait_status status = PLAIT_ERR_NOMEM;
 
     b.instr = malloc(n * sizeof *b.instr);
@@ -487,17 +314,21 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     p->ndeps = calloc(n, sizeof *p->ndeps);
     p->nsend = calloc(plan->nrank, sizeof *p->nsend);
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
-    if (version && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps && p->nsend &&
-        p->nrecv) {
+    if (version && number && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps &&
+        p->nsend && p->nrecv) {
         memset(b.tmp, 0xff, (plan->ntmp + 1) * sizeof *b.tmp);
         make_instrs(&b, version);
-        number_messages(&b);
+        plait_number_messages(plan, p->nsend, p->nrecv, number);
+        for (uint32_t i = 0; i < plan->nstep; i++)
+            if (plan->step[i].peer >= 0)
+                p->instrs[b.instr[i]].message = number[i];
         mark_final(&b);
         status = reverse_deps(&b);
     } else {
         plait_fail(status, "out of memory to bind a plan");
     }
     free(version);
+    free(number);
     free(b.instr);
     free(b.writer[0]);
     free(b.tmp);
@@ -505,11 +336,19 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     return status;
 }
 
+static bool is_library(const struct plait_alg *alg)
+{
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++)
+        if (*a == alg)
+            return true;
+    return false;
+}
+
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
     const bool hop = round == PLAIT_ROUND_HOP, wide = round == PLAIT_ROUND_ONCE && !alg->no_partials;
-    const bool need_kinds = wide || (average && (shape->nrank <= MOST_PROVED || !is_library(alg)));
+    const bool need_kinds = wide || (average && (shape->nrank <= PLAIT_MOST_PROVED || !is_library(alg)));
     struct plait_prog *p = calloc(1, sizeof *p);
     struct plait_plan *plan = NULL;
     uint32_t *node = NULL;
@@ -532,13 +371,13 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    status = choose_fusing(alg, spec, shape, hop, &fusing);
-    if (status == PLAIT_OK && shape->nrank <= MOST_PROVED)
-        status = hash_plans(alg, shape, &p->hash);
+    status = plait_prove_fusing(alg, spec, shape, hop, &fusing);
+    if (status == PLAIT_OK && shape->nrank <= PLAIT_MOST_PROVED)
+        status = plait_prove_hash(alg, shape, &p->hash);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, fusing, node);
     if (status == PLAIT_OK && need_kinds)
-        status = find_kinds(alg, spec, shape, rank, kinds);
+        status = plait_prove_kinds(alg, spec, shape, rank, kinds);
     if (status == PLAIT_OK)
         status = bind(plan, node, kinds, wide, p);
 out:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: what the builder derives and refuses, and the text form. PLAIT_GOLDEN_UPDATE=1 writes the golden files anew.
+/* Plans: what the builder derives and refuses, and the text form. PLAIT_TEST_GOLDEN_UPDATE=1 writes the golden files anew.
  */
 #include "plans.h"
 #include "specs.h"
@@ -298,7 +298,7 @@ static void plan_texts_match_the_golden_files(void **state)
         char *text = print_all(golden[i].spec, golden[i].nrank, golden[i].inplace);
         snprintf(path, sizeof path, "%s/%s", GOLDEN_DIR, golden[i].file);
         assert_non_null(text);
-        if (getenv("PLAIT_GOLDEN_UPDATE") != NULL) {
+        if (getenv("PLAIT_TEST_GOLDEN_UPDATE") != NULL) {
             FILE *f = fopen(path, "w");
             assert_non_null(f);
             fputs(text, f);

@@ -112,34 +112,23 @@ static inline void put_bf16(uint16_t *p, __m256 v, size_t k)
     put_u16x8(p, _mm_packus_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)), k);
 }
 
-static void stream(void *dst, const void *src, size_t bytes)
+static inline void stream_line(unsigned char *d, const unsigned char *s)
 {
-    unsigned char *d = dst;
-    const unsigned char *s = src;
-    const size_t head = -(uintptr_t)d % 64;
-
-    if (bytes >= 128) {
-        memcpy(d, s, head);
-        d += head, s += head, bytes -= head;
-        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
-            for (int i = 0; i < 64; i += 32)
-                _mm256_stream_si256((__m256i *)(void *)(d + i),
-                                    _mm256_loadu_si256((const __m256i *)(const void *)(s + i)));
-        _mm_sfence();
-    }
-    if (bytes > 0)
-        memcpy(d, s, bytes);
+    for (int i = 0; i < 64; i += 32)
+        _mm256_stream_si256((__m256i *)(void *)(d + i), _mm256_loadu_si256((const __m256i *)(const void *)(s + i)));
 }
 
-#define HALF_V        __m256
-#define HALF_LANES    8
-#define HALF_VN(name) name##_f32x8
-#define HALF_GET_WIDE get_f32x8
-#define HALF_PUT_WIDE put_f32x8
-#define GET_F16       get_f16
-#define PUT_F16       put_f16
-#define GET_BF16      get_bf16
-#define PUT_BF16      put_bf16
+#define HALF_V         __m256
+#define HALF_LANES     8
+#define HALF_VN(name)  name##_f32x8
+#define HALF_GET_WIDE  get_f32x8
+#define HALF_PUT_WIDE  put_f32x8
+#define GET_F16        get_f16
+#define PUT_F16        put_f16
+#define GET_BF16       get_bf16
+#define PUT_BF16       put_bf16
+#define STREAM_LINE    stream_line
+#define STREAM_FENCE() _mm_sfence()
 #include "set.h"
 
 const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2");

@@ -98,32 +98,17 @@ static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
     put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
 }
 
-static void stream(void *dst, const void *src, size_t bytes)
-{
-    unsigned char *d = dst;
-    const unsigned char *s = src;
-    const size_t head = -(uintptr_t)d % 64;
-
-    if (bytes >= 128) {
-        memcpy(d, s, head);
-        d += head, s += head, bytes -= head;
-        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
-            _mm512_stream_si512((__m512i *)(void *)d, _mm512_loadu_si512(s));
-        _mm_sfence();
-    }
-    if (bytes > 0)
-        memcpy(d, s, bytes);
-}
-
-#define HALF_V        __m512
-#define HALF_LANES    16
-#define HALF_VN(name) name##_f32x16
-#define HALF_GET_WIDE get_f32x16
-#define HALF_PUT_WIDE put_f32x16
-#define GET_F16       get_f16
-#define PUT_F16       put_f16
-#define GET_BF16      get_bf16
-#define PUT_BF16      put_bf16
+#define HALF_V            __m512
+#define HALF_LANES        16
+#define HALF_VN(name)     name##_f32x16
+#define HALF_GET_WIDE     get_f32x16
+#define HALF_PUT_WIDE     put_f32x16
+#define GET_F16           get_f16
+#define PUT_F16           put_f16
+#define GET_BF16          get_bf16
+#define PUT_BF16          put_bf16
+#define STREAM_LINE(d, s) _mm512_stream_si512((__m512i *)(void *)(d), _mm512_loadu_si512(s))
+#define STREAM_FENCE()    _mm_sfence()
 #include "set.h"
 
 const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");

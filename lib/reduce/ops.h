@@ -18,177 +18,29 @@
 
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
 
-/* int32 and int64. Overflow wraps, so sums and products are taken unsigned. */
-
-static inline int32_t sum_i32(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a + (uint32_t)b);
-}
-
-static inline int32_t prod_i32(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a * (uint32_t)b);
-}
-
-static inline int32_t min_i32(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int32_t max_i32(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
+#define T        int32_t
+#define U        uint32_t
+#define FN(name) name##_i32
 /* In double, which vectorises: the quotient is at least 2^-32 away from the next integer, so it is exact. */
-static inline int32_t quotient_i32(int32_t v, uint32_t divisor)
-{
-    return (int32_t)((double)v / (double)divisor);
-}
+#define QUOTIENT(v, n) (int32_t)((double)(v) / (double)(n))
+#include "ops_int.h"
 
-static inline int32_t clean_i32(int32_t v)
-{
-    return v;
-}
+#define T              int64_t
+#define U              uint64_t
+#define FN(name)       name##_i64
+#define QUOTIENT(v, n) (v) / (int64_t)(n)
+#include "ops_int.h"
 
-static inline int64_t sum_i64(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
+#define T        float
+#define U        uint32_t
+#define FN(name) name##_f32
+#define QUIET    0x7fc00000
+#include "ops_float.h"
 
-static inline int64_t prod_i64(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-static inline int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t max_i64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline int64_t quotient_i64(int64_t v, uint32_t divisor)
-{
-    return v / (int64_t)divisor;
-}
-
-static inline int64_t clean_i64(int64_t v)
-{
-    return v;
-}
-
-/*
- * float32 and float64. min and max take b when the operands are equal or one is a NaN. Equal
- * operands have equal bits but for zeros, where "or" gives -0 and "and" gives +0; a NaN in a must
- * win. Written with masks, which compilers turn into MINPS and two compares.
- */
-
-static inline uint32_t bits_f32(float v)
-{
-    uint32_t u;
-
-    memcpy(&u, &v, sizeof u);
-    return u;
-}
-
-static inline float from_bits_f32(uint32_t u)
-{
-    float v;
-
-    memcpy(&v, &u, sizeof v);
-    return v;
-}
-
-static inline float sum_f32(float a, float b)
-{
-    return a + b;
-}
-
-static inline float prod_f32(float a, float b)
-{
-    return a * b;
-}
-
-static inline float min_f32(float a, float b)
-{
-    const uint32_t less = bits_f32(a < b ? a : b);
-    const uint32_t zero = bits_f32(a) & -(uint32_t)(a == b);
-
-    return a != a ? a : from_bits_f32(less | zero);
-}
-
-static inline float max_f32(float a, float b)
-{
-    const uint32_t more = bits_f32(a > b ? a : b);
-    const uint32_t zero = bits_f32(a) | -(uint32_t)(a != b);
-
-    return a != a ? a : from_bits_f32(more & zero);
-}
-
-static inline float quotient_f32(float v, uint32_t divisor)
-{
-    return v / (float)divisor;
-}
-
-static inline float clean_f32(float v)
-{
-    return v != v ? from_bits_f32(0x7fc00000) : v;
-}
-
-static inline uint64_t bits_f64(double v)
-{
-    uint64_t u;
-
-    memcpy(&u, &v, sizeof u);
-    return u;
-}
-
-static inline double from_bits_f64(uint64_t u)
-{
-    double v;
-
-    memcpy(&v, &u, sizeof v);
-    return v;
-}
-
-static inline double sum_f64(double a, double b)
-{
-    return a + b;
-}
-
-static inline double prod_f64(double a, double b)
-{
-    return a * b;
-}
-
-static inline double min_f64(double a, double b)
-{
-    const uint64_t less = bits_f64(a < b ? a : b);
-    const uint64_t zero = bits_f64(a) & -(uint64_t)(a == b);
-
-    return a != a ? a : from_bits_f64(less | zero);
-}
-
-static inline double max_f64(double a, double b)
-{
-    const uint64_t more = bits_f64(a > b ? a : b);
-    const uint64_t zero = bits_f64(a) | -(uint64_t)(a != b);
-
-    return a != a ? a : from_bits_f64(more & zero);
-}
-
-static inline double quotient_f64(double v, uint32_t divisor)
-{
-    return v / (double)divisor;
-}
-
-static inline double clean_f64(double v)
-{
-    return v != v ? from_bits_f64(0x7ff8000000000000) : v;
-}
+#define T        double
+#define U        uint64_t
+#define FN(name) name##_f64
+#define QUIET    0x7ff8000000000000
+#include "ops_float.h"
 
 #endif

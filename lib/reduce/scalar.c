@@ -59,28 +59,15 @@ static inline uint16_t to_bf16(float v)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static void stream(void *dst, const void *src, size_t bytes)
-{
 #ifdef __SSE2__
-    unsigned char *d = dst;
-    const unsigned char *s = src;
-    const size_t head = -(uintptr_t)d % 64;
-
-    if (bytes >= 128) {
-        memcpy(d, s, head);
-        d += head, s += head, bytes -= head;
-        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
-            for (int i = 0; i < 64; i += 16)
-                _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
-        _mm_sfence();
-    }
-    if (bytes > 0)
-        memcpy(d, s, bytes);
-#else
-    if (bytes > 0)
-        memcpy(dst, src, bytes);
-#endif
+static inline void stream_line(unsigned char *d, const unsigned char *s)
+{
+    for (int i = 0; i < 64; i += 16)
+        _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
 }
+#define STREAM_LINE    stream_line
+#define STREAM_FENCE() _mm_sfence()
+#endif
 
 #define HALF_V                 float
 #define HALF_LANES             1

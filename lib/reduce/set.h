@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One set of kernels. A file per instruction set defines how 16-bit floats are loaded and stored
- * (HALF_V and so on: the template's parameters for them) and its copy stream(), then includes
- * this. The scalar file is the reference.
+ * (HALF_V and so on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the
+ * caches (STREAM_LINE(d, s) and STREAM_FENCE()), then includes this. The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
@@ -69,6 +69,25 @@
 #define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
+
+static void stream(void *dst, const void *src, size_t bytes)
+{
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+
+#ifdef STREAM_LINE
+    if (bytes >= 128) {
+        const size_t head = -(uintptr_t)d % 64;
+        memcpy(d, s, head);
+        d += head, s += head, bytes -= head;
+        for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
+            STREAM_LINE(d, s);
+        STREAM_FENCE();
+    }
+#endif
+    if (bytes > 0)
+        memcpy(d, s, bytes);
+}
 
 #define ROW(type)                                                                                            \
     {                                                                                                        \

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "prove.h"
+
+#include "comm.h"
+#include "hash.h"
+#include "plan_check.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  struct plait_plan ***out)
+{
+    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_plan_emit(alg, shape, r, &plans[r]);
+    *out = plans;
+    return status;
+}
+
+static void destroy_all(struct plait_plan **plans, uint32_t n)
+{
+    for (uint32_t r = 0; plans != NULL && r < n; r++)
+        plait_plan_destroy(plans[r]);
+    free(plans);
+}
+
+/* The messages of each lane follow those of the lane before, per peer and direction. */
+void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number)
+{
+    for (unsigned lane = 0; lane < plan->nlane; lane++)
+        for (uint32_t i = 0; i < plan->nstep; i++) {
+            const struct plait_step *s = &plan->step[i];
+            if (s->lane == lane && s->peer >= 0)
+                number[i] = (s->verb == PLAIT_SEND ? nsend : nrecv)[s->peer]++;
+        }
+}
+
+/* before[i]: the SEND that is PLAIT_WINDOW messages before SEND i on the way to the same peer, or NONE. */
+static bool find_window(const struct plait_plan *plan, uint32_t *before)
+{
+    const uint32_t n = plan->nstep + 1;
+    uint32_t *number = malloc(n * sizeof *number), *sends = malloc(n * sizeof *sends); /* by peer, then by number */
+    uint32_t *nsend = calloc(2 * (size_t)plan->nrank, sizeof *nsend), *first = malloc(plan->nrank * sizeof *first);
+    const bool room = number && sends && nsend && first;
+
+    if (room) {
+        plait_number_messages(plan, nsend, nsend + plan->nrank, number);
+        for (uint32_t r = 0, at = 0; r < plan->nrank; at += nsend[r++])
+            first[r] = at;
+        for (uint32_t i = 0; i < plan->nstep; i++)
+            if (plan->step[i].verb == PLAIT_SEND)
+                sends[first[plan->step[i].peer] + number[i]] = i;
+        for (uint32_t i = 0; i < plan->nstep; i++) {
+            const bool late = plan->step[i].verb == PLAIT_SEND && number[i] >= PLAIT_WINDOW;
+            before[i] = late ? sends[first[plan->step[i].peer] + number[i] - PLAIT_WINDOW] : PLAIT_NONE;
+        }
+    }
+    free(number);
+    free(sends);
+    free(nsend);
+    free(first);
+    return room;
+}
+
+/* A copy of a plan in which a SEND also waits for the one whose place in the window it takes over. */
+static struct plait_plan *with_window(const struct plait_plan *plan)
+{
+    const uint32_t *deps = plait_plan_deps(plan);
+    struct plait_plan *p = malloc(plan->bytes + plan->nstep * sizeof *deps);
+    uint32_t *before = malloc((plan->nstep + 1) * sizeof *before);
+
+    if (p != NULL && before != NULL && find_window(plan, before)) {
+        memcpy(p, plan, sizeof *p + plan->nstep * sizeof *p->step);
+        uint32_t *to = (uint32_t *)(uintptr_t)plait_plan_deps(p);
+        p->ndep = 0;
+        for (uint32_t i = 0; i < p->nstep; i++) {
+            struct plait_step *s = &p->step[i];
+            memcpy(to + p->ndep, deps + s->dep0, s->ndep * sizeof *deps);
+            s->dep0 = p->ndep;
+            if (before[i] != PLAIT_NONE)
+                to[s->dep0 + s->ndep++] = before[i];
+            p->ndep += s->ndep;
+        }
+    } else {
+        free(p);
+        p = NULL;
+    }
+    free(before);
+    return p;
+}
+
+enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_fusing fusing, bool *out)
+{
+    struct plait_plan **plans;
+    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
+    enum plait_status status = emit_all(alg, shape, &plans);
+
+    for (uint32_t r = 0; status == PLAIT_OK && r < shape->nrank; r++) {
+        struct plait_plan *window = with_window(plans[r]);
+        if (nodes != NULL)
+            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
+        if (window == NULL || nodes == NULL || nodes[r] == NULL)
+            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+        else
+            status = plait_fuse(plans[r], fusing, nodes[r]);
+        plait_plan_destroy(plans[r]);
+        plans[r] = window;
+    }
+    if (status == PLAIT_OK) {
+        status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
+                                      (const uint32_t *const *)nodes, NULL);
+        *out = status == PLAIT_OK;
+        status = status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
+    }
+    destroy_all(plans, shape->nrank);
+    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
+        free(nodes[r]);
+    free(nodes);
+    return status;
+}
+
+enum plait_status plait_prove_fusing(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                     bool hop, enum plait_fusing *out)
+{
+    enum plait_status status = PLAIT_OK;
+    bool proved = false;
+
+    *out = shape->nrank > PLAIT_MOST_PROVED || hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
+    if (shape->nrank > PLAIT_MOST_PROVED)
+        return PLAIT_OK;
+    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved &&
+           *out > PLAIT_FUSE_NONE)
+        --*out;
+    if (status != PLAIT_OK || proved)
+        return status;
+    return plait_fail(
+        PLAIT_ERR_PLAN,
+        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
+        "and they wait for it; let lanes be taken in the order in which they are sent",
+        spec, shape->nrank, PLAIT_WINDOW);
+}
+
+enum plait_status plait_prove_hash(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
+{
+    struct plait_plan **plans;
+    const enum plait_status status = emit_all(alg, shape, &plans);
+
+    *out = PLAIT_HASH_START;
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        *out = plait_hash(*out, plans[r], plans[r]->bytes);
+    destroy_all(plans, shape->nrank);
+    return status;
+}
+
+enum plait_status plait_prove_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, unsigned char *kinds)
+{
+    struct plait_plan **plans;
+    enum plait_status status = emit_all(alg, shape, &plans);
+
+    if (status == PLAIT_OK)
+        status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
+    for (uint32_t i = 0; status == PLAIT_OK && i < plans[rank]->nstep; i++)
+        if ((kinds[i] & PLAIT_VALUE_PARTIAL) && kinds[i] != PLAIT_VALUE_PARTIAL)
+            status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                                "algorithm '%s' moves partial sums together with other values (rank %u step %u), so it "
+                                "cannot round once; use PLAIT_ROUND_HOP",
+                                spec, rank, i);
+    destroy_all(plans, shape->nrank);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arithmetic of one IEEE type. Needs T, the unsigned U of its size, FN(x), its functions' names, and QUIET, the
+ * bits of the canonical NaN; undefines them.
+ *
+ * min and max take b when the operands are equal or one is a NaN. Equal operands have equal bits but for
+ * zeros, where "or" gives -0 and "and" gives +0; a NaN in a must win. Written with masks, which compilers turn into
+ * MINPS and two compares.
+ */
+
+static inline U FN(bits)(T v)
+{
+    U u;
+
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+
+static inline T FN(from_bits)(U u)
+{
+    T v;
+
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+
+static inline T FN(sum)(T a, T b)
+{
+    return a + b;
+}
+
+static inline T FN(prod)(T a, T b)
+{
+    return a * b;
+}
+
+static inline T FN(min)(T a, T b)
+{
+    const U less = FN(bits)(a < b ? a : b);
+    const U zero = FN(bits)(a) & -(U)(a == b);
+
+    return a != a ? a : FN(from_bits)(less | zero);
+}
+
+static inline T FN(max)(T a, T b)
+{
+    const U more = FN(bits)(a > b ? a : b);
+    const U zero = FN(bits)(a) | -(U)(a != b);
+
+    return a != a ? a : FN(from_bits)(more & zero);
+}
+
+static inline T FN(quotient)(T v, uint32_t divisor)
+{
+    return v / (T)divisor;
+}
+
+static inline T FN(clean)(T v)
+{
+    return v != v ? FN(from_bits)(QUIET) : v;
+}
+
+#undef T
+#undef U
+#undef FN
+#undef QUIET

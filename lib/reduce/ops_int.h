@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arithmetic of one integer type. Needs T, the unsigned U of its size, FN(x), its functions' names, and
+ * QUOTIENT(v, n); undefines them. Overflow wraps, so sums and products are taken unsigned.
+ */
+
+static inline T FN(sum)(T a, T b)
+{
+    return (T)((U)a + (U)b);
+}
+
+static inline T FN(prod)(T a, T b)
+{
+    return (T)((U)a * (U)b);
+}
+
+static inline T FN(min)(T a, T b)
+{
+    return a < b ? a : b;
+}
+
+static inline T FN(max)(T a, T b)
+{
+    return a > b ? a : b;
+}
+
+static inline T FN(quotient)(T v, uint32_t divisor)
+{
+    return QUOTIENT(v, divisor);
+}
+
+static inline T FN(clean)(T v)
+{
+    return v;
+}
+
+#undef T
+#undef U
+#undef FN
+#undef QUOTIENT
