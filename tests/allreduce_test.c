@@ -182,6 +182,32 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
     return n;
 }
 
+/* Every algorithm with every type, operator, place and small count. */
+static size_t list_product(const struct specs *specs, unsigned map, uint32_t nrank, struct trial **out)
+{
+    const size_t counts[] = { 0, 1, nrank > 1 ? nrank - 1 : 2, 17, 997, 4099 };
+    const size_t ncount = sizeof counts / sizeof *counts, each = NTYPE * PLAIT_NOP * 2 * ncount;
+    struct trial *trials = calloc((size_t)specs->n * each + 1, sizeof *trials);
+    size_t n = 0;
+
+    assert_non_null(trials);
+    for (size_t i = 0; i < (size_t)specs->n * each; i++) {
+        const struct spec *spec = &specs->spec[i / each];
+        const size_t k = i % each;
+        struct trial *t = &trials[n];
+        if (spec->shape.node != specs->maps[map])
+            continue;
+        snprintf(t->spec, sizeof t->spec, "%.*s", (int)strcspn(spec->text, " "), spec->text);
+        t->type = types[k % NTYPE];
+        t->op = (enum plait_op)(k / NTYPE % PLAIT_NOP);
+        t->inplace = k / NTYPE / PLAIT_NOP % 2;
+        t->count = counts[k / NTYPE / PLAIT_NOP / 2];
+        n++;
+    }
+    *out = trials;
+    return n;
+}
+
 static uint64_t seed_of_run(void)
 {
     const char *v = getenv("PLAIT_TEST_SEED");
@@ -206,6 +232,28 @@ static void random_trials(uint32_t nprocess, uint32_t nthread, unsigned each, si
         free(trials);
     }
     specs_finish(&specs);
+}
+
+/* Small counts in full, with all they can be combined with; large ones are drawn. */
+static void the_full_product(void **state)
+{
+    struct specs specs;
+    struct trial *trials;
+
+    (void)state;
+    for (uint32_t nrank = full() ? 1 : 3; nrank <= (full() ? 9 : 3); nrank++) {
+        specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
+        for (unsigned map = 0; map < 3; map++) {
+            const size_t n = list_product(&specs, map, nrank, &trials);
+            print_message("%u ranks: %zu operations between processes, as many between threads\n", nrank, n);
+            if (n > 0) {
+                run_trials(nrank, 1, specs.maps[map], trials, n);
+                run_trials(1, nrank, specs.maps[map], trials, n);
+            }
+            free(trials);
+        }
+        specs_finish(&specs);
+    }
 }
 
 static void every_algorithm_is_right_between_processes(void **state)
@@ -272,6 +320,7 @@ int main(void)
         cmocka_unit_test(every_type_and_operator_is_right),
         cmocka_unit_test(every_algorithm_is_right_between_processes),
         cmocka_unit_test(every_algorithm_is_right_between_threads),
+        cmocka_unit_test(the_full_product),
         cmocka_unit_test(two_processes_of_three_threads),
         cmocka_unit_test(sixty_four_threads),
         cmocka_unit_test(two_hundred_and_fifty_six_threads_reduce_a_megabyte),
