@@ -4,9 +4,11 @@
 #include "message.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LARGE_CELL       (1 << 20) /* from here on the guard looks at copies of more than the caches hold */
 #define WARM_SECONDS     2e-3
@@ -147,10 +149,27 @@ static bool warm_up(struct task *t, uint32_t backend)
     return true;
 }
 
+/* What is being measured, for who watches; large cells take long. */
+static void show_progress(const struct task *t, uint32_t backend, uint32_t round)
+{
+    const struct bench *b = t->bench;
+
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[Kcell %zu of %zu, round %u of %llu: %s", (size_t)(t->cell - b->cell) + 1, b->ncell,
+                round + 1, (unsigned long long)b->options->rounds, b->ranks[backend].name);
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+}
+
 static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
 
+    show_progress(t, backend, round);
     return !o->measured || (time_each(t, backend, round) &&
                             stream(t, backend, t->iterations[backend], &o->stream[round], &o->cpu[round]));
 }
@@ -192,6 +211,7 @@ static bool all_rounds(void *context)
         for (uint32_t k = 0; k < n; k++)
             if (!take_turn(t, (round + k) % n, round))
                 return false;
+    clear_progress();
     compare(t);
     return true;
 }

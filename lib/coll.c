@@ -83,7 +83,7 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, siz
 static inline bool same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
     return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           o->call.size == call->size && strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
 }
 
 /* Is `o` this operation? `call` NULL: without options. */
@@ -94,11 +94,10 @@ static inline bool fits(const struct plait_op_plan *o, enum plait_coll coll, siz
            (call != NULL ? same_wishes(o, call) : o->plain);
 }
 
-static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
-                                 char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
+                    char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
 {
-    const enum plait_status status = plait_spec_for(comm->config.algo, coll, spec);
-
+    plait_spec_for(comm->config.algo, coll, spec);
     *out = (struct plait_wish){
         .algorithms = comm->algorithms,
         .spec = call->algorithm != NULL ? call->algorithm : spec,
@@ -109,7 +108,6 @@ static enum plait_status wish_of(const struct plait_comm *comm, enum plait_coll 
         .reproducible = comm->reproducible || call->reproducible,
         .oversubscribed = comm->oversubscribed,
     };
-    return status;
 }
 
 /* Plans know the all-reduce only; a barrier is the all-reduce of nothing. */
@@ -156,10 +154,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     struct plait_shape shape = shape_of(comm, o->inplace);
     struct plait_wish wish;
     char spec[PLAIT_MAX_SPEC];
-    enum plait_status status = wish_of(comm, o->coll, &o->call, spec, &wish);
+    enum plait_status status;
 
-    if (status == PLAIT_OK)
-        status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
+    wish_of(comm, o->coll, &o->call, spec, &wish);
+    status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.tiny)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
     if (status != PLAIT_OK)
@@ -191,9 +189,6 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
         comm->last = *place;
         return PLAIT_OK;
     }
-    status = check_call(call);
-    if (status != PLAIT_OK)
-        return status;
     if (call->algorithm != NULL)
         memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
     fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;
@@ -280,6 +275,9 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
     if (has_failed(comm))
         return earlier_failure(comm);
+    status = call != NULL ? check_call(call) : PLAIT_OK;
+    if (status != PLAIT_OK)
+        return status;
     const bool inplace = in == out && count > 0;
     if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, inplace, call)) {
         status = check_type(comm->kernels, type, op);
@@ -297,13 +295,15 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
     if (has_failed(comm))
         return earlier_failure(comm);
-    if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call))
+    status = call != NULL ? check_call(call) : PLAIT_OK;
+    if (status == PLAIT_OK &&
+        (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call)))
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
     return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
 }
@@ -326,9 +326,8 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, inplace != 0);
-    status = wish_of(comm, coll, call != NULL ? call : &no_wishes, spec, &wish);
-    if (status == PLAIT_OK)
-        status = plait_select(&shape, count, type, &wish, &s);
+    wish_of(comm, coll, call != NULL ? call : &no_wishes, spec, &wish);
+    status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);
     return status;

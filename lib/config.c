@@ -44,6 +44,8 @@ static const char *parse_algo(const char *text, void *field)
 
     if (text[0] != '\0' && (strncmp(text, prefix, strlen(prefix)) != 0 || text[strlen(prefix)] == '\0'))
         return allowed;
+    if (strchr(text, ',') != NULL)
+        return "one COLLECTIVE:ALGORITHM";
     if (strlen(text) >= room)
         return "at most 63 characters";
     strcpy(field, text);

@@ -354,7 +354,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     uint32_t *node = NULL;
     unsigned char *kinds = NULL;
     enum plait_status status = plait_plan_emit(alg, shape, rank, &plan);
-    enum plait_fusing fusing = PLAIT_FUSE_LOCAL;
+    struct plait_proof proof = { .fusing = PLAIT_FUSE_LOCAL };
 
     if (status != PLAIT_OK)
         goto out;
@@ -371,13 +371,10 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    status = plait_prove_fusing(alg, spec, shape, hop, &fusing);
-    if (status == PLAIT_OK && shape->nrank <= PLAIT_MOST_PROVED)
-        status = plait_prove_hash(alg, shape, &p->hash);
+    status = plait_prove(alg, spec, shape, rank, hop, kinds, &proof);
+    p->hash = proof.hash;
     if (status == PLAIT_OK)
-        status = plait_fuse(plan, fusing, node);
-    if (status == PLAIT_OK && need_kinds)
-        status = plait_prove_kinds(alg, spec, shape, rank, kinds);
+        status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)
         status = bind(plan, node, kinds, wide, p);
 out:

@@ -46,7 +46,7 @@ struct plait_prog {
     const struct plait_alg *alg;
     struct plait_prog *next;
     char spec[PLAIT_MAX_SPEC];
-    uint64_t hash; /* of the plans of all ranks; up to 64 ranks, else 0 */
+    uint64_t hash; /* of the plans of all ranks, or of a sample (prove.h) */
     bool inplace;
     enum plait_round round;
     bool average;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAMPLE 8 /* ranks whose plans are hashed when there are more than PLAIT_MOST_PROVED */
+
 static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
                                   struct plait_plan ***out)
 {
@@ -93,48 +95,57 @@ static struct plait_plan *with_window(const struct plait_plan *plan)
     return p;
 }
 
-enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_fusing fusing, bool *out)
+static enum plait_status prove(struct plait_plan **plans, const char *spec, uint32_t nrank, enum plait_fusing fusing,
+                               bool *out)
 {
-    struct plait_plan **plans;
-    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
-    enum plait_status status = emit_all(alg, shape, &plans);
+    struct plait_plan **windows = calloc(nrank, sizeof *windows);
+    uint32_t **nodes = calloc(nrank, sizeof *nodes);
+    enum plait_status status = PLAIT_OK;
 
-    for (uint32_t r = 0; status == PLAIT_OK && r < shape->nrank; r++) {
-        struct plait_plan *window = with_window(plans[r]);
-        if (nodes != NULL)
+    for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++) {
+        if (windows != NULL && nodes != NULL) {
+            windows[r] = with_window(plans[r]);
             nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
-        if (window == NULL || nodes == NULL || nodes[r] == NULL)
+        }
+        if (windows == NULL || nodes == NULL || windows[r] == NULL || nodes[r] == NULL)
             status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
         else
             status = plait_fuse(plans[r], fusing, nodes[r]);
-        plait_plan_destroy(plans[r]);
-        plans[r] = window;
     }
     if (status == PLAIT_OK) {
-        status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, shape->nrank,
+        status = plait_check_deadlock(spec, (const struct plait_plan *const *)windows, nrank,
                                       (const uint32_t *const *)nodes, NULL);
         *out = status == PLAIT_OK;
         status = status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
     }
-    destroy_all(plans, shape->nrank);
-    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
+    destroy_all(windows, nrank);
+    for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
         free(nodes[r]);
     free(nodes);
     return status;
 }
 
-enum plait_status plait_prove_fusing(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     bool hop, enum plait_fusing *out)
+enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_fusing fusing, bool *out)
+{
+    struct plait_plan **plans;
+    enum plait_status status = emit_all(alg, shape, &plans);
+
+    if (status == PLAIT_OK)
+        status = prove(plans, spec, shape->nrank, fusing, out);
+    destroy_all(plans, shape->nrank);
+    return status;
+}
+
+/* Fuse as much as cannot deadlock. */
+static enum plait_status choose_fusing(struct plait_plan **plans, const char *spec, uint32_t nrank, bool hop,
+                                       enum plait_fusing *out)
 {
     enum plait_status status = PLAIT_OK;
     bool proved = false;
 
-    *out = shape->nrank > PLAIT_MOST_PROVED || hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
-    if (shape->nrank > PLAIT_MOST_PROVED)
-        return PLAIT_OK;
-    while ((status = plait_prog_prove(alg, spec, shape, *out, &proved)) == PLAIT_OK && !proved &&
-           *out > PLAIT_FUSE_NONE)
+    *out = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
+    while ((status = prove(plans, spec, nrank, *out, &proved)) == PLAIT_OK && !proved && *out > PLAIT_FUSE_NONE)
         --*out;
     if (status != PLAIT_OK || proved)
         return status;
@@ -142,35 +153,56 @@ enum plait_status plait_prove_fusing(const struct plait_alg *alg, const char *sp
         PLAIT_ERR_PLAN,
         "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
         "and they wait for it; let lanes be taken in the order in which they are sent",
-        spec, shape->nrank, PLAIT_WINDOW);
+        spec, nrank, PLAIT_WINDOW);
 }
 
-enum plait_status plait_prove_hash(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
-{
-    struct plait_plan **plans;
-    const enum plait_status status = emit_all(alg, shape, &plans);
-
-    *out = PLAIT_HASH_START;
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        *out = plait_hash(*out, plans[r], plans[r]->bytes);
-    destroy_all(plans, shape->nrank);
-    return status;
-}
-
-enum plait_status plait_prove_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+/* A step that handles partial sums together with other values cannot be wide. */
+static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
 {
-    struct plait_plan **plans;
-    enum plait_status status = emit_all(alg, shape, &plans);
+    enum plait_status status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
 
-    if (status == PLAIT_OK)
-        status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
     for (uint32_t i = 0; status == PLAIT_OK && i < plans[rank]->nstep; i++)
         if ((kinds[i] & PLAIT_VALUE_PARTIAL) && kinds[i] != PLAIT_VALUE_PARTIAL)
             status = plait_fail(PLAIT_ERR_UNSUPPORTED,
                                 "algorithm '%s' moves partial sums together with other values (rank %u step %u), so it "
                                 "cannot round once; use PLAIT_ROUND_HOP",
                                 spec, rank, i);
+    return status;
+}
+
+/* All plans, or when there are many those of ranks at equal distances. */
+static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
+{
+    const uint32_t n = shape->nrank <= PLAIT_MOST_PROVED ? shape->nrank : SAMPLE;
+    enum plait_status status = PLAIT_OK;
+
+    *out = PLAIT_HASH_START;
+    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
+        struct plait_plan *plan = NULL;
+        const uint32_t rank = n == shape->nrank ? i : (uint32_t)((uint64_t)i * (shape->nrank - 1) / (n - 1));
+        status = plait_plan_emit(alg, shape, rank, &plan);
+        if (status == PLAIT_OK)
+            *out = plait_hash(*out, plan, plan->bytes);
+        plait_plan_destroy(plan);
+    }
+    return status;
+}
+
+enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                              uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out)
+{
+    const bool few = shape->nrank <= PLAIT_MOST_PROVED;
+    struct plait_plan **plans = NULL;
+    enum plait_status status = hash_plans(alg, shape, &out->hash);
+
+    out->fusing = PLAIT_FUSE_LOCAL;
+    if (status == PLAIT_OK && (few || kinds != NULL))
+        status = emit_all(alg, shape, &plans);
+    if (status == PLAIT_OK && few)
+        status = choose_fusing(plans, spec, shape->nrank, hop, &out->fusing);
+    if (status == PLAIT_OK && kinds != NULL)
+        status = find_kinds(plans, spec, shape, rank, kinds);
     destroy_all(plans, shape->nrank);
     return status;
 }

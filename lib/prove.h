@@ -15,20 +15,19 @@
  */
 void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
 
-/* Fuse as much as cannot deadlock. Above PLAIT_MOST_PROVED ranks what is safe when sends wait for their receives only.
- */
-enum plait_status plait_prove_fusing(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     bool hop, enum plait_fusing *out);
-
-/* What all ranks together are going to do: equal on all, unless their libraries or algorithms differ. */
-enum plait_status plait_prove_hash(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out);
+struct plait_proof {
+    enum plait_fusing fusing; /* as much as cannot deadlock; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */
+    uint64_t hash;            /* of the comm's plans, above PLAIT_MOST_PROVED ranks of a sample: equal on all ranks,
+                                 unless their libraries or algorithms differ */
+};
 
 /*
- * Which of this rank's steps move or make partial sums; a step that also handles a result cannot be wide.
- *
- * kinds  [nstep] PLAIT_VALUE_*
+ * hop    do not fuse more than two sources
+ * kinds  [nstep] PLAIT_VALUE_* of this rank's steps; NULL: not asked for
+ * Errors: PLAIT_ERR_PLAN (not even the plain plans are free of deadlock), PLAIT_ERR_UNSUPPORTED (partial sums move
+ *         together with other values, so they cannot be kept in fp32), PLAIT_ERR_NOMEM.
  */
-enum plait_status plait_prove_kinds(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, unsigned char *kinds);
+enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                              uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out);
 
 #endif

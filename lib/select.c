@@ -25,7 +25,7 @@
 
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
 #define MOST_TINY      8184
-#define MOST_SHARING   2048 /* bytes per rank, when ranks share processors */
+#define MOST_SHARING   2048      /* bytes per rank, when ranks share processors */
 #define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL  (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
@@ -123,24 +123,14 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     return PLAIT_OK;
 }
 
-enum plait_status plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC])
+void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC])
 {
     const char *name = plait_coll_name(coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll);
     const size_t n = strlen(name);
 
     spec[0] = '\0';
-    for (const char *p = setting; *p != '\0';) {
-        const size_t length = strcspn(p, ",");
-        if (length > n && strncmp(p, name, n) == 0 && p[n] == ':') {
-            if (length - n - 1 >= PLAIT_MAX_SPEC)
-                return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ALGO is '%s': an algorithm has fewer than %d characters",
-                                  setting, PLAIT_MAX_SPEC);
-            memcpy(spec, p + n + 1, length - n - 1);
-            spec[length - n - 1] = '\0';
-        }
-        p += length + (p[length] == ',');
-    }
-    return PLAIT_OK;
+    if (strncmp(setting, name, n) == 0 && setting[n] == ':')
+        snprintf(spec, PLAIT_MAX_SPEC, "%s", setting + n + 1);
 }
 
 void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
@@ -173,10 +163,9 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     status = plait_check_operation(plait_kernels_find(""), count, type, op, call);
     if (status == PLAIT_OK)
         status = plait_config_load(&config);
-    if (status == PLAIT_OK)
-        status = plait_spec_for(config.algo, shape->coll, spec);
     if (status != PLAIT_OK)
         return status;
+    plait_spec_for(config.algo, shape->coll, spec);
     plait_topology_get(&topology);
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;

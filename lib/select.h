@@ -33,7 +33,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
                                const struct plait_wish *wish, struct plait_selection *out);
 
 /* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
-enum plait_status plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
+void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
 
 struct plait_kernels;
 

@@ -285,14 +285,12 @@ static void sixty_four_threads(void **state)
 static void two_hundred_and_fifty_six_threads_reduce_a_megabyte(void **state)
 {
     struct trial trials[] = {
-        { .spec = "ring", .type = PLAIT_FLOAT32, .count = 1 << 18 },
-        { .spec = "torus:16x16", .type = PLAIT_FLOAT32, .count = 1 << 18 },
-        { .spec = "halving-doubling", .type = PLAIT_FLOAT32, .count = 1 << 18 },
+        { .spec = "ring", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
+        { .spec = "torus:16x16", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
+        { .spec = "halving-doubling", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
-        trials[i].op = PLAIT_MAX;
     run_trials(1, 256, NULL, trials, sizeof trials / sizeof *trials);
 }
 

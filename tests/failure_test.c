@@ -89,6 +89,12 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     call = (struct plait_call)PLAIT_CALL_DEFAULT;
     call.deadline = -1;
     CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && says("deadline is -1"));
+    call.deadline = 5; /* an equal call is remembered; its options are looked at nevertheless */
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    call.deadline = -3;
+    CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && says("deadline is -3"));
+    CHECK(plait_barrier(c, &call) == PLAIT_ERR_ARG && says("deadline is -3"));
+    memset(w, 0, sizeof w);
     CHECK(plait_mem_free(v) == PLAIT_ERR_ARG && says("plait_mem_alloc() did not return"));
     CHECK(plait_mem_alloc(0, (void **)&v) == PLAIT_ERR_ARG && says("bytes is 0"));
     for (int i = 0; i < 8; i++)

@@ -3,20 +3,32 @@
 
 #include <string.h>
 
+#define PERIOD 65521 /* a prime; values repeat with it, so that one period serves to fill and compare the rest */
+
+/* Not the same for two ranks nor for two places: a contribution counted twice or a block moved elsewhere shows. */
+static uint32_t mix(size_t i, uint32_t rank)
+{
+    uint32_t h = (uint32_t)(i % PERIOD) * 0x9e3779b9 ^ (rank + 1) * 0x85ebca6b;
+
+    h = (h ^ h >> 16) * 0x7feb352d;
+    h = (h ^ h >> 15) * 0x846ca68b;
+    return h ^ h >> 16;
+}
+
 double values_in(enum plait_op op, uint32_t nrank, uint32_t rank, size_t i)
 {
-    const double small = (double)((i * 7 + rank * 3 + i / 5) % 5) - 2;
+    const uint32_t h = mix(i, rank);
 
     switch (op) {
     case PLAIT_PROD:
-        return rank == i % nrank ? -2 : (rank + i) % 3 == 0 ? -1 : 1;
+        return (rank == mix(i, nrank) % nrank ? 2 : 1) * (h % 2 == 0 ? -1 : 1);
     case PLAIT_AVG:
-        return nrank * (double)((int)((i + rank) % 3) - 1);
+        return nrank * ((double)(h % 3) - 1);
     case PLAIT_MIN:
     case PLAIT_MAX:
-        return (double)((i * 31 + rank * 17) % 101) - 50;
+        return (double)(h % 101) - 50;
     default:
-        return small;
+        return (double)(h % 5) - 2;
     }
 }
 
@@ -78,29 +90,22 @@ double values_load(const void *vector, enum plait_dtype type, size_t i)
     return (double)f;
 }
 
-/* Values repeat with this period in i: fill and compare from one period. */
-static size_t period(enum plait_op op, uint32_t nrank)
-{
-    return op == PLAIT_PROD ? 3 * (size_t)nrank : op == PLAIT_AVG ? 3 : op == PLAIT_SUM ? 25 : 101;
-}
-
 void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, size_t count)
 {
-    const size_t p = period(op, nrank), size = plait_dtype_size(type);
+    const size_t size = plait_dtype_size(type);
 
-    for (size_t i = 0; i < count && i < p; i++)
+    for (size_t i = 0; i < count && i < PERIOD; i++)
         values_store(vector, type, i, values_in(op, nrank, rank, i));
-    for (size_t i = p; i < count; i++)
-        memcpy((char *)vector + i * size, (char *)vector + (i - p) * size, size);
+    for (size_t i = PERIOD; i < count; i++)
+        memcpy((char *)vector + i * size, (char *)vector + (i - PERIOD) * size, size);
 }
 
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
-    const size_t p = period(op, nrank);
     size_t wrong = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const double want = i < p ? values_out(op, nrank, i) : values_load(vector, type, i - p);
+        const double want = i < PERIOD ? values_out(op, nrank, i) : values_load(vector, type, i - PERIOD);
         wrong += !(values_load(vector, type, i) == want);
     }
     return wrong;

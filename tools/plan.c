@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "cli.h"
+#include "clock.h"
 
 #include <plait/plan.h>
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAX_RANKS 16384
 
@@ -164,15 +164,10 @@ struct tally {
     uint32_t passed, failed;
 };
 
-static double seconds(void)
-{
-    return (double)clock() / CLOCKS_PER_SEC;
-}
-
 static void check_one(const struct plait_alg *alg, const char *spec, const struct plait_shape *s, struct tally *t)
 {
     struct plait_report r;
-    const double start = seconds();
+    const double start = plait_clock();
     const bool ok = plait_alg_check(alg, s, &r) == PLAIT_OK;
 
     if (ok) {
@@ -181,7 +176,8 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
                " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
                spec, s->nrank, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent, r.seen.received,
                r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
-               r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "", seconds() - start);
+               r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "",
+               plait_clock() - start);
     } else {
         t->failed++;
         printf("FAIL  %-28s %5" PRIu32 " ranks%s: %s\n", spec, s->nrank, s->inplace ? " in place" : "",
@@ -209,6 +205,7 @@ static void check_spec(const char *spec, uint32_t nrank, bool all, struct tally 
 static int check(const char *spec)
 {
     const bool all = strcmp(spec, "all") == 0;
+    const double start = plait_clock();
     struct tally t = { 0 };
     uint32_t first, last;
 
@@ -220,7 +217,7 @@ static int check(const char *spec)
             if (!all && a == plait_algs)
                 check_spec(spec, n, false, &t);
         }
-    printf("%" PRIu32 " passed, %" PRIu32 " failed, in %.1f s\n", t.passed, t.failed, seconds());
+    printf("%" PRIu32 " passed, %" PRIu32 " failed, in %.1f s\n", t.passed, t.failed, plait_clock() - start);
     return t.failed > 0 || t.passed == 0;
 }
 

@@ -42,7 +42,7 @@ struct plait_comm_options {
     double warn;                      /* seconds until a stall is named in a warning; 0: PLAIT_WARN (30) */
     int reproducible;                 /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
     enum plait_round round;
-    const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: found */
+    const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: all on one */
     const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
 };
 #define PLAIT_COMM_OPTIONS_DEFAULT                                                                       \
@@ -76,7 +76,7 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 /**
  * Make the comm fail on every rank: operations in flight and later ones return PLAIT_ERR_FAILED.
  *
- * reason  for the error text of all ranks; NULL: "aborted"
+ * reason  for the error text of all ranks; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
