@@ -278,6 +278,8 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, "allreduce");
     if (has_failed(comm))
         return earlier_failure(comm);
     const bool inplace = in == out && count > 0;
@@ -301,6 +303,8 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, "barrier");
     if (has_failed(comm))
         return earlier_failure(comm);
     if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call))
