@@ -28,8 +28,8 @@ struct extent { /* a run of the arena, free or in use; the list is in address or
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_arena arena = { .fd = -1 };
-static int arena_fd = -1; /* read-write, for giving pages back */
-static uint32_t generation; /* that made it; a forked child makes its own */
+static int arena_fd = -1;    /* read-write, for giving pages back */
+static uint32_t generation;  /* that made it; a forked child makes its own */
 static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
 static struct extent *extents;
 
@@ -155,7 +155,7 @@ bool plait_arena_free(void *p)
     struct extent *e, *before = NULL;
 
     if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
-        return true;
+        return p == NULL || generation != 0;
     pthread_mutex_lock(&lock);
     for (e = extents; e != NULL && !(e->used && arena.base + e->start == (char *)p); e = e->next)
         before = e;

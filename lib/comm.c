@@ -413,6 +413,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     struct plait_comm *comm = NULL;
     struct plait_bootstrap *boot = NULL;
     struct plait_config config;
+    const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_options(options, out);
 
     if (status == PLAIT_OK)
@@ -439,6 +440,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
         release_shared(comm);
         alive--;
     }
+    errno = saved;
     return status;
 }
 

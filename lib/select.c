@@ -25,7 +25,7 @@
 
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
 #define MOST_TINY      8184
-#define MOST_SHARING   2048 /* bytes per rank, when ranks share processors */
+#define MOST_SHARING   2048      /* bytes per rank, when ranks share processors */
 #define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL  (1 << 16) /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)

@@ -293,7 +293,7 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
         w->bells[i] = atomic_load(&comm->peers[w->ranks[i]].control->bell);
 }
 
-enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
+static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
     if (w->turns++ % LOOK_EVERY == 0 || w->sleepy) {
         const double now = plait_clock();
@@ -314,4 +314,14 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
         sched_yield();
     }
     return PLAIT_OK;
+}
+
+/* Sleeps end with errors that are none: the caller's errno stays. */
+enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
+{
+    const int saved = errno;
+    const enum plait_status status = long_turn(comm, w);
+
+    errno = saved;
+    return status;
 }

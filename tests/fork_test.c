@@ -37,12 +37,9 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 
 static struct ranks two(int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = { .nprocess = 2,
-                       .nthread = 1,
-                       .limit = 60,
-                       .body = body,
-                       .arg = arg,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options = PLAIT_COMM_OPTIONS_DEFAULT
+    };
     r.options.deadline = 20;
     return r;
 }
@@ -352,7 +349,7 @@ static int count_own(void)
 /* Descriptors of a program executed now; -1: it could not be. */
 static int count_in_program(void)
 {
-    char *argv[] = { (char *)(uintptr_t)self, (char *)(uintptr_t)"--count-descriptors", NULL };
+    char *argv[] = { (char *)(uintptr_t)self, (char *)(uintptr_t) "--count-descriptors", NULL };
     pid_t pid;
     int how;
 
