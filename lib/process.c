@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,6 +21,15 @@ static struct plait_process *processes;
 static bool same(struct plait_token a, struct plait_token b)
 {
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
+/* Where the kernel gives no pidfd, a second descriptor of the arena comes in its place: then there is none. */
+static bool is_pidfd(int pidfd, int arena_fd)
+{
+    struct stat a, b;
+
+    return pidfd >= 0 && fstat(pidfd, &a) == 0 && fstat(arena_fd, &b) == 0 &&
+           (a.st_dev != b.st_dev || a.st_ino != b.st_ino);
 }
 
 static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
@@ -37,7 +47,7 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
                           p->pid, strerror(errno));
     madvise(base, p->size, MADV_DONTFORK); /* children have no use for it */
     p->base = base;
-    p->pidfd = pidfd < 0 ? -1 : fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    p->pidfd = is_pidfd(pidfd, fd) ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
     return PLAIT_OK;
 }
 

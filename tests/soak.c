@@ -41,8 +41,9 @@ struct shared {
     pthread_barrier_t all;
     _Atomic bool stop, failed;
     _Atomic uint64_t moment; /* last operation begun by any rank; for the watching parent */
-    struct plait_unique_id id[NCOMM];
-    _Atomic uint64_t made[NCOMM]; /* counts the ids of each place */
+    /* Of the last comms of each place: processes that are in few comms run ahead, until the checkpoint. */
+    struct plait_unique_id id[NCOMM][BATCH];
+    _Atomic uint64_t made[NCOMM][BATCH]; /* number of the comm that the id is for */
     _Atomic uint64_t operations, comms, checkpoints, bytes;
     size_t heap, resident, arena;
     int descriptors, mappings;
@@ -125,18 +126,19 @@ static bool make_comm(struct soak *s, uint32_t p)
             place->rank = r;
     if (place->rank == UINT32_MAX)
         return true;
+    struct plait_unique_id *id = &s->shared->id[p][place->made % BATCH];
+    _Atomic uint64_t *made = &s->shared->made[p][place->made % BATCH];
     if (place->rank == 0) {
-        if (plait_unique_id_create(&s->shared->id[p]) != PLAIT_OK)
+        if (plait_unique_id_create(id) != PLAIT_OK)
             return complain(s, "id");
-        s->shared->made[p] = place->made;
+        *made = place->made;
         s->shared->comms++;
     }
-    while (s->shared->made[p] != place->made && !s->shared->failed)
+    while (*made != place->made && !s->shared->failed)
         usleep(100);
-    const struct plait_unique_id id = s->shared->id[p];
     o.nrank = n;
     o.rank = place->rank;
-    o.id = &id;
+    o.id = id;
     o.deadline = 120;
     o.reproducible = place->reproducible;
     return plait_comm_create(&o, &place->comm) == PLAIT_OK || complain(s, "create");
