@@ -499,6 +499,7 @@ static void wait_for_insiders(struct plait_comm *comm)
 
 enum plait_status plait_comm_destroy(struct plait_comm *comm)
 {
+    const int saved = errno;
     enum plait_status status;
 
     if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
@@ -515,6 +516,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     free_private(comm);
     retire(comm);
     alive--;
+    errno = saved;
     return status;
 }
 
