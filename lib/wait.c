@@ -18,6 +18,7 @@
 #define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
 #define SLEEP_NS     1000000 /* longest sleep */
 #define DEATHS_EVERY 0.05    /* seconds between looks for dead processes */
+#define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
@@ -301,7 +302,10 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
             w->timed = true;
             w->start = now;
             w->check = now + DEATHS_EVERY;
+        } else if (now - w->last > STOPPED) {
+            w->start += now - w->last;
         }
+        w->last = now;
         const enum plait_status status = look(comm, w, now);
         if (status != PLAIT_OK)
             return status;

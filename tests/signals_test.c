@@ -21,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -180,6 +181,54 @@ static void a_timer_takes_no_time_limit_from_creation(void **state)
         r.no_comm = true;
         assert_int_equal(ranks_run(&r), 0);
     }
+}
+
+/* ---- Stopped and continued --------------------------------------------------------------------------- */
+
+struct stop {
+    _Atomic int pid[2];
+    _Atomic bool go;
+};
+
+/* In a child of rank 0: what the shell does to a job. */
+static void stop_both(struct stop *s)
+{
+    usleep(200000); /* rank 0 waits */
+    for (unsigned r = 0; r < 2; r++)
+        kill(s->pid[r], SIGSTOP);
+    usleep(2600000);
+    for (unsigned r = 0; r < 2; r++)
+        kill(s->pid[r], SIGCONT);
+    usleep(200000); /* rank 0 has looked at the clock */
+    s->go = true;
+    _exit(0);
+}
+
+static int be_stopped(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct stop *s = arg;
+
+    s->pid[rank] = getpid();
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 0 && fork() == 0)
+        stop_both(s);
+    while (rank == 1 && !s->go)
+        usleep(1000);
+    CHECK(sum(*comm, rank, COUNT) == 0);
+    return 0;
+}
+
+/* The time of the stop counted as waiting: when the job went on, ranks gave up. */
+static void a_job_that_was_stopped_longer_than_the_deadline_goes_on(void **state)
+{
+    struct stop *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct ranks r = ranks_of(2, be_stopped, s);
+
+    (void)state;
+    assert_true(s != MAP_FAILED);
+    r.options.deadline = 2.4;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(s, sizeof *s);
 }
 
 /* ---- What stays as it was -------------------------------------------------------------------------- */
@@ -393,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_timer_interrupts_every_wait_and_ends_none),
         cmocka_unit_test(a_timer_takes_no_time_limit_from_creation),
+        cmocka_unit_test(a_job_that_was_stopped_longer_than_the_deadline_goes_on),
         cmocka_unit_test(every_call_leaves_the_callers_settings_as_they_were),
     };
 
