@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "arena.h"
 
+#include "fork.h"
 #include "status.h"
 
 #include <plait/memory.h>
@@ -27,8 +28,9 @@ struct extent { /* a run of the arena, free or in use; the list is in address or
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_arena arena = { .fd = -1 };
-static int arena_fd = -1; /* read-write, for giving pages back */
-static pid_t arena_pid;   /* a forked child makes its own */
+static int arena_fd = -1;    /* read-write, for giving pages back */
+static uint32_t generation;  /* that made it; a forked child makes its own */
+static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
 static struct extent *extents;
 
 /* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
@@ -55,6 +57,11 @@ static enum plait_status make_arena(size_t bytes)
     struct extent *all = malloc(sizeof *all);
     const int fd = memfd_create("plait", MFD_CLOEXEC);
 
+    if (plait_fork_watch() != PLAIT_OK) {
+        free(all);
+        close(fd);
+        return PLAIT_ERR_NOMEM;
+    }
     if (all == NULL || fd < 0 || ftruncate(fd, (off_t)a.size) != 0 ||
         getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
         goto fail;
@@ -69,7 +76,8 @@ static enum plait_status make_arena(size_t bytes)
     *all = (struct extent){ .size = a.size };
     extents = all;
     arena_fd = fd;
-    arena_pid = getpid();
+    generation = plait_generation;
+    nuser = 0;
     arena = a;
     return PLAIT_OK;
 fail:;
@@ -88,7 +96,7 @@ enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
     enum plait_status status = PLAIT_OK;
 
     pthread_mutex_lock(&lock);
-    if (arena_pid != getpid())
+    if (generation != plait_generation)
         status = make_arena(bytes);
     pthread_mutex_unlock(&lock);
     if (status == PLAIT_OK)
@@ -146,8 +154,8 @@ bool plait_arena_free(void *p)
 {
     struct extent *e, *before = NULL;
 
-    if (p == NULL || arena_pid != getpid()) /* a forked child leaves its parent's memory alone */
-        return true;
+    if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
+        return p == NULL || generation != 0;
     pthread_mutex_lock(&lock);
     for (e = extents; e != NULL && !(e->used && arena.base + e->start == (char *)p); e = e->next)
         before = e;
@@ -170,19 +178,59 @@ bool plait_arena_contains(const void *p, size_t bytes)
     return start >= base && start - base <= arena.size && bytes <= arena.size - (start - base);
 }
 
+/* All but the mapping. */
+static void drop(void)
+{
+    close(arena.fd);
+    close(arena_fd);
+    while (extents != NULL) {
+        struct extent *next = extents->next;
+        free(extents);
+        extents = next;
+    }
+}
+
+/* The child keeps the mapping, as the caller's data may lie there. */
+void plait_arena_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&lock);
+        return;
+    }
+    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation)
+        drop();
+    pthread_mutex_unlock(&lock);
+}
+
+void plait_arena_unload(void)
+{
+    pthread_mutex_lock(&lock);
+    if (generation == plait_generation && nuser == 0) {
+        munmap(arena.base, arena.size);
+        drop();
+        generation = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 enum plait_status plait_mem_alloc(size_t bytes, void **out)
 {
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: out is NULL");
     if (bytes == 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: bytes is 0; ask for at least 1");
-    return plait_arena_alloc(bytes, out);
+    const enum plait_status status = plait_arena_alloc(bytes, out);
+    nuser += status == PLAIT_OK;
+    return status;
 }
 
 enum plait_status plait_mem_free(void *memory)
 {
+    const bool counted = memory != NULL && generation == plait_generation;
+
     if (!plait_arena_free(memory))
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
                           memory);
+    nuser -= counted;
     return PLAIT_OK;
 }

@@ -40,6 +40,9 @@ bool plait_arena_free(void *p);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
+/* Unmap it and close its descriptors, unless the caller still has memory in it; nobody else uses it any more. */
+void plait_arena_unload(void);
+
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
 
 /* A process whose arena is mapped here, shared by all comms. */

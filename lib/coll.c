@@ -273,6 +273,8 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, "allreduce");
     if (has_failed(comm))
         return earlier_failure(comm);
     status = call != NULL ? check_call(call) : PLAIT_OK;
@@ -299,6 +301,8 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, "barrier");
     if (has_failed(comm))
         return earlier_failure(comm);
     status = call != NULL ? check_call(call) : PLAIT_OK;

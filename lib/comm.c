@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,46 @@ static void retire(struct plait_comm *comm)
         free(r);
     }
     pthread_mutex_unlock(&retired_lock);
+}
+
+/*
+ * The library is unloaded, or the process ends. With no comm alive, or being made, no thread is inside it. Blocks
+ * that others still read go on in their mappings.
+ */
+static atomic_uint alive;
+
+__attribute__((destructor)) static void unload(void)
+{
+    if (alive > 0)
+        return;
+    plait_arena_unload();
+    while (retired != NULL) {
+        struct retired *r = retired;
+        retired = r->next;
+        release_shared(r->comm);
+        free(r);
+    }
+}
+
+void plait_comms_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&retired_lock);
+        return;
+    }
+    if (when == PLAIT_FORK_CHILD) { /* their memory is lost: a thread may have been in the middle of changing it */
+        retired = NULL;
+        alive = 0;
+    }
+    pthread_mutex_unlock(&retired_lock);
+}
+
+enum plait_status plait_comm_is_inherited(const struct plait_comm *comm, const char *call)
+{
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: comm '%s' belongs to rank %u in another process, of which this is a forked child; create a "
+                      "comm in the child",
+                      call, comm->name, comm->rank);
 }
 
 /* ---- Creation ------------------------------------------------------------------------------------------ */
@@ -372,6 +413,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     struct plait_comm *comm = NULL;
     struct plait_bootstrap *boot = NULL;
     struct plait_config config;
+    const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_options(options, out);
 
     if (status == PLAIT_OK)
@@ -382,6 +424,8 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     comm = calloc(1, sizeof *comm);
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+    comm->generation = plait_generation;
+    alive++;
     status = plait_bootstrap_create(options->id, options->rank, options->nrank,
                                     options->timeout > 0 ? options->timeout : config.timeout, &boot);
     if (status == PLAIT_OK)
@@ -394,7 +438,9 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     } else {
         free_private(comm);
         release_shared(comm);
+        alive--;
     }
+    errno = saved;
     return status;
 }
 
@@ -453,9 +499,10 @@ static void wait_for_insiders(struct plait_comm *comm)
 
 enum plait_status plait_comm_destroy(struct plait_comm *comm)
 {
+    const int saved = errno;
     enum plait_status status;
 
-    if (comm == NULL)
+    if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
         return PLAIT_OK;
     status = (enum plait_status)atomic_load(&comm->own->failed);
     if (status == PLAIT_OK)
@@ -468,6 +515,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     plait_ring(comm);
     free_private(comm);
     retire(comm);
+    alive--;
+    errno = saved;
     return status;
 }
 
@@ -475,6 +524,8 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, "plait_comm_abort");
     char text[sizeof comm->own->failure];
     snprintf(text, sizeof text, "comm '%s': aborted by rank %u: %s", comm->name, comm->rank,
              reason != NULL ? reason : "no reason given");

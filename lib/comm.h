@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "config.h"
+#include "fork.h"
 #include "reduce.h"
 #include "select.h"
 #include "transport.h"
@@ -125,6 +126,7 @@ struct plait_op_plan {
 
 struct plait_comm {
     uint32_t rank, nrank;
+    uint32_t generation; /* fork.h: in a forked child nothing else may be used */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
     enum plait_status failed; /* sticky */
@@ -162,5 +164,14 @@ struct plait_comm {
     _Atomic uint64_t wakes; /* for stats: abort rings from other threads */
     uint64_t id;
 };
+
+/* Is this a forked child, and the comm its parent's? */
+static inline bool plait_comm_inherited(const struct plait_comm *comm)
+{
+    return __builtin_expect(comm->generation != plait_generation, 0);
+}
+
+/* The error of `call` then. */
+enum plait_status plait_comm_is_inherited(const struct plait_comm *comm, const char *call);
 
 #endif

@@ -2,6 +2,7 @@
 /* The processes whose arenas are mapped here: one mapping each, whatever the number of comms and ranks. */
 #include "arena.h"
 
+#include "fork.h"
 #include "status.h"
 
 #include <errno.h>
@@ -11,15 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_process *processes;
-static pid_t processes_pid; /* a forked child starts with none: its parent's entries would pass for its own */
 
 static bool same(struct plait_token a, struct plait_token b)
 {
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
+/* Where the kernel gives no pidfd, a second descriptor of the arena comes in its place: then there is none. */
+static bool is_pidfd(int pidfd, int arena_fd)
+{
+    struct stat a, b;
+
+    return pidfd >= 0 && fstat(pidfd, &a) == 0 && fstat(arena_fd, &b) == 0 &&
+           (a.st_dev != b.st_dev || a.st_ino != b.st_ino);
 }
 
 static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
@@ -35,8 +45,9 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
     if (base == MAP_FAILED)
         return plait_fail(PLAIT_ERR_SYSTEM, "cannot map %zu bytes of process %d: %s (limit on address space?)", p->size,
                           p->pid, strerror(errno));
+    madvise(base, p->size, MADV_DONTFORK); /* children have no use for it */
     p->base = base;
-    p->pidfd = pidfd < 0 ? -1 : fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    p->pidfd = is_pidfd(pidfd, fd) ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
     return PLAIT_OK;
 }
 
@@ -47,10 +58,6 @@ enum plait_status plait_process_get(struct plait_token token, int pid, size_t si
     struct plait_process *p;
 
     pthread_mutex_lock(&lock);
-    if (processes_pid != getpid()) {
-        processes = NULL;
-        processes_pid = getpid();
-    }
     for (p = processes; p != NULL && !same(p->token, token); p = p->next)
         ;
     if (p == NULL) {
@@ -81,7 +88,7 @@ void plait_process_put(struct plait_process *process)
     if (process == NULL)
         return;
     pthread_mutex_lock(&lock);
-    if (processes_pid == getpid() && --process->refs == 0) { /* a forked child leaves its parent's alone */
+    if (--process->refs == 0) {
         for (link = &processes; *link != process; link = &(*link)->next)
             ;
         *link = process->next;
@@ -98,4 +105,19 @@ bool plait_process_dead(const struct plait_process *process)
 {
     struct pollfd p = { .fd = process->pidfd, .events = POLLIN };
     return process->pidfd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+/* The child has no mappings of peers; it closes the descriptors and starts with an empty list. */
+void plait_processes_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&lock);
+        return;
+    }
+    for (struct plait_process *p = processes; when == PLAIT_FORK_CHILD && p != NULL; p = p->next)
+        if (p->pidfd >= 0)
+            close(p->pidfd);
+    if (when == PLAIT_FORK_CHILD)
+        processes = NULL;
+    pthread_mutex_unlock(&lock);
 }

@@ -117,7 +117,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
              s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);
-    s.nslice = count == 0 ? 1 : (count + s.slice - 1) / s.slice;
+    s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;
     return PLAIT_OK;

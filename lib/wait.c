@@ -18,6 +18,7 @@
 #define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
 #define SLEEP_NS     1000000 /* longest sleep */
 #define DEATHS_EVERY 0.05    /* seconds between looks for dead processes */
+#define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
@@ -293,7 +294,7 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
         w->bells[i] = atomic_load(&comm->peers[w->ranks[i]].control->bell);
 }
 
-enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
+static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
     if (w->turns++ % LOOK_EVERY == 0 || w->sleepy) {
         const double now = plait_clock();
@@ -301,7 +302,10 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
             w->timed = true;
             w->start = now;
             w->check = now + DEATHS_EVERY;
+        } else if (now - w->last > STOPPED) {
+            w->start += now - w->last;
         }
+        w->last = now;
         const enum plait_status status = look(comm, w, now);
         if (status != PLAIT_OK)
             return status;
@@ -314,4 +318,14 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
         sched_yield();
     }
     return PLAIT_OK;
+}
+
+/* Sleeps end with errors that are none: the caller's errno stays. */
+enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
+{
+    const int saved = errno;
+    const enum plait_status status = long_turn(comm, w);
+
+    errno = saved;
+    return status;
 }

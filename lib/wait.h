@@ -22,6 +22,7 @@ struct plait_wait {
     uint32_t turns;      /* without progress */
     uint32_t suspect;    /* rank + 1 seen gone one look ago: what it sent before may still arrive */
     double start, check; /* clock when the waiting was first timed; of the next look for deaths */
+    double last;         /* clock at the last look */
     bool timed, warned, sleepy, announced;
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);

@@ -21,7 +21,7 @@ extern "C" {
  *
  * out    the memory, readable and writable by this process, readable by its peers; free it with
  *        plait_mem_free()
- * Ownership: the caller's. It may outlive every comm.
+ * Ownership: the caller's. It may outlive every comm. A forked child shares it, and cannot free it for the parent.
  * Thread: any
  * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_NOMEM (the arena, PLAIT_ARENA bytes, is full)
  */

@@ -17,11 +17,14 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define MAGIC   0x504c4149u /* "PLAI" */
 #define MAX_FDS 128         /* descriptors in one message; the kernel allows 253 */
+
+#define DEATHS_EVERY 0.05 /* seconds between looks for a dead process while waiting */
 
 struct plait_bootstrap {
     uint32_t rank, nrank;
@@ -70,18 +73,39 @@ static bool address_of(const struct plait_unique_id *id, struct sockaddr_un *add
 
 /* ---- Whole messages within a time limit --------------------------------------------------------- */
 
+/*
+ * Is the process that opened the other end dead? Its socket does not tell when a child that it forked meanwhile has
+ * the socket too.
+ */
+static bool is_dead(int fd)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: not of this name space */
+        return false;
+    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, who.pid, 0), .events = POLLIN };
+    if (p.fd < 0)
+        return errno == ESRCH;
+    const bool dead = poll(&p, 1, 0) > 0;
+    close(p.fd);
+    return dead;
+}
+
 static enum plait_status wait_for(int fd, short events, double until)
 {
-    for (;;) {
-        const double left = until - plait_clock();
+    for (bool dead = false;;) {
+        const double left = until - plait_clock(), most = dead ? 0 : DEATHS_EVERY;
         struct pollfd p = { .fd = fd, .events = events };
-        const int n = left > 0 ? poll(&p, 1, (int)(left * 1e3) + 1) : 0;
+        const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
         if (n > 0)
             return PLAIT_OK;
-        if (n == 0)
-            return PLAIT_ERR_TIMEOUT;
-        if (errno != EINTR)
+        if (n == 0 && (dead || left <= 0)) /* dead: what it had sent was looked for after its death */
+            return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
+        if (n < 0 && errno != EINTR)
             return PLAIT_ERR_SYSTEM;
+        if (n == 0)
+            dead = is_dead(fd);
     }
 }
 
@@ -174,6 +198,15 @@ static enum plait_status tell_all(struct plait_bootstrap *b, enum plait_status s
     return status;
 }
 
+/* Closing alone would not end the connection while a child that was forked meanwhile has the socket too. */
+static void hang_up(int fd)
+{
+    if (fd < 0)
+        return;
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
 /* ---- Meeting ------------------------------------------------------------------------------------ */
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
@@ -259,8 +292,7 @@ static enum plait_status listen_for_all(struct plait_bootstrap *b, const struct 
     if (status != PLAIT_OK)
         tell_all(b, status);
 out:
-    if (listener >= 0)
-        close(listener);
+    hang_up(listener);
     return status;
 }
 
@@ -313,11 +345,9 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b)
 {
     if (b == NULL)
         return;
-    if (b->root >= 0)
-        close(b->root);
+    hang_up(b->root);
     for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
-        if (b->peers[r] >= 0)
-            close(b->peers[r]);
+        hang_up(b->peers[r]);
     free(b->peers);
     free(b);
 }
@@ -367,6 +397,8 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
             const enum plait_status status = wait_for(socket, POLLOUT, until);
             if (status != PLAIT_OK)
                 return status;
+        } else if (errno == ETOOMANYREFS && plait_clock() < until) {
+            usleep(500); /* as many of this user's descriptors as it may open are on the way; receivers take them */
         } else if (errno == EPIPE || errno == ECONNRESET) {
             return PLAIT_ERR_PEER;
         } else if (errno != EINTR) {
@@ -380,11 +412,15 @@ static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double un
     char byte, control[CMSG_SPACE(MAX_FDS * sizeof(int))];
     struct iovec iov = { &byte, 1 };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
-    const enum plait_status status = wait_for(socket, POLLIN, until);
+    ssize_t bytes;
 
-    if (status != PLAIT_OK)
-        return status;
-    if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) != 1)
+    do {
+        const enum plait_status status = wait_for(socket, POLLIN, until);
+        if (status != PLAIT_OK)
+            return status;
+        bytes = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (bytes < 0 && (errno == EINTR || errno == EAGAIN));
+    if (bytes != 1)
         return PLAIT_ERR_PEER;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     const size_t got = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
@@ -394,6 +430,37 @@ static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double un
         return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)",
                           got, n);
     return PLAIT_OK;
+}
+
+/*
+ * Pass the descriptors of all givers but `except` from rank 0 to this rank or the other way round, as few messages as
+ * hold them; all[r * n] are those of rank r.
+ */
+static enum plait_status pass_fds(int socket, bool sending, const unsigned char *gives, uint32_t nrank, uint32_t except,
+                                  uint32_t n, int *all, double until)
+{
+    int some[MAX_FDS];
+    uint32_t first = 0, end; /* ranks whose descriptors are in this message */
+    enum plait_status status = PLAIT_OK;
+
+    for (; first < nrank && status == PLAIT_OK; first = end) {
+        uint32_t have = 0;
+        for (end = first; end < nrank && have + n <= MAX_FDS; end++)
+            if (gives[end] && end != except) {
+                memcpy(some + have, all + end * n, n * sizeof *some);
+                have += n;
+            }
+        if (have == 0)
+            continue;
+        status = sending ? send_fds(socket, some, have, until) : receive_fds(socket, some, have, until);
+        have = 0;
+        for (uint32_t r = first; r < end && !sending; r++)
+            if (gives[r] && r != except) {
+                memcpy(all + r * n, some + have, n * sizeof *some); /* -1 for those that did not arrive */
+                have += n;
+            }
+    }
+    return status;
 }
 
 /* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
@@ -406,9 +473,8 @@ static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *g
         if (gives[r])
             status = blame(b, r, receive_fds(b->peers[r], all + r * n, n, until));
     for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
-        for (uint32_t from = 0; gives[to] && from < b->nrank && status == PLAIT_OK; from++)
-            if (gives[from] && from != to)
-                status = blame(b, to, send_fds(b->peers[to], all + from * n, n, until));
+        if (gives[to])
+            status = blame(b, to, pass_fds(b->peers[to], true, gives, b->nrank, to, n, all, until));
     return status;
 }
 
@@ -430,9 +496,8 @@ enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *ow
             all[i] = -1;
     } else if (status == PLAIT_OK && giving) {
         status = blame(b, 0, send_fds(b->root, own, n, until));
-        for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
-            if (gives[r] && r != b->rank)
-                status = blame(b, 0, receive_fds(b->root, all + r * n, n, until));
+        if (status == PLAIT_OK)
+            status = blame(b, 0, pass_fds(b->root, false, gives, b->nrank, b->rank, n, all, until));
     }
     free(gives);
     return status;

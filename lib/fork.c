@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fork.h"
+
+#include "status.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+uint32_t plait_generation = 1;
+
+/* In the order in which their locks nest. */
+static void (*const modules[])(enum plait_fork) = { plait_comms_fork, plait_processes_fork, plait_arena_fork };
+#define NMODULE (sizeof modules / sizeof *modules)
+
+static void before(void)
+{
+    for (size_t i = 0; i < NMODULE; i++)
+        modules[i](PLAIT_FORK_BEFORE);
+}
+
+static void in_parent(void)
+{
+    for (size_t i = NMODULE; i-- > 0;)
+        modules[i](PLAIT_FORK_PARENT);
+}
+
+static void in_child(void)
+{
+    plait_generation++;
+    for (size_t i = NMODULE; i-- > 0;)
+        modules[i](PLAIT_FORK_CHILD);
+}
+
+enum plait_status plait_fork_watch(void)
+{
+    static bool watching; /* in children too */
+
+    if (watching)
+        return PLAIT_OK;
+    const int error = pthread_atfork(before, in_parent, in_child);
+    if (error != 0)
+        return plait_fail(PLAIT_ERR_NOMEM, "cannot watch for fork(): %s", strerror(error));
+    watching = true;
+    return PLAIT_OK;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Soak: processes that make comms over random ranks, run random all-reduces on them and destroy them, for as long as
+ * asked; every sum is checked, and now and then that nothing has grown.
+ *
+ * Usage: soak [--seconds N] [--seed N] [--ranks N]          900 s (10 s from meson), a random seed, 8 ranks
+ *
+ * All processes draw the same random numbers, so they agree on what comes next without talking. At a *checkpoint* no
+ * comm is alive: then heap, arena, descriptors and mappings are as they were at the first one.
+ */
+#include "specs.h"
+#include "values.h"
+
+#include <plait/comm.h>
+#include <plait/memory.h>
+
+#include <dirent.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_RANKS  16
+#define NCOMM       6                 /* alive at most */
+#define MOST_BYTES  ((size_t)8 << 20) /* of a vector */
+#define MEMORIES    4
+#define BATCH       200         /* operations between checkpoints */
+#define FLAT_HEAP   (256 << 10) /* bytes that the heap may differ at checkpoints: what the C library keeps for later */
+#define FLAT_MEMORY (4 << 20)   /* as much of resident memory that is not shared */
+
+struct shared {
+    pthread_barrier_t all;
+    _Atomic bool stop, failed;
+    _Atomic uint64_t moment; /* last operation begun by any rank; for the watching parent */
+    /* Of the last comms of each place: processes that are in few comms run ahead, until the checkpoint. */
+    struct plait_unique_id id[NCOMM][BATCH];
+    _Atomic uint64_t made[NCOMM][BATCH]; /* number of the comm that the id is for */
+    _Atomic uint64_t operations, comms, checkpoints, bytes;
+    size_t heap, resident, arena;
+    int descriptors, mappings;
+};
+
+struct place { /* of a comm that is alive, or not */
+    struct plait_comm *comm;
+    bool alive;
+    uint32_t nrank, rank; /* of this process in it; UINT32_MAX: it is not */
+    bool reproducible;
+    uint64_t made;
+};
+
+struct soak {
+    struct shared *shared;
+    uint32_t me, nrank;
+    uint64_t state; /* of the random numbers; equal in all processes */
+    struct place places[NCOMM];
+    struct specs specs[MOST_RANKS + 1]; /* by ranks */
+    char *memory[2][MEMORIES];          /* [in, out] heap, library, heap but for one element, static */
+};
+
+static char statics[2][MOST_BYTES];
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* splitmix64 */
+static uint64_t draw(struct soak *s)
+{
+    uint64_t z = s->state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static uint32_t below(struct soak *s, uint32_t n)
+{
+    return (uint32_t)(draw(s) % n);
+}
+
+static bool complain(struct soak *s, const char *what)
+{
+    fprintf(stderr, "soak: process %u, operation %llu: %s: %s\n", s->me, (unsigned long long)s->shared->operations,
+            what, plait_last_error());
+    s->shared->failed = true;
+    return false;
+}
+
+/* ---- Comms ------------------------------------------------------------------------------------------- */
+
+/* Random members in a random order. */
+static bool make_comm(struct soak *s, uint32_t p)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct place *place = &s->places[p];
+    uint32_t members[MOST_RANKS];
+    const uint32_t n = 1 + below(s, s->nrank);
+
+    for (uint32_t r = 0; r < s->nrank; r++)
+        members[r] = r;
+    for (uint32_t r = s->nrank; r-- > 1;) {
+        const uint32_t other = below(s, r + 1), t = members[r];
+        members[r] = members[other];
+        members[other] = t;
+    }
+    place->alive = true;
+    place->nrank = n;
+    place->rank = UINT32_MAX;
+    place->reproducible = below(s, 4) == 0;
+    place->made++;
+    for (uint32_t r = 0; r < n; r++)
+        if (members[r] == s->me)
+            place->rank = r;
+    if (place->rank == UINT32_MAX)
+        return true;
+    struct plait_unique_id *id = &s->shared->id[p][place->made % BATCH];
+    _Atomic uint64_t *made = &s->shared->made[p][place->made % BATCH];
+    if (place->rank == 0) {
+        if (plait_unique_id_create(id) != PLAIT_OK)
+            return complain(s, "id");
+        *made = place->made;
+        s->shared->comms++;
+    }
+    while (*made != place->made && !s->shared->failed)
+        usleep(100);
+    o.nrank = n;
+    o.rank = place->rank;
+    o.id = id;
+    o.deadline = 120;
+    o.reproducible = place->reproducible;
+    return plait_comm_create(&o, &place->comm) == PLAIT_OK || complain(s, "create");
+}
+
+static bool end_comm(struct soak *s, uint32_t p)
+{
+    struct place *place = &s->places[p];
+
+    place->alive = false;
+    if (place->rank == UINT32_MAX)
+        return true;
+    return plait_comm_destroy(place->comm) == PLAIT_OK || complain(s, "destroy");
+}
+
+/* ---- Operations -------------------------------------------------------------------------------------- */
+
+static const enum plait_dtype types[] = { PLAIT_INT32,   PLAIT_INT64,   PLAIT_FLOAT16,
+                                          PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
+
+/* Small ones more often than large ones. */
+static size_t draw_count(struct soak *s, size_t size)
+{
+    const uint32_t bits = below(s, 100) == 0 ? 22 : below(s, 20);
+    const size_t bytes = ((size_t)1 << bits) + draw(s) % ((size_t)1 << bits);
+
+    return below(s, 50) == 0 ? 0 : (bytes < MOST_BYTES - 64 ? bytes : MOST_BYTES - 64) / size;
+}
+
+/* NULL: chosen by the library. One that may not serve here is not taken. */
+static const char *draw_algorithm(struct soak *s, const struct place *place, bool reproducible)
+{
+    const struct specs *specs = &s->specs[place->nrank];
+    const struct spec *spec = &specs->spec[below(s, specs->n)];
+
+    if (below(s, 3) == 0 || spec->shape.node != NULL || (reproducible && !spec->alg->canonical))
+        return NULL;
+    return spec->text;
+}
+
+static bool operate(struct soak *s, struct place *place)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const enum plait_dtype type = types[below(s, sizeof types / sizeof *types)];
+    const enum plait_op op = (enum plait_op)below(s, PLAIT_NOP);
+    const size_t size = plait_dtype_size(type), count = draw_count(s, size);
+    const bool inplace = below(s, 2);
+
+    call.reproducible = below(s, 8) == 0;
+    call.algorithm = draw_algorithm(s, place, place->reproducible || call.reproducible);
+    call.slice = below(s, 3) ? 0 : (size_t)4096 << below(s, 9);
+    call.round = (enum plait_round)below(s, PLAIT_ROUND_HOP + 1);
+    const bool options = below(s, 4) != 0;
+    const uint64_t salt = draw(s);
+    if (place->rank == UINT32_MAX)
+        return true;
+    /* Which memory is each rank's own matter. */
+    const uint32_t kind = (uint32_t)((salt >> 8) + s->me * (salt % 7)) % MEMORIES;
+    char *in = s->memory[0][kind] + (kind == 2 ? size : 0);
+    char *out = inplace ? in : s->memory[1][(kind + (salt >> 40)) % MEMORIES];
+    values_fill(in, type, op, place->nrank, place->rank, count);
+    if (plait_allreduce(place->comm, in, out, count, type, op, options ? &call : NULL) != PLAIT_OK)
+        return complain(s, "allreduce");
+    const size_t wrong = values_wrong(out, type, op, place->nrank, count);
+    if (wrong > 0) {
+        fprintf(stderr, "soak: %zu of %zu %s %s are wrong on %u ranks, %s, slice %zu, round %d%s%s\n", wrong, count,
+                plait_dtype_name(type), plait_op_name(op), place->nrank,
+                options && call.algorithm ? call.algorithm : "default", call.slice, (int)call.round,
+                inplace ? ", in place" : "", options ? "" : ", no options");
+        return complain(s, "wrong results");
+    }
+    if (place->rank == 0) {
+        s->shared->operations++;
+        s->shared->bytes += count * size;
+    }
+    return true;
+}
+
+/* ---- Checkpoints ------------------------------------------------------------------------------------- */
+
+struct usage {
+    size_t heap, resident, arena;
+    int descriptors, mappings;
+};
+
+static struct usage usage(void)
+{
+    struct usage u = { 0 };
+    char path[300], target[64], line[1024];
+    FILE *maps = fopen("/proc/self/maps", "r"), *status = fopen("/proc/self/status", "r");
+    DIR *d = opendir("/proc/self/fd");
+    struct stat info;
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL; u.descriptors++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
+        const ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strncmp(target, "/memfd:plait", 12) == 0 && stat(path, &info) == 0)
+            u.arena = (size_t)info.st_blocks * 512;
+    }
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        u.mappings += strstr(line, "[heap]") == NULL;
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (strncmp(line, "RssAnon:", 8) == 0)
+            u.resident = (size_t)atol(line + 8) << 10;
+    if (maps != NULL)
+        fclose(maps);
+    if (status != NULL)
+        fclose(status);
+    closedir(d);
+    malloc_trim(0);
+    u.heap = mallinfo2().uordblks;
+    return u;
+}
+
+static bool meet(struct soak *s)
+{
+    pthread_barrier_wait(&s->shared->all);
+    return !s->shared->failed;
+}
+
+static bool checkpoint(struct soak *s, struct usage *first)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+
+    for (uint32_t p = 0; p < NCOMM; p++)
+        if (s->places[p].alive && !end_comm(s, p))
+            return false;
+    if (!meet(s))
+        return false;
+    o.nrank = 1; /* what is left of comms that all have left goes with the next call */
+    if (plait_comm_create(&o, &comm) != PLAIT_OK || plait_comm_destroy(comm) != PLAIT_OK)
+        return complain(s, "checkpoint");
+    if (!meet(s))
+        return false;
+    const struct usage u = usage();
+    const size_t vectors = 2 * MOST_BYTES;
+    if (first->mappings == 0)
+        *first = u;
+    /* A peer's last look at a block that is gone brings one page of zeros back, until the place is used again. */
+    if (u.descriptors != first->descriptors || u.mappings > first->mappings + 4 || u.heap > first->heap + FLAT_HEAP ||
+        u.resident > first->resident + FLAT_MEMORY || u.arena > vectors + 4096 * (NCOMM + 1) * (size_t)MOST_RANKS) {
+        fprintf(stderr,
+                "soak: process %u has grown: heap %zu, first %zu; resident %zu, first %zu; arena %zu of %zu; "
+                "descriptors %d, first %d; mappings %d, first %d\n",
+                s->me, u.heap, first->heap, u.resident, first->resident, u.arena, vectors, u.descriptors,
+                first->descriptors, u.mappings, first->mappings);
+        return complain(s, "not flat");
+    }
+    if (s->me == 0) {
+        struct shared *h = s->shared;
+        h->checkpoints++;
+        h->heap = u.heap;
+        h->resident = u.resident;
+        h->arena = u.arena;
+        h->descriptors = u.descriptors;
+        h->mappings = u.mappings;
+    }
+    return true;
+}
+
+/* ---- One process --------------------------------------------------------------------------------------- */
+
+static bool prepare(struct soak *s)
+{
+    for (uint32_t n = 1; n <= s->nrank; n++)
+        specs_init(&s->specs[n], PLAIT_ALLREDUCE, n, false);
+    for (unsigned k = 0; k < 2; k++) {
+        void *library;
+        if (plait_mem_alloc(MOST_BYTES, &library) != PLAIT_OK)
+            return complain(s, "memory");
+        s->memory[k][0] = malloc(MOST_BYTES);
+        s->memory[k][1] = library;
+        s->memory[k][2] = malloc(MOST_BYTES);
+        s->memory[k][3] = statics[k];
+        for (unsigned i = 0; i < MEMORIES; i++) {
+            if (s->memory[k][i] == NULL)
+                return complain(s, "memory");
+            memset(s->memory[k][i], 0, MOST_BYTES);
+        }
+    }
+    return true;
+}
+
+static int process(struct shared *shared, uint32_t me, uint32_t nrank, uint64_t seed)
+{
+    static struct soak s;
+    struct usage first = { 0 };
+    bool ok;
+
+    s.shared = shared;
+    s.me = me;
+    s.nrank = nrank;
+    s.state = seed;
+    ok = prepare(&s);
+    for (unsigned batch = 0; ok; batch++) {
+        for (unsigned k = 0; k < BATCH && ok && !shared->failed; k++) {
+            const uint32_t p = below(&s, NCOMM);
+            if (!s.places[p].alive)
+                ok = make_comm(&s, p);
+            else if (below(&s, 25) == 0)
+                ok = end_comm(&s, p);
+            else
+                ok = operate(&s, &s.places[p]);
+            shared->moment++;
+        }
+        ok = ok && checkpoint(&s, &first);
+        if (batch == 0) /* it warmed up */
+            first.mappings = 0;
+        if (!ok || !meet(&s) || (shared->stop && batch > 1))
+            break;
+        if (!meet(&s)) /* all have looked at `stop` */
+            break;
+    }
+    fflush(NULL);
+    return ok && !shared->failed ? 0 : 1;
+}
+
+/* ---- The watching parent ------------------------------------------------------------------------------- */
+
+static void show(const struct shared *s, double seconds)
+{
+    printf("[%4.0f s] %llu operations, %.1f GiB, %llu comms, %llu checkpoints; process 0: heap %zu KiB, resident %zu "
+           "KiB, arena %zu KiB, %d descriptors, %d mappings\n",
+           seconds, (unsigned long long)s->operations, (double)s->bytes / (1 << 30), (unsigned long long)s->comms,
+           (unsigned long long)s->checkpoints, s->heap >> 10, s->resident >> 10, s->arena >> 10, s->descriptors,
+           s->mappings);
+    fflush(stdout);
+}
+
+/* Until all have ended. One that fails ends all: the others may wait for it. */
+static int watch(struct shared *s, const pid_t *pids, uint32_t nrank, double seconds)
+{
+    const double start = now();
+    double shown = start, moved = start;
+    uint64_t moment = 0;
+    int failed = 0;
+
+    for (uint32_t left = nrank; left > 0;) {
+        int how;
+        const pid_t pid = waitpid(-1, &how, WNOHANG);
+        if (pid > 0) {
+            left--;
+            failed += how != 0;
+        }
+        if (s->moment != moment) {
+            moment = s->moment;
+            moved = now();
+        }
+        if (failed == 0 && now() - moved > 180) {
+            fprintf(stderr, "soak: nothing moves for 180 s\n");
+            failed = 1;
+        }
+        for (uint32_t r = 0; r < nrank && failed > 0; r++)
+            kill(pids[r], SIGKILL);
+        s->stop = now() - start > seconds;
+        if (now() - shown > 10) {
+            show(s, now() - start);
+            shown = now();
+        }
+        usleep(20000);
+    }
+    show(s, now() - start);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = 900;
+    uint64_t seed = 0;
+    uint32_t nrank = 8;
+    pid_t pids[MOST_RANKS];
+    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t shared;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--seconds") == 0)
+            seconds = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--ranks") == 0)
+            nrank = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        else
+            seconds = 0;
+    }
+    if (s == MAP_FAILED || argc % 2 == 0 || seconds <= 0 || nrank < 1 || nrank > MOST_RANKS) {
+        fprintf(stderr, "usage: soak [--seconds N] [--seed N] [--ranks 1..%d]\n", MOST_RANKS);
+        return 2;
+    }
+    if (seed == 0 && getrandom(&seed, 4, 0) != 4)
+        seed = 1;
+    printf("soak: %u processes, %g s, --seed %llu\n", nrank, seconds, (unsigned long long)seed);
+    fflush(stdout);
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&s->all, &shared, nrank);
+    for (uint32_t r = 0; r < nrank; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            _exit(process(s, r, nrank, seed));
+        }
+    }
+    const int failed = watch(s, pids, nrank, seconds);
+    printf("soak: %s; %u processes, --seed %llu: %llu operations, %.1f GiB, %llu comms\n", failed ? "FAILED" : "passed",
+           nrank, (unsigned long long)seed, (unsigned long long)s->operations, (double)s->bytes / (1 << 30),
+           (unsigned long long)s->comms);
+    return failed != 0;
+}
