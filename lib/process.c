@@ -33,10 +33,14 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
     void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return plait_fail(PLAIT_ERR_SYSTEM, "cannot map %zu bytes of process %d: %s (limit on address space?)", p->size,
-                          p->pid, strerror(errno));
-    p->base = base;
+        return plait_fail_errno(errno, "cannot map %zu bytes of process %d", p->size, p->pid);
     p->pidfd = pidfd < 0 ? -1 : fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    if (pidfd >= 0 && p->pidfd < 0) {
+        status = plait_fail_errno(errno, "no descriptor to see the death of process %d", p->pid);
+        munmap(base, p->size);
+        return status;
+    }
+    p->base = base;
     return PLAIT_OK;
 }
 
@@ -56,7 +60,7 @@ enum plait_status plait_process_get(struct plait_token token, int pid, size_t si
     if (p == NULL) {
         p = malloc(sizeof *p);
         if (p == NULL) {
-            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for a peer process");
+            status = plait_fail_memory("out of memory for a peer process");
         } else {
             *p = (struct plait_process){ .token = token, .size = size, .pid = pid, .pidfd = -1, .next = processes };
             status = map_process(p, fd, pidfd);

@@ -4,14 +4,22 @@
  *
  * Rank 0 listens under the id's name and serves a star: everyone sends to rank 0, rank 0 answers
  * all. Abstract names vanish with their process. Only processes of the same user are let in.
+ *
+ * Rank 0 watches everyone who has come: a rank that says it failed, or whose socket closes because it left or died,
+ * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER.
  */
 #include "bootstrap.h"
 
 #include "../clock.h"
+#include "../limits.h"
 #include "../status.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,23 +28,26 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC   0x504c4149u /* "PLAI" */
-#define MAX_FDS 128         /* descriptors in one message; the kernel allows 253 */
+#define MAGIC       0x504c4149u /* "PLAI" */
+#define MOST_LINGER 5.0         /* seconds in which a rank that has failed still tells others */
+#define MOST_HELLO  5.0         /* seconds from connecting to having said who one is */
+#define TELL        1.0         /* seconds for one rank to take an error that fits in its socket */
 
 struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
-    int root;   /* socket to rank 0; -1 on rank 0 */
-    int *peers; /* rank 0: socket of each rank; else NULL */
+    int root;             /* socket to rank 0; -1 on rank 0 */
+    struct pollfd *peers; /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
+    bool over;            /* failed, and everyone who could be reached knows why */
 };
 
-struct hello {
+struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
 };
 
-struct frame {      /* precedes every message */
-    int32_t status; /* an error: its text follows, and the meeting is over */
-    uint32_t bytes;
+struct place { /* where an id's ranks meet */
+    struct sockaddr_un address;
+    socklen_t length;
 };
 
 _Static_assert(sizeof(struct plait_unique_id) == 128, "as NCCL's");
@@ -56,125 +67,90 @@ enum plait_status plait_unique_id_create(struct plait_unique_id *out)
     return PLAIT_OK;
 }
 
-static bool address_of(const struct plait_unique_id *id, struct sockaddr_un *address, socklen_t *length)
+static bool place_of(const struct plait_unique_id *id, struct place *out)
 {
     const size_t n = strnlen((const char *)id->bytes, sizeof id->bytes);
 
-    if (strncmp((const char *)id->bytes, "plait1-machine-", 15) != 0 || n >= sizeof address->sun_path)
+    if (strncmp((const char *)id->bytes, "plait1-machine-", 15) != 0 || n >= sizeof out->address.sun_path)
         return false;
-    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    memcpy(address->sun_path + 1, id->bytes, n);
-    *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    out->address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    memcpy(out->address.sun_path + 1, id->bytes, n);
+    out->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
     return true;
 }
 
-/* ---- Whole messages within a time limit --------------------------------------------------------- */
-
-static enum plait_status wait_for(int fd, short events, double until)
+static void finish(struct plait_bootstrap *b)
 {
-    for (;;) {
-        const double left = until - plait_clock();
-        struct pollfd p = { .fd = fd, .events = events };
-        const int n = left > 0 ? poll(&p, 1, (int)(left * 1e3) + 1) : 0;
-        if (n > 0)
-            return PLAIT_OK;
-        if (n == 0)
-            return PLAIT_ERR_TIMEOUT;
-        if (errno != EINTR)
-            return PLAIT_ERR_SYSTEM;
-    }
+    if (b->root >= 0)
+        close(b->root);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
+        if (b->peers[r].fd >= 0)
+            close(b->peers[r].fd);
+    free(b->peers);
 }
 
-static enum plait_status write_all(int fd, const void *data, size_t bytes, double until)
-{
-    const char *p = data;
+/* ---- Errors that everyone gets --------------------------------------------------------------------- */
 
-    while (bytes > 0) {
-        const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        } else if (n < 0 && errno == EAGAIN) {
-            const enum plait_status status = wait_for(fd, POLLOUT, until);
-            if (status != PLAIT_OK)
-                return status;
-        } else if (n < 0 && errno != EINTR) {
-            return PLAIT_ERR_PEER;
-        }
-    }
-    return PLAIT_OK;
+/* This rank's own error, as the others are told of it. */
+static struct plait_error own_error(const struct plait_bootstrap *b, enum plait_status own)
+{
+    struct plait_error e = { .status = own };
+
+    snprintf(e.text, sizeof e.text, "rank %u: %s", b->rank, plait_last_error());
+    return e;
 }
 
-static enum plait_status read_all(int fd, void *data, size_t bytes, double until)
-{
-    char *p = data;
-
-    while (bytes > 0) {
-        const enum plait_status status = wait_for(fd, POLLIN, until);
-        if (status != PLAIT_OK)
-            return status;
-        const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
-            return PLAIT_ERR_PEER;
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        }
-    }
-    return PLAIT_OK;
-}
-
-static enum plait_status write_frame(int fd, enum plait_status status, const void *data, size_t bytes, double until)
-{
-    const struct frame f = { status, (uint32_t)bytes };
-    const enum plait_status sent = write_all(fd, &f, sizeof f, until);
-    return sent != PLAIT_OK ? sent : write_all(fd, data, bytes, until);
-}
-
-/* Name the rank at the other end of a socket that failed. */
+/* Name the rank at the other end of a connection that failed. */
 static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
     if (status == PLAIT_ERR_TIMEOUT)
         return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
     if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left", rank);
+        return plait_fail(status, "comm creation: rank %u left or died", rank);
     return status;
 }
 
-/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
-static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
-                                    double until)
+/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded as it came. */
+static enum plait_status read_from(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
+                                   double until)
 {
-    const int fd = b->rank > 0 ? b->root : b->peers[rank];
-    struct frame f;
-    char text[512];
-    enum plait_status status = read_all(fd, &f, sizeof f, until);
+    struct plait_error error;
+    enum plait_status status = plait_frame_read(b->rank > 0 ? b->root : b->peers[rank].fd, data, bytes, until, &error);
 
     if (status != PLAIT_OK)
         return blame(b, rank, status);
-    if (f.status == PLAIT_OK && f.bytes == bytes)
-        return blame(b, rank, read_all(fd, data, bytes, until));
-    if (f.status == PLAIT_OK || f.bytes >= sizeof text)
-        return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
-    status = read_all(fd, text, f.bytes, until);
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    text[f.bytes] = '\0';
-    return plait_fail((enum plait_status)f.status, "%s", text);
+    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+}
+
+/* A connection failed while writing to `rank`: it may have said why before it closed its end. */
+static enum plait_status reason_of(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
+{
+    return status == PLAIT_ERR_PEER ? read_from(b, rank, NULL, 0, plait_clock() + TELL) : blame(b, rank, status);
 }
 
 /* Rank 0 gives up: everyone who is connected learns why. */
-static enum plait_status tell_all(struct plait_bootstrap *b, enum plait_status status)
+static void tell_all(struct plait_bootstrap *b, const struct plait_error *why)
 {
-    const char *text = plait_last_error();
-
-    for (uint32_t r = 1; r < b->nrank; r++)
-        if (b->peers[r] >= 0)
-            write_frame(b->peers[r], status, text, strlen(text), plait_clock() + 1.0);
-    return status;
+    b->over = true;
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
+        if (b->peers[r].fd >= 0)
+            plait_frame_write_error(b->peers[r].fd, why, plait_clock() + TELL);
 }
 
-/* ---- Meeting ------------------------------------------------------------------------------------ */
+/* ---- Meeting: rank 0 --------------------------------------------------------------------------------- */
+
+static int open_listener(const struct place *place, uint32_t nrank)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 ||
+        (bind(fd, (const struct sockaddr *)&place->address, place->length) == 0 && listen(fd, (int)nrank) == 0))
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
@@ -182,7 +158,7 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     unsigned missing = 0;
 
     for (uint32_t r = 1; r < b->nrank && n + 16 < size; r++) {
-        if (b->peers[r] >= 0)
+        if (b->peers[r].fd >= 0)
             continue;
         if (++missing > 16) {
             snprintf(text + n, size - n, ", ...");
@@ -192,270 +168,418 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
-/* Let one rank in, or refuse it; strangers are dropped. */
-static enum plait_status admit(struct plait_bootstrap *b, int fd, uint32_t *joined)
+/* Take one connection and read who it is; -1: nobody, or a stranger, who is dropped. */
+static int take(int listener, struct hello *hello, struct plait_error *verdict)
 {
+    const double until = plait_clock() + MOST_HELLO;
+    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     struct ucred who;
     socklen_t length = sizeof who;
-    struct hello hello;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.uid != geteuid() ||
-        read_all(fd, &hello, sizeof hello, plait_clock() + 1.0) != PLAIT_OK || hello.magic != MAGIC) {
-        close(fd);
-        return PLAIT_OK;
-    }
-    if (hello.nrank != b->nrank || hello.rank == 0 || hello.rank >= b->nrank || b->peers[hello.rank] >= 0) {
-        const enum plait_status status =
-            hello.nrank != b->nrank
-                ? plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
-                             hello.nrank, hello.rank)
-                : plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello.rank);
-        write_frame(fd, status, plait_last_error(), strlen(plait_last_error()), plait_clock() + 1.0);
-        close(fd);
-        return status;
-    }
-    b->peers[hello.rank] = fd;
-    ++*joined;
-    return PLAIT_OK;
+    if (fd < 0)
+        return -1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid() &&
+        plait_frame_receive(fd, hello, sizeof *hello, until) == PLAIT_OK && hello->magic == MAGIC &&
+        plait_frame_read(fd, NULL, 0, until, verdict) == PLAIT_OK)
+        return fd;
+    close(fd);
+    errno = ECONNABORTED;
+    return -1;
 }
 
-static enum plait_status listen_for_all(struct plait_bootstrap *b, const struct sockaddr_un *address, socklen_t length)
+/* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
+static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
 {
-    const double until = plait_clock() + b->limit;
-    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct hello hello;
+    struct plait_error verdict;
+    const int fd = take(b->peers[0].fd, &hello, &verdict);
     enum plait_status status = PLAIT_OK;
-    char text[256] = "";
 
-    b->peers = malloc(b->nrank * sizeof *b->peers);
-    if (b->peers == NULL) {
-        status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
-        goto out;
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
+        return PLAIT_OK;
+    if (fd < 0)
+        return plait_fail_errno(errno, "comm creation: letting in rank %u of %u", *joined, b->nrank);
+    if (verdict.status != PLAIT_OK)
+        status = plait_fail(verdict.status, "%s", verdict.text);
+    else if (hello.nrank != b->nrank)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
+                            hello.nrank, hello.rank);
+    else if (hello.rank == 0 || hello.rank >= b->nrank || b->peers[hello.rank].fd >= 0)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello.rank);
+    ++*joined;
+    if (status == PLAIT_OK) {
+        b->peers[hello.rank].fd = fd;
+        return PLAIT_OK;
     }
-    for (uint32_t r = 0; r < b->nrank; r++)
-        b->peers[r] = -1;
-    if (listener < 0 || bind(listener, (const struct sockaddr *)address, length) != 0 ||
-        listen(listener, (int)b->nrank) != 0) {
-        status = errno == EADDRINUSE
-                     ? plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice")
-                     : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: cannot listen: %s", strerror(errno));
-        goto out;
-    }
-    for (uint32_t joined = 1; joined < b->nrank && status == PLAIT_OK;) {
-        status = wait_for(listener, POLLIN, until);
-        if (status == PLAIT_ERR_TIMEOUT) {
-            name_missing(b, text, sizeof text);
-            status = plait_fail(status, "comm creation: %u of %u ranks did not come within %g s: rank %s",
-                                b->nrank - joined, b->nrank, b->limit, text);
-        }
-        if (status == PLAIT_OK) {
-            const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-            if (fd >= 0)
-                status = admit(b, fd, &joined);
-            else if (errno != EINTR && errno != ECONNABORTED)
-                status =
-                    plait_fail(PLAIT_ERR_SYSTEM, "comm creation: accept: %s (limit on descriptors?)", strerror(errno));
-        }
-    }
-    if (status != PLAIT_OK)
-        tell_all(b, status);
-out:
-    if (listener >= 0)
-        close(listener);
+    const struct plait_error why = plait_error_of(status);
+    plait_frame_write_error(fd, &why, plait_clock() + TELL);
+    close(fd);
     return status;
 }
 
-static enum plait_status connect_to_root(struct plait_bootstrap *b, const struct sockaddr_un *address, socklen_t length)
+/* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all
+ * are here. */
+static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, double until)
+{
+    const double left = until - plait_clock();
+    const int n = left > 0 ? poll(b->peers, b->nrank, (int)(left * 1e3) + 1) : 0;
+    char text[256] = "";
+
+    if (n < 0)
+        return errno == EINTR ? PLAIT_OK : plait_fail_errno(errno, "comm creation: waiting for ranks");
+    if (n == 0) {
+        name_missing(b, text, sizeof text);
+        return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not come within %g s: rank %s",
+                          b->nrank - *joined, b->nrank, b->limit, text);
+    }
+    for (uint32_t r = 1; r < b->nrank; r++)
+        if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
+            return blame(b, r, PLAIT_ERR_PEER);
+    return admit(b, joined);
+}
+
+/*
+ * The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then those who
+ * still come.
+ */
+static void refuse(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why, double until)
+{
+    struct plait_error verdict;
+    struct hello hello;
+
+    tell_all(b, why);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++) {
+        if (b->peers[r].fd >= 0)
+            close(b->peers[r].fd);
+        b->peers[r].fd = -1;
+    }
+    for (uint32_t expected = b->nrank; told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
+        const int fd = take(listener, &hello, &verdict);
+        if (fd < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
+            return;
+        if (fd < 0)
+            continue;
+        plait_frame_write_error(fd, why, plait_clock() + TELL);
+        close(fd);
+        told++;
+        expected = hello.nrank > expected ? hello.nrank : expected;
+    }
+}
+
+static enum plait_status host(struct plait_bootstrap *b, int listener, enum plait_status own)
 {
     const double until = plait_clock() + b->limit;
+    enum plait_status status = own;
+    uint32_t joined = 1;
+
+    b->peers = malloc(b->nrank * sizeof *b->peers);
+    for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
+        b->peers[r] = (struct pollfd){ .fd = r > 0 ? -1 : listener, .events = POLLIN };
+    if (status == PLAIT_OK && b->peers == NULL)
+        status = plait_fail_memory("out of memory for %u ranks", b->nrank);
+    if (status == PLAIT_OK)
+        status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
+    const bool failed = status != PLAIT_OK;
+    while (status == PLAIT_OK && joined < b->nrank)
+        status = meet_next(b, &joined, until);
+    if (b->peers != NULL)
+        b->peers[0].fd = -1;
+    if (status != PLAIT_OK) {
+        const struct plait_error mine = plait_error_of(status), why = failed ? own_error(b, status) : mine;
+        refuse(b, listener, joined, &why, plait_clock() + (status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER));
+        plait_fail(status, "%s", mine.text);
+    }
+    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
+        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + TELL);
+    return status;
+}
+
+/* ---- Meeting: the others ----------------------------------------------------------------------------- */
+
+/* Connect to rank 0, once it is there, and say who this is and how it is. */
+static enum plait_status say_hello(const struct plait_bootstrap *b, const struct place *place, int fd,
+                                   const struct plait_error *verdict, double seconds)
+{
+    const double until = plait_clock() + seconds;
     const struct hello hello = { MAGIC, b->nrank, b->rank };
     useconds_t pause = 500;
+    enum plait_status status;
 
-    b->root = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (b->root < 0)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: no socket: %s", strerror(errno));
-    while (connect(b->root, (const struct sockaddr *)address, length) != 0) {
+    while (connect(fd, (const struct sockaddr *)&place->address, place->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
-            return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: connecting to rank 0: %s", strerror(errno));
+            return plait_fail_errno(errno, "comm creation: connecting to rank 0");
         if (plait_clock() > until)
             return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s", b->limit);
         usleep(pause);
         if (pause < 10000)
             pause *= 2;
     }
-    return write_all(b->root, &hello, sizeof hello, until);
+    status = plait_frame_send(fd, &hello, sizeof hello, until + TELL);
+    if (status == PLAIT_OK)
+        status = verdict->status == PLAIT_OK ? plait_frame_write(fd, NULL, 0, until + TELL)
+                                             : plait_frame_write_error(fd, verdict, until + TELL);
+    return status == PLAIT_ERR_PEER ? PLAIT_OK : blame(b, 0, status); /* it may have said why before it closed */
+}
+
+static enum plait_status join(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
+{
+    struct plait_error mine = plait_error_of(own);
+    const struct plait_error verdict = own == PLAIT_OK ? mine : own_error(b, own);
+    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : MOST_LINGER);
+
+    if (own != PLAIT_OK)
+        return plait_fail(own, "%s", mine.text);
+    /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
+    return status == PLAIT_OK ? read_from(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
+}
+
+/* ---- Meeting without descriptors ----------------------------------------------------------------------- */
+
+struct apart {
+    struct plait_bootstrap *b;
+    const struct place *place;
+    struct plait_error why;
+};
+
+static void *speak(void *arg)
+{
+    struct apart *a = arg;
+
+    if (unshare(CLONE_FILES) != 0)
+        return NULL;
+    for (int fd = 3; fd < 64; fd++) /* of this thread's copies only; a few are enough */
+        close(fd);
+    const int fd = a->b->rank == 0 ? open_listener(a->place, a->b->nrank) : socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd >= 0 && a->b->rank == 0)
+        refuse(a->b, fd, 1, &a->why, plait_clock() + MOST_LINGER);
+    else if (fd >= 0)
+        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
+    return NULL;
+}
+
+/*
+ * A rank that gets no socket because its process is out of descriptors tells the others from a thread with a table
+ * of its own: a copy, in which there is room once some are closed.
+ */
+static enum plait_status tell_apart(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
+{
+    struct plait_error mine = plait_error_of(own);
+    struct apart apart = { b, place, own_error(b, own) };
+    sigset_t all, before;
+    pthread_t thread;
+
+    sigfillset(&all); /* the caller's signals are not for this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, speak, &apart) == 0)
+        pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return plait_fail(own, "%s", mine.text);
+}
+
+static enum plait_status meet(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
+{
+    const int fd = b->rank == 0 ? open_listener(place, b->nrank) : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int error = errno;
+    enum plait_status status = own;
+
+    if (fd < 0 && error == EADDRINUSE)
+        return own != PLAIT_OK
+                   ? own
+                   : plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice");
+    if (fd < 0) {
+        status = own != PLAIT_OK ? own : plait_fail_errno(error, "comm creation: no socket to meet at");
+        return tell_apart(b, place, status);
+    }
+    if (b->rank > 0) {
+        b->root = fd;
+        return join(b, place, own);
+    }
+    status = host(b, fd, own);
+    close(fd);
+    return status;
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
-                                         double seconds, struct plait_bootstrap **out)
+                                         double seconds, enum plait_status own, struct plait_bootstrap **out)
 {
-    struct sockaddr_un address;
-    socklen_t length = 0;
-    struct plait_bootstrap *b = calloc(1, sizeof *b);
-    enum plait_status status;
+    struct plait_bootstrap *b = malloc(sizeof *b), here;
+    struct place place;
 
-    if (b == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the bootstrap");
-    *b = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1 };
-    if (nrank > 1 && !address_of(id, &address, &length))
-        status = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create()");
-    else if (nrank == 1)
-        status = PLAIT_OK;
-    else
-        status = rank == 0 ? listen_for_all(b, &address, length) : connect_to_root(b, &address, length);
-    if (status == PLAIT_OK)
+    here = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1 };
+    if (b == NULL && own == PLAIT_OK)
+        own = plait_fail_memory("out of memory for the bootstrap");
+    if (nrank > 1 && place_of(id, &place))
+        own = meet(&here, &place, own);
+    else if (nrank > 1 && own == PLAIT_OK)
+        own = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create()");
+    if (own == PLAIT_OK) {
+        *b = here;
         *out = b;
-    else
-        plait_bootstrap_destroy(b);
-    return status;
+    } else {
+        finish(&here);
+        free(b);
+    }
+    return own;
 }
 
 void plait_bootstrap_destroy(struct plait_bootstrap *b)
 {
-    if (b == NULL)
-        return;
-    if (b->root >= 0)
-        close(b->root);
-    for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
-        if (b->peers[r] >= 0)
-            close(b->peers[r]);
-    free(b->peers);
+    if (b != NULL)
+        finish(b);
     free(b);
 }
 
 /* ---- Exchanges ---------------------------------------------------------------------------------- */
 
-enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const void *own, size_t bytes, void *all)
+/* Rank 0 gives up with this error. */
+static enum plait_status give_up(struct plait_bootstrap *b, enum plait_status status)
+{
+    const struct plait_error why = plait_error_of(status);
+
+    tell_all(b, &why);
+    return status;
+}
+
+/* This rank's own error ends the meeting. */
+static enum plait_status leave(struct plait_bootstrap *b, enum plait_status own)
+{
+    const struct plait_error mine = plait_error_of(own), why = own_error(b, own);
+
+    if (b->rank == 0 && !b->over)
+        tell_all(b, &why);
+    else if (!b->over)
+        plait_frame_write_error(b->root, &why, plait_clock() + TELL);
+    b->over = true;
+    return plait_fail(own, "%s", mine.text);
+}
+
+/* Rank 0: everyone's bytes, in the order in which they come. Whoever leaves, whether it has given or not, is seen. */
+static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *all, double until)
+{
+    enum plait_status status = PLAIT_OK;
+    uint32_t missing = b->nrank - 1;
+
+    for (uint32_t r = 1; r < b->nrank; r++)
+        b->peers[r].events = POLLIN;
+    while (missing > 0 && status == PLAIT_OK) {
+        const double left = until - plait_clock();
+        const int n = left > 0 ? poll(b->peers, b->nrank, (int)(left * 1e3) + 1) : 0;
+        if (n < 0 && errno != EINTR)
+            status = plait_fail_errno(errno, "comm creation: waiting for ranks");
+        for (uint32_t r = 1; n >= 0 && r < b->nrank && status == PLAIT_OK; r++) {
+            if (n == 0 && b->peers[r].events != 0)
+                status = blame(b, r, PLAIT_ERR_TIMEOUT);
+            if (n == 0 || b->peers[r].revents == 0)
+                continue;
+            status =
+                b->peers[r].events != 0 ? read_from(b, r, all + r * bytes, bytes, until) : blame(b, r, PLAIT_ERR_PEER);
+            b->peers[r].events = 0;
+            missing--;
+        }
+    }
+    return status;
+}
+
+enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
+                                            size_t bytes, void *all)
 {
     /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
     const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
 
-    memcpy((char *)all + b->rank * bytes, own, bytes);
+    if (own != PLAIT_OK)
+        return leave(b, own);
+    if (bytes > 0)
+        memcpy((char *)all + b->rank * bytes, mine, bytes);
     if (b->rank > 0) {
-        status = write_frame(b->root, PLAIT_OK, own, bytes, until);
+        status = plait_frame_write(b->root, mine, bytes, until);
         /* Rank 0 may have closed the socket after saying why. */
-        return status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_frame(b, 0, all, b->nrank * bytes, until)
-                                                              : blame(b, 0, status);
-    }
-    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
-        status = read_frame(b, r, (char *)all + r * bytes, bytes, until);
-    if (status != PLAIT_OK)
-        return tell_all(b, status);
-    for (uint32_t r = 1; r < b->nrank; r++)
-        write_frame(b->peers[r], PLAIT_OK, all, b->nrank * bytes, until);
-    return PLAIT_OK;
-}
-
-static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double until)
-{
-    char byte = 'F', control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
-    };
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-    memset(control, 0, sizeof control);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(n * sizeof(int));
-    memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-    for (;;) {
-        if (sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-            return PLAIT_OK;
-        if (errno == EAGAIN) {
-            const enum plait_status status = wait_for(socket, POLLOUT, until);
-            if (status != PLAIT_OK)
-                return status;
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            return PLAIT_ERR_PEER;
-        } else if (errno != EINTR) {
-            return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: passing descriptors: %s", strerror(errno));
-        }
-    }
-}
-
-static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double until)
-{
-    char byte, control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
-    const enum plait_status status = wait_for(socket, POLLIN, until);
-
-    if (status != PLAIT_OK)
+        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_from(b, 0, all, b->nrank * bytes, until)
+                                                                : blame(b, 0, status);
+        b->over = status != PLAIT_OK;
         return status;
-    if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) != 1)
-        return PLAIT_ERR_PEER;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    const size_t got = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if (got > 0)
-        memcpy(fds, CMSG_DATA(c), (got < n ? got : n) * sizeof(int));
-    if (got < n)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)",
-                          got, n);
+    }
+    status = collect(b, bytes, all, until);
+    if (status != PLAIT_OK)
+        return give_up(b, status);
+    for (uint32_t r = 1; r < b->nrank; r++)
+        plait_frame_write(b->peers[r].fd, all, b->nrank * bytes, until);
     return PLAIT_OK;
+}
+
+static enum plait_status read_fds_from(struct plait_bootstrap *b, uint32_t rank, int *fds, uint32_t n, double until,
+                                       bool *all)
+{
+    struct plait_error error;
+    const int fd = b->rank > 0 ? b->root : b->peers[rank].fd;
+    const enum plait_status status = plait_frame_read_fds(fd, fds, n, until, &error, all);
+
+    if (status != PLAIT_OK)
+        return blame(b, rank, status);
+    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+}
+
+static enum plait_status no_room(uint32_t n)
+{
+    return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
 }
 
 /* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
-static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *gives, uint32_t n, int *all,
-                               double until)
+static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uint32_t n, int *all, double until)
 {
     enum plait_status status = PLAIT_OK;
+    bool came = true;
 
-    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
+    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK && came; r++)
         if (gives[r])
-            status = blame(b, r, receive_fds(b->peers[r], all + r * n, n, until));
+            status = read_fds_from(b, r, all + r * n, n, until, &came);
+    if (status == PLAIT_OK && !came)
+        return leave(b, no_room(n));
     for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
         for (uint32_t from = 0; gives[to] && from < b->nrank && status == PLAIT_OK; from++)
-            if (gives[from] && from != to)
-                status = blame(b, to, send_fds(b->peers[to], all + from * n, n, until));
-    return status;
+            if (gives[from] && from != to) {
+                status = plait_frame_write_fds(b->peers[to].fd, all + from * n, n, until);
+                if (status == PLAIT_ERR_SYSTEM)
+                    return leave(b, status);
+                status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, to, status);
+            }
+    return status == PLAIT_OK ? PLAIT_OK : give_up(b, status);
 }
 
-enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *own, uint32_t n, int *all)
+/* The others give theirs and take all there are: one that has no room for some goes on, as rank 0 does. */
+static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all,
+                                  double until)
+{
+    enum plait_status status = plait_frame_write_fds(b->root, mine, n, until);
+    bool room = true;
+
+    if (status == PLAIT_ERR_SYSTEM) /* of this rank */
+        return leave(b, status);
+    status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, 0, status);
+    for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++) {
+        bool came = true;
+        if (gives[r] && r != b->rank)
+            status = read_fds_from(b, 0, all + r * n, n, until, &came);
+        room &= came;
+    }
+    b->over = status != PLAIT_OK;
+    return status == PLAIT_OK && !room ? no_room(n) : status;
+}
+
+enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
+                                        int *all)
 {
     const double until = plait_clock() + b->limit;
-    const unsigned char giving = own != NULL;
-    unsigned char *gives = malloc(b->nrank);
-    enum plait_status status = gives != NULL ? plait_bootstrap_allgather(b, &giving, 1, gives)
-                                             : plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
+    enum plait_status status = PLAIT_OK;
 
     for (uint32_t i = 0; i < b->nrank * n; i++)
         all[i] = -1;
-    if (status == PLAIT_OK && b->rank == 0) {
-        if (giving)
-            memcpy(all, own, n * sizeof *own);
+    if (b->rank > 0)
+        return gives[b->rank] ? exchange(b, gives, mine, n, all, until) : PLAIT_OK;
+    memcpy(all, mine, n * sizeof *mine);
+    if (b->nrank > 1)
         status = relay(b, gives, n, all, until);
-        for (uint32_t i = 0; i < n; i++)
-            all[i] = -1;
-    } else if (status == PLAIT_OK && giving) {
-        status = blame(b, 0, send_fds(b->root, own, n, until));
-        for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
-            if (gives[r] && r != b->rank)
-                status = blame(b, 0, receive_fds(b->root, all + r * n, n, until));
-    }
-    free(gives);
-    return status;
-}
-
-enum plait_status plait_bootstrap_agree(struct plait_bootstrap *b, enum plait_status own)
-{
-    struct verdict {
-        int32_t status;
-        char text[252];
-    } mine = { own, "" }, *all = calloc(b->nrank, sizeof *all);
-    enum plait_status status;
-
-    if (all == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
-    if (own != PLAIT_OK)
-        snprintf(mine.text, sizeof mine.text, "%s", plait_last_error());
-    status = plait_bootstrap_allgather(b, &mine, sizeof mine, all);
-    for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
-        if (all[r].status != PLAIT_OK)
-            status = r == b->rank ? plait_fail(own, "%s", mine.text)
-                                  : plait_fail((enum plait_status)all[r].status, "rank %u: %.*s", r,
-                                               (int)sizeof all[r].text - 1, all[r].text);
-    free(all);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = -1;
     return status;
 }
