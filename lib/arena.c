@@ -204,6 +204,17 @@ bool plait_arena_free(void *p)
     return p == NULL || arena_pid != getpid() || drop(p, true); /* a forked child leaves its parent's memory alone */
 }
 
+size_t plait_arena_used(void)
+{
+    size_t used = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct extent *e = extents; e != NULL && arena_pid == getpid(); e = e->next)
+        used += e->used ? e->size : 0;
+    pthread_mutex_unlock(&lock);
+    return used;
+}
+
 bool plait_arena_contains(const void *p, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)p, base = (uintptr_t)arena.base;

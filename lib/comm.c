@@ -251,8 +251,9 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
-    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id || card->id == 0)
-        card->id = (uint64_t)getpid() << 32 | 1;
+    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
+        return plait_fail_errno(errno, "no random bytes for a comm");
+    card->id |= 1; /* 0 is no comm's */
     return PLAIT_OK;
 }
 

@@ -279,7 +279,7 @@ static enum plait_status assemble(const struct parser *p, struct plait_plan **ou
     struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
 
     if (plan == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no memory for a plan of %u steps", h->nstep);
+        return plait_fail_memory("no memory for a plan of %u steps", h->nstep);
     *plan = *h;
     plan->bytes = (uint32_t)bytes;
     memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);

@@ -13,7 +13,7 @@
 #include "../clock.h"
 #include "../limits.h"
 #include "../status.h"
-#include "frame.h"
+#include "star.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,15 +31,6 @@
 #define MAGIC       0x504c4149u /* "PLAI" */
 #define MOST_LINGER 5.0         /* seconds in which a rank that has failed still tells others */
 #define MOST_HELLO  5.0         /* seconds from connecting to having said who one is */
-#define TELL        1.0         /* seconds for one rank to take an error that fits in its socket */
-
-struct plait_bootstrap {
-    uint32_t rank, nrank;
-    double limit;
-    int root;             /* socket to rank 0; -1 on rank 0 */
-    struct pollfd *peers; /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
-    bool over;            /* failed, and everyone who could be reached knows why */
-};
 
 struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
@@ -87,54 +78,6 @@ static void finish(struct plait_bootstrap *b)
         if (b->peers[r].fd >= 0)
             close(b->peers[r].fd);
     free(b->peers);
-}
-
-/* ---- Errors that everyone gets --------------------------------------------------------------------- */
-
-/* This rank's own error, as the others are told of it. */
-static struct plait_error own_error(const struct plait_bootstrap *b, enum plait_status own)
-{
-    struct plait_error e = { .status = own };
-
-    snprintf(e.text, sizeof e.text, "rank %u: %s", b->rank, plait_last_error());
-    return e;
-}
-
-/* Name the rank at the other end of a connection that failed. */
-static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
-{
-    if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left or died", rank);
-    return status;
-}
-
-/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded as it came. */
-static enum plait_status read_from(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
-                                   double until)
-{
-    struct plait_error error;
-    enum plait_status status = plait_frame_read(b->rank > 0 ? b->root : b->peers[rank].fd, data, bytes, until, &error);
-
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
-}
-
-/* A connection failed while writing to `rank`: it may have said why before it closed its end. */
-static enum plait_status reason_of(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
-{
-    return status == PLAIT_ERR_PEER ? read_from(b, rank, NULL, 0, plait_clock() + TELL) : blame(b, rank, status);
-}
-
-/* Rank 0 gives up: everyone who is connected learns why. */
-static void tell_all(struct plait_bootstrap *b, const struct plait_error *why)
-{
-    b->over = true;
-    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
-        if (b->peers[r].fd >= 0)
-            plait_frame_write_error(b->peers[r].fd, why, plait_clock() + TELL);
 }
 
 /* ---- Meeting: rank 0 --------------------------------------------------------------------------------- */
@@ -198,7 +141,7 @@ static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
         return PLAIT_OK;
     if (fd < 0)
-        return plait_fail_errno(errno, "comm creation: letting in rank %u of %u", *joined, b->nrank);
+        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
     if (verdict.status != PLAIT_OK)
         status = plait_fail(verdict.status, "%s", verdict.text);
     else if (hello.nrank != b->nrank)
@@ -212,7 +155,7 @@ static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
         return PLAIT_OK;
     }
     const struct plait_error why = plait_error_of(status);
-    plait_frame_write_error(fd, &why, plait_clock() + TELL);
+    plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
     close(fd);
     return status;
 }
@@ -226,7 +169,7 @@ static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, 
     char text[256] = "";
 
     if (n < 0)
-        return errno == EINTR ? PLAIT_OK : plait_fail_errno(errno, "comm creation: waiting for ranks");
+        return errno == EINTR ? PLAIT_OK : plait_fail_errno(errno, "comm creation: rank 0 cannot wait for the others");
     if (n == 0) {
         name_missing(b, text, sizeof text);
         return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not come within %g s: rank %s",
@@ -234,37 +177,121 @@ static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, 
     }
     for (uint32_t r = 1; r < b->nrank; r++)
         if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
-            return blame(b, r, PLAIT_ERR_PEER);
+            return plait_star_blame(b, r, PLAIT_ERR_PEER);
     return admit(b, joined);
 }
 
-/*
- * The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then those who
- * still come.
- */
-static void refuse(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why, double until)
+/* ---- Telling ---------------------------------------------------------------------------------------- */
+
+/* Tell those who still come. False when this process has no descriptor to let them in. */
+static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told, const struct plait_error *why,
+                   double until)
 {
     struct plait_error verdict;
     struct hello hello;
 
-    tell_all(b, why);
+    for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
+        const int fd = take(listener, &hello, &verdict);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            return false;
+        if (fd < 0)
+            continue;
+        plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
+        close(fd);
+        ++*told;
+        expected = hello.nrank > expected ? hello.nrank : expected;
+    }
+    return true;
+}
+
+/* Connect to rank 0, once it is there, and say who this is and how it is. */
+static enum plait_status say_hello(const struct plait_bootstrap *b, const struct place *place, int fd,
+                                   const struct plait_error *verdict, double seconds)
+{
+    const double until = plait_clock() + seconds;
+    const struct hello hello = { MAGIC, b->nrank, b->rank };
+    useconds_t pause = 500;
+    enum plait_status status;
+
+    while (connect(fd, (const struct sockaddr *)&place->address, place->length) != 0) {
+        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
+            return plait_fail_errno(errno, "comm creation: connecting to rank 0");
+        if (plait_clock() > until)
+            return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s", b->limit);
+        usleep(pause);
+        if (pause < 10000)
+            pause *= 2;
+    }
+    status = plait_frame_send(fd, &hello, sizeof hello, until + PLAIT_TELL);
+    if (status == PLAIT_OK)
+        status = verdict->status == PLAIT_OK ? plait_frame_write(fd, NULL, 0, until + PLAIT_TELL)
+                                             : plait_frame_write_error(fd, verdict, until + PLAIT_TELL);
+    return status == PLAIT_ERR_PEER ? PLAIT_OK
+                                    : plait_star_blame(b, 0, status); /* it may have said why before it closed */
+}
+
+/*
+ * A process that is out of descriptors tells the others from a thread with a table of its own: a copy, in which there
+ * is room once some are closed.
+ */
+struct apart {
+    struct plait_bootstrap *b;
+    const struct place *place; /* NULL: rank 0 has its listener */
+    int listener;
+    uint32_t told;
+    struct plait_error why;
+};
+
+static void *speak(void *arg)
+{
+    struct apart *a = arg;
+    const bool host = a->b->rank == 0;
+
+    if (unshare(CLONE_FILES) != 0)
+        return NULL;
+    for (int fd = 3; fd < 1024; fd++) /* of this thread's copies only */
+        if (fd != a->listener)
+            close(fd);
+    const int fd = a->listener >= 0 ? a->listener
+                   : host           ? open_listener(a->place, a->b->nrank)
+                                    : socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd >= 0 && host)
+        refuse(a->b, fd, &a->told, &a->why, plait_clock() + MOST_LINGER);
+    else if (fd >= 0)
+        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
+    return NULL;
+}
+
+static void tell_apart(struct apart *apart)
+{
+    sigset_t all, before;
+    pthread_t thread;
+
+    sigfillset(&all); /* the caller's signals are not for this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, speak, apart) == 0)
+        pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then the others.
+ */
+static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why,
+                     double seconds)
+{
+    struct apart apart = { .b = b, .listener = listener, .told = told, .why = *why };
+
+    plait_star_tell_all(b, why);
     for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++) {
         if (b->peers[r].fd >= 0)
             close(b->peers[r].fd);
         b->peers[r].fd = -1;
     }
-    for (uint32_t expected = b->nrank; told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
-        const int fd = take(listener, &hello, &verdict);
-        if (fd < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
-            return;
-        if (fd < 0)
-            continue;
-        plait_frame_write_error(fd, why, plait_clock() + TELL);
-        close(fd);
-        told++;
-        expected = hello.nrank > expected ? hello.nrank : expected;
-    }
+    if (!refuse(b, listener, &apart.told, why, plait_clock() + seconds))
+        tell_apart(&apart);
 }
+
+/* ---- The whole meeting ----------------------------------------------------------------------------- */
 
 static enum plait_status host(struct plait_bootstrap *b, int listener, enum plait_status own)
 {
@@ -285,95 +312,25 @@ static enum plait_status host(struct plait_bootstrap *b, int listener, enum plai
     if (b->peers != NULL)
         b->peers[0].fd = -1;
     if (status != PLAIT_OK) {
-        const struct plait_error mine = plait_error_of(status), why = failed ? own_error(b, status) : mine;
-        refuse(b, listener, joined, &why, plait_clock() + (status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER));
+        const struct plait_error mine = plait_error_of(status), why = failed ? plait_star_own_error(b, status) : mine;
+        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER);
         plait_fail(status, "%s", mine.text);
     }
     for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
-        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + TELL);
+        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
     return status;
-}
-
-/* ---- Meeting: the others ----------------------------------------------------------------------------- */
-
-/* Connect to rank 0, once it is there, and say who this is and how it is. */
-static enum plait_status say_hello(const struct plait_bootstrap *b, const struct place *place, int fd,
-                                   const struct plait_error *verdict, double seconds)
-{
-    const double until = plait_clock() + seconds;
-    const struct hello hello = { MAGIC, b->nrank, b->rank };
-    useconds_t pause = 500;
-    enum plait_status status;
-
-    while (connect(fd, (const struct sockaddr *)&place->address, place->length) != 0) {
-        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
-            return plait_fail_errno(errno, "comm creation: connecting to rank 0");
-        if (plait_clock() > until)
-            return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s", b->limit);
-        usleep(pause);
-        if (pause < 10000)
-            pause *= 2;
-    }
-    status = plait_frame_send(fd, &hello, sizeof hello, until + TELL);
-    if (status == PLAIT_OK)
-        status = verdict->status == PLAIT_OK ? plait_frame_write(fd, NULL, 0, until + TELL)
-                                             : plait_frame_write_error(fd, verdict, until + TELL);
-    return status == PLAIT_ERR_PEER ? PLAIT_OK : blame(b, 0, status); /* it may have said why before it closed */
 }
 
 static enum plait_status join(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
 {
     struct plait_error mine = plait_error_of(own);
-    const struct plait_error verdict = own == PLAIT_OK ? mine : own_error(b, own);
+    const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
     const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : MOST_LINGER);
 
     if (own != PLAIT_OK)
         return plait_fail(own, "%s", mine.text);
     /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
-    return status == PLAIT_OK ? read_from(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
-}
-
-/* ---- Meeting without descriptors ----------------------------------------------------------------------- */
-
-struct apart {
-    struct plait_bootstrap *b;
-    const struct place *place;
-    struct plait_error why;
-};
-
-static void *speak(void *arg)
-{
-    struct apart *a = arg;
-
-    if (unshare(CLONE_FILES) != 0)
-        return NULL;
-    for (int fd = 3; fd < 64; fd++) /* of this thread's copies only; a few are enough */
-        close(fd);
-    const int fd = a->b->rank == 0 ? open_listener(a->place, a->b->nrank) : socket(AF_UNIX, SOCK_STREAM, 0);
-    if (fd >= 0 && a->b->rank == 0)
-        refuse(a->b, fd, 1, &a->why, plait_clock() + MOST_LINGER);
-    else if (fd >= 0)
-        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
-    return NULL;
-}
-
-/*
- * A rank that gets no socket because its process is out of descriptors tells the others from a thread with a table
- * of its own: a copy, in which there is room once some are closed.
- */
-static enum plait_status tell_apart(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
-{
-    struct plait_error mine = plait_error_of(own);
-    struct apart apart = { b, place, own_error(b, own) };
-    sigset_t all, before;
-    pthread_t thread;
-
-    sigfillset(&all); /* the caller's signals are not for this thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, speak, &apart) == 0)
-        pthread_join(thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return plait_fail(own, "%s", mine.text);
+    return status == PLAIT_OK ? plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
 }
 
 static enum plait_status meet(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
@@ -388,7 +345,10 @@ static enum plait_status meet(struct plait_bootstrap *b, const struct place *pla
                    : plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice");
     if (fd < 0) {
         status = own != PLAIT_OK ? own : plait_fail_errno(error, "comm creation: no socket to meet at");
-        return tell_apart(b, place, status);
+        const struct plait_error mine = plait_error_of(status);
+        struct apart apart = { b, place, -1, 1, plait_star_own_error(b, status) };
+        tell_apart(&apart);
+        return plait_fail(status, "%s", mine.text);
     }
     if (b->rank > 0) {
         b->root = fd;
@@ -427,159 +387,4 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b)
     if (b != NULL)
         finish(b);
     free(b);
-}
-
-/* ---- Exchanges ---------------------------------------------------------------------------------- */
-
-/* Rank 0 gives up with this error. */
-static enum plait_status give_up(struct plait_bootstrap *b, enum plait_status status)
-{
-    const struct plait_error why = plait_error_of(status);
-
-    tell_all(b, &why);
-    return status;
-}
-
-/* This rank's own error ends the meeting. */
-static enum plait_status leave(struct plait_bootstrap *b, enum plait_status own)
-{
-    const struct plait_error mine = plait_error_of(own), why = own_error(b, own);
-
-    if (b->rank == 0 && !b->over)
-        tell_all(b, &why);
-    else if (!b->over)
-        plait_frame_write_error(b->root, &why, plait_clock() + TELL);
-    b->over = true;
-    return plait_fail(own, "%s", mine.text);
-}
-
-/* Rank 0: everyone's bytes, in the order in which they come. Whoever leaves, whether it has given or not, is seen. */
-static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *all, double until)
-{
-    enum plait_status status = PLAIT_OK;
-    uint32_t missing = b->nrank - 1;
-
-    for (uint32_t r = 1; r < b->nrank; r++)
-        b->peers[r].events = POLLIN;
-    while (missing > 0 && status == PLAIT_OK) {
-        const double left = until - plait_clock();
-        const int n = left > 0 ? poll(b->peers, b->nrank, (int)(left * 1e3) + 1) : 0;
-        if (n < 0 && errno != EINTR)
-            status = plait_fail_errno(errno, "comm creation: waiting for ranks");
-        for (uint32_t r = 1; n >= 0 && r < b->nrank && status == PLAIT_OK; r++) {
-            if (n == 0 && b->peers[r].events != 0)
-                status = blame(b, r, PLAIT_ERR_TIMEOUT);
-            if (n == 0 || b->peers[r].revents == 0)
-                continue;
-            status =
-                b->peers[r].events != 0 ? read_from(b, r, all + r * bytes, bytes, until) : blame(b, r, PLAIT_ERR_PEER);
-            b->peers[r].events = 0;
-            missing--;
-        }
-    }
-    return status;
-}
-
-enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
-                                            size_t bytes, void *all)
-{
-    /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
-    const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
-    enum plait_status status;
-
-    if (own != PLAIT_OK)
-        return leave(b, own);
-    if (bytes > 0)
-        memcpy((char *)all + b->rank * bytes, mine, bytes);
-    if (b->rank > 0) {
-        status = plait_frame_write(b->root, mine, bytes, until);
-        /* Rank 0 may have closed the socket after saying why. */
-        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_from(b, 0, all, b->nrank * bytes, until)
-                                                                : blame(b, 0, status);
-        b->over = status != PLAIT_OK;
-        return status;
-    }
-    status = collect(b, bytes, all, until);
-    if (status != PLAIT_OK)
-        return give_up(b, status);
-    for (uint32_t r = 1; r < b->nrank; r++)
-        plait_frame_write(b->peers[r].fd, all, b->nrank * bytes, until);
-    return PLAIT_OK;
-}
-
-static enum plait_status read_fds_from(struct plait_bootstrap *b, uint32_t rank, int *fds, uint32_t n, double until,
-                                       bool *all)
-{
-    struct plait_error error;
-    const int fd = b->rank > 0 ? b->root : b->peers[rank].fd;
-    const enum plait_status status = plait_frame_read_fds(fd, fds, n, until, &error, all);
-
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
-}
-
-static enum plait_status no_room(uint32_t n)
-{
-    return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
-}
-
-/* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
-static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uint32_t n, int *all, double until)
-{
-    enum plait_status status = PLAIT_OK;
-    bool came = true;
-
-    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK && came; r++)
-        if (gives[r])
-            status = read_fds_from(b, r, all + r * n, n, until, &came);
-    if (status == PLAIT_OK && !came)
-        return leave(b, no_room(n));
-    for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
-        for (uint32_t from = 0; gives[to] && from < b->nrank && status == PLAIT_OK; from++)
-            if (gives[from] && from != to) {
-                status = plait_frame_write_fds(b->peers[to].fd, all + from * n, n, until);
-                if (status == PLAIT_ERR_SYSTEM)
-                    return leave(b, status);
-                status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, to, status);
-            }
-    return status == PLAIT_OK ? PLAIT_OK : give_up(b, status);
-}
-
-/* The others give theirs and take all there are: one that has no room for some goes on, as rank 0 does. */
-static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all,
-                                  double until)
-{
-    enum plait_status status = plait_frame_write_fds(b->root, mine, n, until);
-    bool room = true;
-
-    if (status == PLAIT_ERR_SYSTEM) /* of this rank */
-        return leave(b, status);
-    status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, 0, status);
-    for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++) {
-        bool came = true;
-        if (gives[r] && r != b->rank)
-            status = read_fds_from(b, 0, all + r * n, n, until, &came);
-        room &= came;
-    }
-    b->over = status != PLAIT_OK;
-    return status == PLAIT_OK && !room ? no_room(n) : status;
-}
-
-enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
-                                        int *all)
-{
-    const double until = plait_clock() + b->limit;
-    enum plait_status status = PLAIT_OK;
-
-    for (uint32_t i = 0; i < b->nrank * n; i++)
-        all[i] = -1;
-    if (b->rank > 0)
-        return gives[b->rank] ? exchange(b, gives, mine, n, all, until) : PLAIT_OK;
-    memcpy(all, mine, n * sizeof *mine);
-    if (b->nrank > 1)
-        status = relay(b, gives, n, all, until);
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = -1;
-    return status;
 }
