@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include "fork.h"
+#include "limits.h"
 #include "status.h"
 
 #include <plait/memory.h>
@@ -19,6 +20,8 @@
 
 #define PAGE            ((size_t)4096)
 #define MOST_BY_DEFAULT ((size_t)256 << 30)
+#define BACK_AT_ONCE    ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
+#define CGROUP_LEAST    ((size_t)1 << 20)  /* smaller allocations do not ask the control group: it costs 50 us */
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
@@ -85,10 +88,7 @@ fail:;
     free(all);
     if (fd >= 0)
         close(fd);
-    return plait_fail(PLAIT_ERR_SYSTEM,
-                      "no shared memory arena of %zu bytes: %s (lower PLAIT_ARENA, or raise the limits on "
-                      "address space and descriptors)",
-                      a.size, strerror(error));
+    return plait_fail_errno(error, "no shared memory arena of %zu bytes (PLAIT_ARENA makes it smaller)", a.size);
 }
 
 enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
@@ -117,25 +117,21 @@ static bool split(struct extent *e, size_t bytes)
     return true;
 }
 
-enum plait_status plait_arena_alloc(size_t bytes, void **out)
+/*
+ * Get memory for a part of the arena now: a page that the system cannot give when it is touched ends the process
+ * (SIGBUS, or a kill by the control group).
+ */
+static enum plait_status back(size_t start, size_t bytes)
 {
-    const struct plait_arena *a;
-    enum plait_status status = plait_arena_get(0, &a);
-    const size_t rounded = (bytes + PAGE - 1) & ~(PAGE - 1);
-    struct extent *e;
+    enum plait_status status = bytes >= CGROUP_LEAST ? plait_check_cgroup(bytes) : PLAIT_OK;
 
-    if (status != PLAIT_OK)
-        return status;
-    pthread_mutex_lock(&lock);
-    for (e = extents; e != NULL && (e->used || e->size < rounded); e = e->next)
-        ;
-    if (e == NULL || rounded < bytes || !split(e, rounded)) {
-        status = plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes, a->size);
-    } else {
-        e->used = true;
-        *out = a->base + e->start;
+    for (size_t at = 0; at < bytes && status == PLAIT_OK;) {
+        const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
+        if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
+            at += n;
+        else if (errno != EINTR)
+            status = plait_fail_errno(errno, "no memory for %zu bytes of the arena", bytes);
     }
-    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -150,18 +146,17 @@ static void merge_with_next(struct extent *e)
     free(next);
 }
 
-bool plait_arena_free(void *p)
+/* Give an extent back; its pages read as zero from now on. False when there is none at `p`. */
+static bool give_back(void *p, bool touched)
 {
     struct extent *e, *before = NULL;
 
-    if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
-        return p == NULL || generation != 0;
     pthread_mutex_lock(&lock);
     for (e = extents; e != NULL && !(e->used && arena.base + e->start == (char *)p); e = e->next)
         before = e;
     if (e != NULL) {
-        /* Pages go back to the system and read as zero from now on. */
-        if (fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0)
+        if (fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0 &&
+            touched)
             memset(p, 0, e->size);
         e->used = false;
         merge_with_next(e);
@@ -170,6 +165,64 @@ bool plait_arena_free(void *p)
     }
     pthread_mutex_unlock(&lock);
     return e != NULL;
+}
+
+static enum plait_status carve(size_t bytes, struct extent **out)
+{
+    struct extent *e;
+
+    for (e = extents; e != NULL && (e->used || e->size < bytes); e = e->next)
+        ;
+    if (e == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes, arena.size);
+    if (!split(e, bytes))
+        return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
+    e->used = true;
+    *out = e;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_arena_alloc(size_t bytes, void **out)
+{
+    const struct plait_arena *a;
+    enum plait_status status = plait_arena_get(0, &a);
+    const size_t rounded = bytes <= SIZE_MAX - PAGE ? (bytes + PAGE - 1) & ~(PAGE - 1) : SIZE_MAX;
+    struct extent *e = NULL;
+    size_t start = 0;
+
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    status = carve(rounded, &e);
+    if (status == PLAIT_OK)
+        start = e->start;
+    pthread_mutex_unlock(&lock);
+    if (status != PLAIT_OK)
+        return status;
+    status = back(start, rounded);
+    if (status == PLAIT_OK)
+        *out = a->base + start;
+    else
+        give_back(a->base + start, false);
+    return status;
+}
+
+bool plait_arena_free(void *p)
+{
+    if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
+        return p == NULL || generation != 0;
+    return give_back(p, true);
+}
+
+size_t plait_arena_used(void)
+{
+    size_t used = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct extent *e = extents; e != NULL && generation == plait_generation; e = e->next)
+        used += e->used ? e->size : 0;
+    pthread_mutex_unlock(&lock);
+    return used;
 }
 
 bool plait_arena_contains(const void *p, size_t bytes)

@@ -2,7 +2,7 @@
 /*
  * Shared memory: one sparse arena per process, which only that process writes.
  *
- * The arena is a memfd, as large as main memory but empty; pages come when they are touched and go
+ * The arena is a memfd, as large as main memory but empty; pages come when they are allocated and go
  * back when they are freed. Other processes map it read-only and pull. Everything peers may read
  * is allocated here: control blocks, staging, TMP slots, plait_mem_alloc(). No file system is
  * involved, so nothing is left behind when a process is killed.
@@ -31,11 +31,14 @@ struct plait_arena {
 /* The arena, made at the first call (of `bytes`; 0: main memory) and kept until the process ends. */
 enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out);
 
-/* Zeroed, page aligned. PLAIT_ERR_NOMEM when the arena is full. Thread-safe. */
+/* Zeroed, page aligned, backed by memory. PLAIT_ERR_NOMEM when the arena is full or memory is short. Thread-safe. */
 enum plait_status plait_arena_alloc(size_t bytes, void **out);
 
 /* Give the pages back. NULL is allowed. False when `p` was not allocated here. */
 bool plait_arena_free(void *p);
+
+/* Bytes that are allocated; for tests. */
+size_t plait_arena_used(void);
 
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);

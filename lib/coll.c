@@ -9,6 +9,7 @@
 #include "tiny.h"
 #include "wait.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,7 +200,7 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
         comm->stats.allocations++;
         *place = malloc(sizeof **place);
         if (*place == NULL)
-            return plait_fail(PLAIT_ERR_NOMEM, "out of memory for an operation");
+            return plait_fail_memory("out of memory for an operation");
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
@@ -225,6 +226,20 @@ static void record(struct plait_comm *comm, const struct plait_op_plan *o)
     atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
 }
 
+/* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
+static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
+                                      size_t count, enum plait_dtype type, enum plait_op op)
+{
+    char why[512];
+
+    if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
+        return status;
+    snprintf(why, sizeof why, "%s", plait_last_error());
+    comm->sequence++; /* the last one is not to blame */
+    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s %s): %s", plait_coll_name(coll),
+                           (unsigned long long)comm->sequence, count, plait_dtype_name(type), plait_op_name(op), why);
+}
+
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                              double deadline)
 {
@@ -233,8 +248,8 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
     if (!o->selection.tiny)
         status = plait_engine_prepare(comm, o);
-    if (status != PLAIT_OK) /* the others must not wait for this rank */
-        return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
+    if (status != PLAIT_OK)
+        return cannot_begin(comm, status, o->coll, o->count, o->type, o->op);
     const uint32_t environment = plait_fpenv_enter();
     comm->sequence++;
     record(comm, o);
@@ -289,6 +304,8 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
             status = check_buffers(in, out, count * plait_dtype_size(type));
         if (status == PLAIT_OK)
             status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, inplace, call);
+        if (status != PLAIT_OK)
+            return cannot_begin(comm, status, PLAIT_ALLREDUCE, count, type, op);
     } else {
         status = check_buffers(in, out, count * comm->last->size);
     }
@@ -309,7 +326,9 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     if (status == PLAIT_OK &&
         (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call)))
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
-    return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
+    if (status != PLAIT_OK)
+        return cannot_begin(comm, status, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM);
+    return run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0);
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,

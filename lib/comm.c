@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "flight.h"
 #include "hash.h"
+#include "limits.h"
 #include "log.h"
 #include "status.h"
 #include "wait.h"
@@ -13,6 +14,7 @@
 #include <plait/topology.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -84,13 +86,8 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
 
 /* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
 
-struct retired {
-    struct plait_comm *comm; /* only control block, peers, flights are left */
-    struct retired *next;
-};
-
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct retired *retired;
+static struct plait_comm *retired; /* only control block, peers, flights are left */
 
 static void release_shared(struct plait_comm *comm)
 {
@@ -114,23 +111,23 @@ static bool nobody_reads(const struct plait_comm *comm)
     return true;
 }
 
+/* Put a comm (or none) to the retired ones, and release those that nobody reads any more. */
 static void retire(struct plait_comm *comm)
 {
-    struct retired **link, *r = comm != NULL ? malloc(sizeof *r) : NULL;
+    struct plait_comm **link, *c;
 
     pthread_mutex_lock(&retired_lock);
-    if (r != NULL) {
-        *r = (struct retired){ comm, retired };
-        retired = r;
-    } /* without memory for the list the block stays until the process ends: better than freed too early */
-    for (link = &retired; (r = *link) != NULL;) {
-        if (!nobody_reads(r->comm)) {
-            link = &r->next;
+    if (comm != NULL) {
+        comm->next_retired = retired;
+        retired = comm;
+    }
+    for (link = &retired; (c = *link) != NULL;) {
+        if (!nobody_reads(c)) {
+            link = &c->next_retired;
             continue;
         }
-        *link = r->next;
-        release_shared(r->comm);
-        free(r);
+        *link = c->next_retired;
+        release_shared(c);
     }
     pthread_mutex_unlock(&retired_lock);
 }
@@ -147,10 +144,9 @@ __attribute__((destructor)) static void unload(void)
         return;
     plait_arena_unload();
     while (retired != NULL) {
-        struct retired *r = retired;
-        retired = r->next;
-        release_shared(r->comm);
-        free(r);
+        struct plait_comm *comm = retired;
+        retired = comm->next_retired;
+        release_shared(comm);
     }
 }
 
@@ -210,7 +206,7 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
         m++;
     comm->algorithms = malloc((n + m + 1) * sizeof *comm->algorithms);
     if (comm->algorithms == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+        return plait_fail_memory("out of memory for a comm");
     for (size_t i = 0; i < n; i++)
         comm->algorithms[i] = own[i];
     for (size_t i = 0; i <= m; i++)
@@ -218,7 +214,15 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     return PLAIT_OK;
 }
 
-/* Everything that needs no other rank. */
+/* What only the meeting of the ranks needs. */
+struct meeting {
+    struct card own, *all; /* [nrank] */
+    bool *leads;           /* [nrank] the lowest rank of its process, which speaks for it */
+    int (*fds)[2];         /* [nrank] of the other processes: arena, pidfd */
+    int given[2];          /* this process's; given[1] < 0: not open */
+};
+
+/* Everything that needs no other rank: nothing that can fail on one rank alone comes between the ranks' messages. */
 static enum plait_status create_own(struct plait_comm *comm, const struct plait_comm_options *o)
 {
     struct plait_topology topology;
@@ -256,7 +260,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
     if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL ||
         (o->node != NULL && comm->node == NULL))
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm of %u ranks", comm->nrank);
+        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     return plait_flights_create(comm->nrank, &comm->flights);
@@ -287,8 +291,9 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
-    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id || card->id == 0)
-        card->id = (uint64_t)getpid() << 32 | 1;
+    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
+        return plait_fail_errno(errno, "no random bytes for a comm");
+    card->id |= 1; /* 0 is no comm's */
     return PLAIT_OK;
 }
 
@@ -306,41 +311,75 @@ static bool is_leader(const struct card *all, uint32_t rank)
     return true;
 }
 
-/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
-static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, const struct card *all)
+/* A descriptor through which the others see this process die. */
+static int open_pidfd(int instead)
 {
-    const bool leader = is_leader(all, comm->rank);
-    const struct plait_arena *arena;
-    int(*fds)[2] = malloc(comm->nrank * sizeof *fds), own[2];
-    enum plait_status status = plait_arena_get(0, &arena), shared;
+    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
-    if (fds == NULL || status != PLAIT_OK) {
-        free(fds);
-        return plait_bootstrap_agree(
-            boot, status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm"));
-    }
-    own[0] = arena->fd;
-    own[1] = leader ? (int)syscall(SYS_pidfd_open, getpid(), 0) : -1;
-    if (leader && own[1] < 0) /* an old kernel: deaths show as stalls only; the arena's own descriptor stands in */
-        own[1] = arena->fd;
-    shared = plait_bootstrap_share(boot, leader ? own : NULL, 2, &fds[0][0]);
+    /* An old kernel, or a filter of system calls: deaths show as stalls only; another descriptor stands in. */
+    return fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM ? fcntl(instead, F_DUPFD_CLOEXEC, 0) : fd;
+}
+
+static enum plait_status open_meeting(struct meeting *m, const struct plait_comm *comm,
+                                      const struct plait_comm_options *o)
+{
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status == PLAIT_OK)
+        status = fill_card(comm, o, &m->own);
+    if (status != PLAIT_OK)
+        return status;
+    m->all = calloc(comm->nrank, sizeof *m->all);
+    m->leads = calloc(comm->nrank, sizeof *m->leads);
+    m->fds = malloc(comm->nrank * sizeof *m->fds);
+    if (m->all == NULL || m->leads == NULL || m->fds == NULL)
+        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+    m->given[0] = arena->fd;
+    m->given[1] = open_pidfd(arena->fd);
+    if (m->given[1] < 0)
+        return plait_fail_errno(errno, "no descriptor through which other processes see this one die");
+    return PLAIT_OK;
+}
+
+static void close_meeting(struct meeting *m)
+{
+    if (m->given[1] >= 0)
+        close(m->given[1]);
+    free(m->all);
+    free(m->leads);
+    free(m->fds);
+}
+
+/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
+static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+{
+    enum plait_status status;
+    size_t nleader = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        nleader += m->leads[r] = is_leader(m->all, r);
+    /* Rank 0 takes all before it passes them on; the others dup one of each two. */
+    status = plait_check_descriptors(m->leads[comm->rank] ? 2 * (nleader - 1) : 0, "a comm, to reach other processes");
+    status = plait_bootstrap_agree(boot, status);
+    if (status != PLAIT_OK)
+        return status;
+    status = plait_bootstrap_share(boot, m->leads, m->given, 2, &m->fds[0][0]);
     for (uint32_t r = 0; r < comm->nrank; r++) {
-        if (shared == PLAIT_OK && status == PLAIT_OK && leader && is_leader(all, r))
-            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, fds[r][0], fds[r][1],
-                                       &comm->peers[r].process);
+        if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r])
+            status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
+                                       m->fds[r][1], &comm->peers[r].process);
         for (unsigned i = 0; i < 2; i++)
-            if (fds[r][i] >= 0)
-                close(fds[r][i]);
+            if (m->fds[r][i] >= 0)
+                close(m->fds[r][i]);
     }
-    if (leader && own[1] >= 0 && own[1] != arena->fd)
-        close(own[1]);
-    free(fds);
-    return shared != PLAIT_OK ? shared : plait_bootstrap_agree(boot, status);
+    return plait_bootstrap_agree(boot, status);
 }
 
 /* Every rank's control block, once the processes are mapped. */
-static enum plait_status find_controls(struct plait_comm *comm, const struct card *all)
+static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
 {
+    const struct card *all = m->all;
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
     cpu_set_t cpus;
@@ -355,7 +394,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct car
         const char *base = p->process->base != NULL ? p->process->base : arena->base;
         p->control = (const struct plait_control *)(const void *)(base + all[r].control);
         CPU_OR(&cpus, &cpus, &all[r].cpus);
-        if (p->process->pidfd >= 0 && is_leader(all, r))
+        if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
     /* Ranks bound to one processor each are not short of processors: count those of all ranks together. */
@@ -363,31 +402,24 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct car
     return status;
 }
 
-static enum plait_status join(struct plait_comm *comm, const struct plait_comm_options *o, struct plait_bootstrap *boot)
+static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
 {
-    struct card own, *all = calloc(comm->nrank, sizeof *all);
-    enum plait_status status =
-        all != NULL ? fill_card(comm, o, &own) : plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
+    const struct card *all = m->all;
+    enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
 
-    status = plait_bootstrap_agree(boot, status);
-    if (status == PLAIT_OK)
-        status = plait_bootstrap_allgather(boot, &own, sizeof own, all);
     if (status == PLAIT_OK)
         status = compare_cards(all, comm->nrank);
-    if (status == PLAIT_OK) {
-        comm->own->id = comm->id = all[0].id;
-        comm->cache = all[0].cache;
-        comm->last_level = all[0].last_level;
-        /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
-        comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
-        if (comm->flight_bytes > comm->cache / 2)
-            comm->flight_bytes = comm->cache / 2;
-        status = share_arenas(comm, boot, all);
-    }
-    if (status == PLAIT_OK)
-        status = plait_bootstrap_agree(boot, find_controls(comm, all));
-    free(all);
-    return status;
+    if (status != PLAIT_OK)
+        return status;
+    comm->own->id = comm->id = all[0].id;
+    comm->cache = all[0].cache;
+    comm->last_level = all[0].last_level;
+    /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
+    comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
+    if (comm->flight_bytes > comm->cache / 2)
+        comm->flight_bytes = comm->cache / 2;
+    status = share_arenas(comm, boot, m);
+    return status == PLAIT_OK ? plait_bootstrap_agree(boot, find_controls(comm, m)) : status;
 }
 
 static void free_private(struct plait_comm *comm)
@@ -410,32 +442,34 @@ static void free_private(struct plait_comm *comm)
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
+    struct meeting m = { .given = { -1, -1 } };
     struct plait_comm *comm = NULL;
     struct plait_bootstrap *boot = NULL;
-    struct plait_config config;
     const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_options(options, out);
 
-    if (status == PLAIT_OK)
-        status = plait_config_load(&config);
     if (status != PLAIT_OK)
         return status;
     retire(NULL);
     comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for a comm");
-    comm->generation = plait_generation;
-    alive++;
+    if (comm != NULL) {
+        comm->generation = plait_generation;
+        alive++;
+    }
+    status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
+    if (status == PLAIT_OK)
+        status = open_meeting(&m, comm, options);
+    /* A rank that has failed comes too, to say so. */
     status = plait_bootstrap_create(options->id, options->rank, options->nrank,
-                                    options->timeout > 0 ? options->timeout : config.timeout, &boot);
+                                    options->timeout > 0 || comm == NULL ? options->timeout : comm->config.timeout,
+                                    status, &boot);
     if (status == PLAIT_OK)
-        status = plait_bootstrap_agree(boot, create_own(comm, options));
-    if (status == PLAIT_OK)
-        status = join(comm, options, boot);
+        status = join(comm, boot, &m);
     plait_bootstrap_destroy(boot);
+    close_meeting(&m);
     if (status == PLAIT_OK) {
         *out = comm;
-    } else {
+    } else if (comm != NULL) {
         free_private(comm);
         release_shared(comm);
         alive--;

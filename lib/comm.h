@@ -163,6 +163,8 @@ struct plait_comm {
     struct plait_comm_stats stats;
     _Atomic uint64_t wakes; /* for stats: abort rings from other threads */
     uint64_t id;
+
+    struct plait_comm *next_retired; /* comm.c */
 };
 
 /* Is this a forked child, and the comm its parent's? */

@@ -265,11 +265,13 @@ static enum plait_status read_file(struct reading *r)
     enum plait_status status = PLAIT_OK;
     FILE *f = fopen(r->path, "re");
 
+    if (f == NULL && (errno == ENOMEM || errno == EMFILE || errno == ENFILE)) /* not the file's fault */
+        return plait_fail_errno(errno, "PLAIT_CONFIG='%s' cannot be opened", r->path);
     if (f == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be opened: %s", r->path, strerror(errno));
     r->text = malloc(LARGEST_FILE + 1);
     if (r->text == NULL) {
-        status = plait_fail(PLAIT_ERR_NOMEM, "no memory for the file of PLAIT_CONFIG");
+        status = plait_fail_memory("no memory for the file of PLAIT_CONFIG");
         goto out;
     }
     r->bytes = fread(r->text, 1, LARGEST_FILE + 1, f);
@@ -433,7 +435,7 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
     r.bytes = bytes;
     r.text = malloc(bytes + 1);
     if (r.text == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no memory for %zu bytes of %s", bytes, path);
+        return plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
     if (bytes > 0)
         memcpy(r.text, text, bytes);
     status = gather_file(&r);

@@ -57,7 +57,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight
         free(message);
         free(lists);
         free(staged);
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to run a plan of %u steps", p->ninstr);
+        return plait_fail_memory("out of memory to run a plan of %u steps", p->ninstr);
     }
     free(f->pending);
     free(f->message);
@@ -147,7 +147,7 @@ enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out
         }
     }
     if (flights == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the comm's slices");
+        return plait_fail_memory("out of memory for the comm's slices");
     *out = flights;
     return PLAIT_OK;
 }

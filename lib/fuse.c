@@ -53,7 +53,7 @@ static enum plait_status find_values(struct fuser *f)
     uint32_t *writer = malloc((p->ntmp + 1) * sizeof *writer);
 
     if (writer == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+        return plait_fail_memory("out of memory to bind a plan");
     memset(writer, 0xff, (p->ntmp + 1) * sizeof *writer);
     for (uint32_t i = 0; i < p->nstep; i++) {
         const struct plait_step *s = &p->step[i];

@@ -62,7 +62,7 @@ static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t 
     void *p = realloc(*array, grown * size);
     if (p == NULL) {
         if (b->status == PLAIT_OK)
-            b->status = plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
+            b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
         return false;
     }
     *array = p;
@@ -189,8 +189,7 @@ static void add_slots(struct plait_builder *b, size_t had, size_t n)
         const size_t grown = had + n > 2 * b->cslot ? had + n : 2 * b->cslot;
         struct slot *p = realloc(b->slots, grown * sizeof *p);
         if (p == NULL) {
-            b->status =
-                plait_fail(PLAIT_ERR_NOMEM, "%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
+            b->status = plait_fail_memory("%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
             return;
         }
         b->slots = p;
@@ -269,7 +268,7 @@ static enum plait_status finish(const struct plait_builder *b, struct plait_plan
     struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
 
     if (plan == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "%s: no memory for a plan of %zu bytes", b->alg->name, bytes);
+        return plait_fail_memory("%s: no memory for a plan of %zu bytes", b->alg->name, bytes);
     *plan = (struct plait_plan){
         .nrank = b->shape->nrank,
         .rank = b->rank,

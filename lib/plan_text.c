@@ -63,7 +63,7 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
                               i);
     FILE *f = open_memstream(&text, &size);
     if (f == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the text of a plan");
+        return plait_fail_memory("out of memory for the text of a plan");
     fprintf(f, "plan %u %s rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", plan->version,
             plait_coll_name((enum plait_coll)plan->coll), plan->rank, plan->nrank, plan->nblk, plan->ntmp, plan->nlane,
             plan->inplace ? "in place" : "out of place");
@@ -72,7 +72,7 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
     const bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed) {
         free(text);
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the text of a plan");
+        return plait_fail_memory("out of memory for the text of a plan");
     }
     *out = text;
     return PLAIT_OK;
@@ -279,7 +279,7 @@ static enum plait_status assemble(const struct parser *p, struct plait_plan **ou
     struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
 
     if (plan == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no memory for a plan of %u steps", h->nstep);
+        return plait_fail_memory("no memory for a plan of %u steps", h->nstep);
     *plan = *h;
     plan->bytes = (uint32_t)bytes;
     memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);
@@ -304,7 +304,7 @@ enum plait_status plait_plan_parse(const char *text, struct plait_plan **out)
     p.steps = malloc(nline * sizeof *p.steps);
     p.deps = malloc((nline + ncomma) * sizeof *p.deps); /* each follows an "after" or a comma */
     if (p.steps == NULL || p.deps == NULL)
-        p.status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for a plan of %zu lines", nline);
+        p.status = plait_fail_memory("out of memory for a plan of %zu lines", nline);
     if (p.status == PLAIT_OK)
         parse_head(&p);
     while (p.status == PLAIT_OK && *p.at != '\0')

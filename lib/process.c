@@ -43,11 +43,15 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
     void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return plait_fail(PLAIT_ERR_SYSTEM, "cannot map %zu bytes of process %d: %s (limit on address space?)", p->size,
-                          p->pid, strerror(errno));
+        return plait_fail_errno(errno, "cannot map %zu bytes of process %d", p->size, p->pid);
+    p->pidfd = is_pidfd(pidfd, fd) ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (is_pidfd(pidfd, fd) && p->pidfd < 0) {
+        status = plait_fail_errno(errno, "no descriptor to see the death of process %d", p->pid);
+        munmap(base, p->size);
+        return status;
+    }
     madvise(base, p->size, MADV_DONTFORK); /* children have no use for it */
     p->base = base;
-    p->pidfd = is_pidfd(pidfd, fd) ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
     return PLAIT_OK;
 }
 
@@ -63,7 +67,7 @@ enum plait_status plait_process_get(struct plait_token token, int pid, size_t si
     if (p == NULL) {
         p = malloc(sizeof *p);
         if (p == NULL) {
-            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for a peer process");
+            status = plait_fail_memory("out of memory for a peer process");
         } else {
             *p = (struct plait_process){ .token = token, .size = size, .pid = pid, .pidfd = -1, .next = processes };
             status = map_process(p, fd, pidfd);

@@ -288,7 +288,7 @@ static enum plait_status reverse_deps(struct binder *b)
     }
     p->successors = malloc((n + 1) * sizeof *p->successors);
     if (p->successors == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+        return plait_fail_memory("out of memory to bind a plan");
     each_edge(b, store_edge);
     mark_sent(p);
     return PLAIT_OK;
@@ -306,7 +306,6 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
 
     b.instr = malloc(n * sizeof *b.instr);
     b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
-    b.writer[1] = b.writer[0] + n;
     b.tmp = malloc((plan->ntmp + 1) * sizeof *b.tmp);
     b.version = calloc(2 * (size_t)plan->nblk, sizeof *b.version);
     p->instrs = calloc(n, sizeof *p->instrs);
@@ -316,6 +315,7 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
     if (version && number && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps &&
         p->nsend && p->nrecv) {
+        b.writer[1] = b.writer[0] + n;
         memset(b.tmp, 0xff, (plan->ntmp + 1) * sizeof *b.tmp);
         make_instrs(&b, version);
         plait_number_messages(plan, p->nsend, p->nrecv, number);
@@ -361,7 +361,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     node = malloc((plan->nstep + 1) * sizeof *node);
     kinds = need_kinds ? malloc(plan->nstep + 1) : NULL;
     if (p == NULL || node == NULL || (need_kinds && kinds == NULL)) {
-        status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan of %u steps", plan->nstep);
+        status = plait_fail_memory("out of memory to bind a plan of %u steps", plan->nstep);
         goto out;
     }
     p->alg = alg;

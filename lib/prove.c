@@ -15,7 +15,7 @@ static enum plait_status emit_all(const struct plait_alg *alg, const struct plai
                                   struct plait_plan ***out)
 {
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
-    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
 
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
         status = plait_plan_emit(alg, shape, r, &plans[r]);
@@ -108,7 +108,7 @@ static enum plait_status prove(struct plait_plan **plans, const char *spec, uint
             nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
         }
         if (windows == NULL || nodes == NULL || windows[r] == NULL || nodes[r] == NULL)
-            status = plait_fail(PLAIT_ERR_NOMEM, "out of memory to bind a plan");
+            status = plait_fail_memory("out of memory to bind a plan");
         else
             status = plait_fuse(plans[r], fusing, nodes[r]);
     }

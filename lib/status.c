@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "status.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char last_error[1024];
 
@@ -43,4 +46,49 @@ enum plait_status plait_fail(enum plait_status status, const char *format, ...)
     vsnprintf(last_error, sizeof last_error, format, args);
     va_end(args);
     return status;
+}
+
+/* " (limit; remedy)", or "". */
+static void remedy(int error, char *text, size_t size)
+{
+    struct rlimit files = { 0, 0 }, space = { RLIM_INFINITY, 0 };
+
+    getrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_AS, &space);
+    text[0] = '\0';
+    if (error == EMFILE || error == ETOOMANYREFS)
+        snprintf(text, size, " (this process may have %llu descriptors; raise the limit: ulimit -n)",
+                 (unsigned long long)files.rlim_cur);
+    else if (error == ENFILE)
+        snprintf(text, size, " (open files of the whole machine; raise the limit: sysctl fs.file-max)");
+    else if (error == ENOMEM && space.rlim_cur != RLIM_INFINITY)
+        snprintf(text, size, " (this process may have %llu bytes of address space; raise the limit: ulimit -v)",
+                 (unsigned long long)space.rlim_cur);
+    else if (error == ENOSPC)
+        snprintf(text, size, " (the machine commits no more memory; see sysctl vm.overcommit_memory)");
+}
+
+enum plait_status plait_fail_errno(int error, const char *format, ...)
+{
+    char what[512], how[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    remedy(error, how, sizeof how);
+    return plait_fail(error == ENOMEM || error == ENOSPC ? PLAIT_ERR_NOMEM : PLAIT_ERR_SYSTEM, "%s: %s%s", what,
+                      strerror(error), how);
+}
+
+enum plait_status plait_fail_memory(const char *format, ...)
+{
+    char what[512], how[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    remedy(ENOMEM, how, sizeof how);
+    return plait_fail(PLAIT_ERR_NOMEM, "%s%s", what, how);
 }

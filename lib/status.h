@@ -8,4 +8,13 @@
 /* Record the text for plait_last_error() of this thread and return `status`, for `return fail(...)`. */
 enum plait_status plait_fail(enum plait_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * The same for a call that failed with this errno: ": ", what errno means, and where it is a limit, its value and how
+ * to raise it. PLAIT_ERR_NOMEM for ENOMEM and ENOSPC, else PLAIT_ERR_SYSTEM.
+ */
+enum plait_status plait_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for an allocation that failed; names the limit on address space where there is one. PLAIT_ERR_NOMEM. */
+enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

@@ -30,6 +30,19 @@ static int sum(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Write to a file there until nothing more fits. */
+static void fill(const char *place)
+{
+    char path[64], page[4096] = "";
+
+    snprintf(path, sizeof path, "%s/all", place);
+    FILE *f = fopen(path, "w");
+    while (f != NULL && fwrite(page, sizeof page, 1, f) == 1 && fflush(f) == 0)
+        ;
+    if (f != NULL)
+        fclose(f);
+}
+
 /* 0: it works; 1: it does not; 77: this machine does not let us try. */
 static int with(const char *name, const char *place, unsigned long flags, const char *options)
 {
@@ -46,6 +59,8 @@ static int with(const char *name, const char *place, unsigned long flags, const 
             fflush(NULL);
             _exit(77);
         }
+        if (flags == 0)
+            fill(place);
         const unsigned failed = ranks_run(&r);
         printf("%s %s\n", failed == 0 ? "OK  " : "FAIL", name);
         fflush(NULL);
@@ -59,9 +74,9 @@ static int with(const char *name, const char *place, unsigned long flags, const 
 int main(void)
 {
     const int results[] = {
-        with("/dev/shm of one page", "/dev/shm", 0, "size=4k"),
+        with("/dev/shm full", "/dev/shm", 0, "size=64k"),
         with("/dev/shm read-only", "/dev/shm", MS_RDONLY, NULL),
-        with("no /dev at all", "/dev", 0, NULL),
+        with("no /dev at all", "/dev", 0, "size=64k"),
         with("/tmp read-only", "/tmp", MS_RDONLY, NULL),
     };
     int worst = 0;

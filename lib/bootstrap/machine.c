@@ -4,42 +4,41 @@
  *
  * Rank 0 listens under the id's name and serves a star: everyone sends to rank 0, rank 0 answers
  * all. Abstract names vanish with their process. Only processes of the same user are let in.
+ *
+ * Rank 0 watches everyone who has come: a rank that says it failed, or whose socket closes because it left or died,
+ * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER.
  */
 #include "bootstrap.h"
 
 #include "../clock.h"
+#include "../limits.h"
 #include "../status.h"
+#include "star.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC   0x504c4149u /* "PLAI" */
-#define MAX_FDS 128         /* descriptors in one message; the kernel allows 253 */
+#define MAGIC       0x504c4149u /* "PLAI" */
+#define MOST_LINGER 5.0         /* seconds in which a rank that has failed still tells others */
+#define MOST_HELLO  5.0         /* seconds from connecting to having said who one is */
 
-#define DEATHS_EVERY 0.05 /* seconds between looks for a dead process while waiting */
-
-struct plait_bootstrap {
-    uint32_t rank, nrank;
-    double limit;
-    int root;   /* socket to rank 0; -1 on rank 0 */
-    int *peers; /* rank 0: socket of each rank; else NULL */
-};
-
-struct hello {
+struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
 };
 
-struct frame {      /* precedes every message */
-    int32_t status; /* an error: its text follows, and the meeting is over */
-    uint32_t bytes;
+struct place { /* where an id's ranks meet */
+    struct sockaddr_un address;
+    socklen_t length;
 };
 
 _Static_assert(sizeof(struct plait_unique_id) == 128, "as NCCL's");
@@ -59,143 +58,16 @@ enum plait_status plait_unique_id_create(struct plait_unique_id *out)
     return PLAIT_OK;
 }
 
-static bool address_of(const struct plait_unique_id *id, struct sockaddr_un *address, socklen_t *length)
+static bool place_of(const struct plait_unique_id *id, struct place *out)
 {
     const size_t n = strnlen((const char *)id->bytes, sizeof id->bytes);
 
-    if (strncmp((const char *)id->bytes, "plait1-machine-", 15) != 0 || n >= sizeof address->sun_path)
+    if (strncmp((const char *)id->bytes, "plait1-machine-", 15) != 0 || n >= sizeof out->address.sun_path)
         return false;
-    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    memcpy(address->sun_path + 1, id->bytes, n);
-    *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    out->address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    memcpy(out->address.sun_path + 1, id->bytes, n);
+    out->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
     return true;
-}
-
-/* ---- Whole messages within a time limit --------------------------------------------------------- */
-
-/*
- * Is the process that opened the other end dead? Its socket does not tell when a child that it forked meanwhile has
- * the socket too.
- */
-static bool is_dead(int fd)
-{
-    struct ucred who;
-    socklen_t length = sizeof who;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: not of this name space */
-        return false;
-    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, who.pid, 0), .events = POLLIN };
-    if (p.fd < 0)
-        return errno == ESRCH;
-    const bool dead = poll(&p, 1, 0) > 0;
-    close(p.fd);
-    return dead;
-}
-
-static enum plait_status wait_for(int fd, short events, double until)
-{
-    for (bool dead = false;;) {
-        const double left = until - plait_clock(), most = dead ? 0 : DEATHS_EVERY;
-        struct pollfd p = { .fd = fd, .events = events };
-        const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
-        if (n > 0)
-            return PLAIT_OK;
-        if (n == 0 && (dead || left <= 0)) /* dead: what it had sent was looked for after its death */
-            return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
-        if (n < 0 && errno != EINTR)
-            return PLAIT_ERR_SYSTEM;
-        if (n == 0)
-            dead = is_dead(fd);
-    }
-}
-
-static enum plait_status write_all(int fd, const void *data, size_t bytes, double until)
-{
-    const char *p = data;
-
-    while (bytes > 0) {
-        const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        } else if (n < 0 && errno == EAGAIN) {
-            const enum plait_status status = wait_for(fd, POLLOUT, until);
-            if (status != PLAIT_OK)
-                return status;
-        } else if (n < 0 && errno != EINTR) {
-            return PLAIT_ERR_PEER;
-        }
-    }
-    return PLAIT_OK;
-}
-
-static enum plait_status read_all(int fd, void *data, size_t bytes, double until)
-{
-    char *p = data;
-
-    while (bytes > 0) {
-        const enum plait_status status = wait_for(fd, POLLIN, until);
-        if (status != PLAIT_OK)
-            return status;
-        const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
-            return PLAIT_ERR_PEER;
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        }
-    }
-    return PLAIT_OK;
-}
-
-static enum plait_status write_frame(int fd, enum plait_status status, const void *data, size_t bytes, double until)
-{
-    const struct frame f = { status, (uint32_t)bytes };
-    const enum plait_status sent = write_all(fd, &f, sizeof f, until);
-    return sent != PLAIT_OK ? sent : write_all(fd, data, bytes, until);
-}
-
-/* Name the rank at the other end of a socket that failed. */
-static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
-{
-    if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left", rank);
-    return status;
-}
-
-/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
-static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
-                                    double until)
-{
-    const int fd = b->rank > 0 ? b->root : b->peers[rank];
-    struct frame f;
-    char text[512];
-    enum plait_status status = read_all(fd, &f, sizeof f, until);
-
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    if (f.status == PLAIT_OK && f.bytes == bytes)
-        return blame(b, rank, read_all(fd, data, bytes, until));
-    if (f.status == PLAIT_OK || f.bytes >= sizeof text)
-        return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
-    status = read_all(fd, text, f.bytes, until);
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    text[f.bytes] = '\0';
-    return plait_fail((enum plait_status)f.status, "%s", text);
-}
-
-/* Rank 0 gives up: everyone who is connected learns why. */
-static enum plait_status tell_all(struct plait_bootstrap *b, enum plait_status status)
-{
-    const char *text = plait_last_error();
-
-    for (uint32_t r = 1; r < b->nrank; r++)
-        if (b->peers[r] >= 0)
-            write_frame(b->peers[r], status, text, strlen(text), plait_clock() + 1.0);
-    return status;
 }
 
 /* Closing alone would not end the connection while a child that was forked meanwhile has the socket too. */
@@ -207,7 +79,28 @@ static void hang_up(int fd)
     close(fd);
 }
 
-/* ---- Meeting ------------------------------------------------------------------------------------ */
+static void finish(struct plait_bootstrap *b)
+{
+    hang_up(b->root);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
+        hang_up(b->peers[r].fd);
+    free(b->peers);
+}
+
+/* ---- Meeting: rank 0 --------------------------------------------------------------------------------- */
+
+static int open_listener(const struct place *place, uint32_t nrank)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 ||
+        (bind(fd, (const struct sockaddr *)&place->address, place->length) == 0 && listen(fd, (int)nrank) == 0))
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
@@ -215,7 +108,7 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     unsigned missing = 0;
 
     for (uint32_t r = 1; r < b->nrank && n + 16 < size; r++) {
-        if (b->peers[r] >= 0)
+        if (b->peers[r].fd >= 0)
             continue;
         if (++missing > 16) {
             snprintf(text + n, size - n, ", ...");
@@ -225,302 +118,278 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
-/* Let one rank in, or refuse it; strangers are dropped. */
-static enum plait_status admit(struct plait_bootstrap *b, int fd, uint32_t *joined)
+/* Take one connection and read who it is; -1: nobody, or a stranger, who is dropped. */
+static int take(int listener, struct hello *hello, struct plait_error *verdict)
 {
+    const double until = plait_clock() + MOST_HELLO;
+    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     struct ucred who;
     socklen_t length = sizeof who;
-    struct hello hello;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.uid != geteuid() ||
-        read_all(fd, &hello, sizeof hello, plait_clock() + 1.0) != PLAIT_OK || hello.magic != MAGIC) {
-        close(fd);
-        return PLAIT_OK;
-    }
-    if (hello.nrank != b->nrank || hello.rank == 0 || hello.rank >= b->nrank || b->peers[hello.rank] >= 0) {
-        const enum plait_status status =
-            hello.nrank != b->nrank
-                ? plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
-                             hello.nrank, hello.rank)
-                : plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello.rank);
-        write_frame(fd, status, plait_last_error(), strlen(plait_last_error()), plait_clock() + 1.0);
-        close(fd);
-        return status;
-    }
-    b->peers[hello.rank] = fd;
-    ++*joined;
-    return PLAIT_OK;
+    if (fd < 0)
+        return -1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid() &&
+        plait_frame_receive(fd, hello, sizeof *hello, until) == PLAIT_OK && hello->magic == MAGIC &&
+        plait_frame_read(fd, NULL, 0, until, verdict) == PLAIT_OK)
+        return fd;
+    close(fd);
+    errno = ECONNABORTED;
+    return -1;
 }
 
-static enum plait_status listen_for_all(struct plait_bootstrap *b, const struct sockaddr_un *address, socklen_t length)
+/* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
+static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
 {
-    const double until = plait_clock() + b->limit;
-    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct hello hello;
+    struct plait_error verdict;
+    const int fd = take(b->peers[0].fd, &hello, &verdict);
     enum plait_status status = PLAIT_OK;
-    char text[256] = "";
 
-    b->peers = malloc(b->nrank * sizeof *b->peers);
-    if (b->peers == NULL) {
-        status = plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
-        goto out;
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
+        return PLAIT_OK;
+    if (fd < 0)
+        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+    if (verdict.status != PLAIT_OK)
+        status = plait_fail(verdict.status, "%s", verdict.text);
+    else if (hello.nrank != b->nrank)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
+                            hello.nrank, hello.rank);
+    else if (hello.rank == 0 || hello.rank >= b->nrank || b->peers[hello.rank].fd >= 0)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello.rank);
+    ++*joined;
+    if (status == PLAIT_OK) {
+        b->peers[hello.rank].fd = fd;
+        return PLAIT_OK;
     }
-    for (uint32_t r = 0; r < b->nrank; r++)
-        b->peers[r] = -1;
-    if (listener < 0 || bind(listener, (const struct sockaddr *)address, length) != 0 ||
-        listen(listener, (int)b->nrank) != 0) {
-        status = errno == EADDRINUSE
-                     ? plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice")
-                     : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: cannot listen: %s", strerror(errno));
-        goto out;
-    }
-    for (uint32_t joined = 1; joined < b->nrank && status == PLAIT_OK;) {
-        status = wait_for(listener, POLLIN, until);
-        if (status == PLAIT_ERR_TIMEOUT) {
-            name_missing(b, text, sizeof text);
-            status = plait_fail(status, "comm creation: %u of %u ranks did not come within %g s: rank %s",
-                                b->nrank - joined, b->nrank, b->limit, text);
-        }
-        if (status == PLAIT_OK) {
-            const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-            if (fd >= 0)
-                status = admit(b, fd, &joined);
-            else if (errno != EINTR && errno != ECONNABORTED)
-                status =
-                    plait_fail(PLAIT_ERR_SYSTEM, "comm creation: accept: %s (limit on descriptors?)", strerror(errno));
-        }
-    }
-    if (status != PLAIT_OK)
-        tell_all(b, status);
-out:
-    hang_up(listener);
+    const struct plait_error why = plait_error_of(status);
+    plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
+    close(fd);
     return status;
 }
 
-static enum plait_status connect_to_root(struct plait_bootstrap *b, const struct sockaddr_un *address, socklen_t length)
+/* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all
+ * are here. */
+static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, double until)
 {
-    const double until = plait_clock() + b->limit;
+    const enum plait_status status = plait_star_poll(b, until);
+    char text[256] = "";
+
+    if (status == PLAIT_ERR_TIMEOUT) {
+        name_missing(b, text, sizeof text);
+        return plait_fail(status, "comm creation: %u of %u ranks did not come within %g s: rank %s", b->nrank - *joined,
+                          b->nrank, b->limit, text);
+    }
+    if (status != PLAIT_OK)
+        return status;
+    for (uint32_t r = 1; r < b->nrank; r++)
+        if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
+            return plait_star_blame(b, r, PLAIT_ERR_PEER);
+    return admit(b, joined);
+}
+
+/* ---- Telling ---------------------------------------------------------------------------------------- */
+
+/* Tell those who still come. False when this process has no descriptor to let them in. */
+static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told, const struct plait_error *why,
+                   double until)
+{
+    struct plait_error verdict;
+    struct hello hello;
+
+    for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
+        const int fd = take(listener, &hello, &verdict);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            return false;
+        if (fd < 0)
+            continue;
+        plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
+        close(fd);
+        ++*told;
+        expected = hello.nrank > expected ? hello.nrank : expected;
+    }
+    return true;
+}
+
+/* Connect to rank 0, once it is there, and say who this is and how it is. */
+static enum plait_status say_hello(const struct plait_bootstrap *b, const struct place *place, int fd,
+                                   const struct plait_error *verdict, double seconds)
+{
+    const double until = plait_clock() + seconds;
     const struct hello hello = { MAGIC, b->nrank, b->rank };
     useconds_t pause = 500;
+    enum plait_status status;
 
-    b->root = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (b->root < 0)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: no socket: %s", strerror(errno));
-    while (connect(b->root, (const struct sockaddr *)address, length) != 0) {
+    while (connect(fd, (const struct sockaddr *)&place->address, place->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
-            return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: connecting to rank 0: %s", strerror(errno));
+            return plait_fail_errno(errno, "comm creation: connecting to rank 0");
         if (plait_clock() > until)
             return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s", b->limit);
         usleep(pause);
         if (pause < 10000)
             pause *= 2;
     }
-    return write_all(b->root, &hello, sizeof hello, until);
+    status = plait_frame_send(fd, &hello, sizeof hello, until + PLAIT_TELL);
+    if (status == PLAIT_OK)
+        status = verdict->status == PLAIT_OK ? plait_frame_write(fd, NULL, 0, until + PLAIT_TELL)
+                                             : plait_frame_write_error(fd, verdict, until + PLAIT_TELL);
+    return status == PLAIT_ERR_PEER ? PLAIT_OK
+                                    : plait_star_blame(b, 0, status); /* it may have said why before it closed */
+}
+
+/*
+ * A process that is out of descriptors tells the others from a thread with a table of its own: a copy, in which there
+ * is room once some are closed.
+ */
+struct apart {
+    struct plait_bootstrap *b;
+    const struct place *place; /* NULL: rank 0 has its listener */
+    int listener;
+    uint32_t told;
+    struct plait_error why;
+};
+
+static void *speak(void *arg)
+{
+    struct apart *a = arg;
+    const bool host = a->b->rank == 0;
+
+    if (unshare(CLONE_FILES) != 0)
+        return NULL;
+    for (int fd = 3; fd < 1024; fd++) /* of this thread's copies only */
+        if (fd != a->listener)
+            close(fd);
+    const int fd = a->listener >= 0 ? a->listener
+                   : host           ? open_listener(a->place, a->b->nrank)
+                                    : socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd >= 0 && host)
+        refuse(a->b, fd, &a->told, &a->why, plait_clock() + MOST_LINGER);
+    else if (fd >= 0)
+        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
+    return NULL;
+}
+
+static void tell_apart(struct apart *apart)
+{
+    sigset_t all, before;
+    pthread_t thread;
+
+    sigfillset(&all); /* the caller's signals are not for this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, speak, apart) == 0)
+        pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then the others.
+ */
+static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why,
+                     double seconds)
+{
+    struct apart apart = { .b = b, .listener = listener, .told = told, .why = *why };
+
+    plait_star_tell_all(b, why);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++) {
+        hang_up(b->peers[r].fd);
+        b->peers[r].fd = -1;
+    }
+    if (!refuse(b, listener, &apart.told, why, plait_clock() + seconds))
+        tell_apart(&apart);
+}
+
+/* ---- The whole meeting ----------------------------------------------------------------------------- */
+
+static enum plait_status host(struct plait_bootstrap *b, int listener, enum plait_status own)
+{
+    const double until = plait_clock() + b->limit;
+    enum plait_status status = own;
+    uint32_t joined = 1;
+
+    b->peers = malloc(b->nrank * sizeof *b->peers);
+    for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
+        b->peers[r] = (struct pollfd){ .fd = r > 0 ? -1 : listener, .events = POLLIN };
+    if (status == PLAIT_OK && b->peers == NULL)
+        status = plait_fail_memory("out of memory for %u ranks", b->nrank);
+    if (status == PLAIT_OK)
+        status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
+    const bool failed = status != PLAIT_OK;
+    while (status == PLAIT_OK && joined < b->nrank)
+        status = meet_next(b, &joined, until);
+    if (b->peers != NULL)
+        b->peers[0].fd = -1;
+    if (status != PLAIT_OK) {
+        const struct plait_error mine = plait_error_of(status), why = failed ? plait_star_own_error(b, status) : mine;
+        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER);
+        plait_fail(status, "%s", mine.text);
+    }
+    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
+        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
+    return status;
+}
+
+static enum plait_status join(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
+{
+    struct plait_error mine = plait_error_of(own);
+    const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
+    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : MOST_LINGER);
+
+    if (own != PLAIT_OK)
+        return plait_fail(own, "%s", mine.text);
+    /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
+    return status == PLAIT_OK ? plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
+}
+
+static enum plait_status meet(struct plait_bootstrap *b, const struct place *place, enum plait_status own)
+{
+    const int fd = b->rank == 0 ? open_listener(place, b->nrank) : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int error = errno;
+    enum plait_status status = own;
+
+    if (fd < 0 && error == EADDRINUSE)
+        return own != PLAIT_OK
+                   ? own
+                   : plait_fail(PLAIT_ERR_ARG, "comm creation: two ranks have rank 0, or the id is used twice");
+    if (fd < 0) {
+        status = own != PLAIT_OK ? own : plait_fail_errno(error, "comm creation: no socket to meet at");
+        const struct plait_error mine = plait_error_of(status);
+        struct apart apart = { b, place, -1, 1, plait_star_own_error(b, status) };
+        tell_apart(&apart);
+        return plait_fail(status, "%s", mine.text);
+    }
+    if (b->rank > 0) {
+        b->root = fd;
+        return join(b, place, own);
+    }
+    status = host(b, fd, own);
+    hang_up(fd);
+    return status;
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
-                                         double seconds, struct plait_bootstrap **out)
+                                         double seconds, enum plait_status own, struct plait_bootstrap **out)
 {
-    struct sockaddr_un address;
-    socklen_t length = 0;
-    struct plait_bootstrap *b = calloc(1, sizeof *b);
-    enum plait_status status;
+    struct plait_bootstrap *b = malloc(sizeof *b), here;
+    struct place place;
 
-    if (b == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the bootstrap");
-    *b = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1 };
-    if (nrank > 1 && !address_of(id, &address, &length))
-        status = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create()");
-    else if (nrank == 1)
-        status = PLAIT_OK;
-    else
-        status = rank == 0 ? listen_for_all(b, &address, length) : connect_to_root(b, &address, length);
-    if (status == PLAIT_OK)
+    here = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1 };
+    if (b == NULL && own == PLAIT_OK)
+        own = plait_fail_memory("out of memory for the bootstrap");
+    if (nrank > 1 && place_of(id, &place))
+        own = meet(&here, &place, own);
+    else if (nrank > 1 && own == PLAIT_OK)
+        own = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create()");
+    if (own == PLAIT_OK) {
+        *b = here;
         *out = b;
-    else
-        plait_bootstrap_destroy(b);
-    return status;
+    } else {
+        finish(&here);
+        free(b);
+    }
+    return own;
 }
 
 void plait_bootstrap_destroy(struct plait_bootstrap *b)
 {
-    if (b == NULL)
-        return;
-    hang_up(b->root);
-    for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
-        hang_up(b->peers[r]);
-    free(b->peers);
+    if (b != NULL)
+        finish(b);
     free(b);
-}
-
-/* ---- Exchanges ---------------------------------------------------------------------------------- */
-
-enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const void *own, size_t bytes, void *all)
-{
-    /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
-    const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
-    enum plait_status status = PLAIT_OK;
-
-    memcpy((char *)all + b->rank * bytes, own, bytes);
-    if (b->rank > 0) {
-        status = write_frame(b->root, PLAIT_OK, own, bytes, until);
-        /* Rank 0 may have closed the socket after saying why. */
-        return status == PLAIT_OK || status == PLAIT_ERR_PEER ? read_frame(b, 0, all, b->nrank * bytes, until)
-                                                              : blame(b, 0, status);
-    }
-    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
-        status = read_frame(b, r, (char *)all + r * bytes, bytes, until);
-    if (status != PLAIT_OK)
-        return tell_all(b, status);
-    for (uint32_t r = 1; r < b->nrank; r++)
-        write_frame(b->peers[r], PLAIT_OK, all, b->nrank * bytes, until);
-    return PLAIT_OK;
-}
-
-static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double until)
-{
-    char byte = 'F', control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
-    };
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-    memset(control, 0, sizeof control);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(n * sizeof(int));
-    memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-    for (;;) {
-        if (sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-            return PLAIT_OK;
-        if (errno == EAGAIN) {
-            const enum plait_status status = wait_for(socket, POLLOUT, until);
-            if (status != PLAIT_OK)
-                return status;
-        } else if (errno == ETOOMANYREFS && plait_clock() < until) {
-            usleep(500); /* as many of this user's descriptors as it may open are on the way; receivers take them */
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            return PLAIT_ERR_PEER;
-        } else if (errno != EINTR) {
-            return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: passing descriptors: %s", strerror(errno));
-        }
-    }
-}
-
-static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double until)
-{
-    char byte, control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
-    ssize_t bytes;
-
-    do {
-        const enum plait_status status = wait_for(socket, POLLIN, until);
-        if (status != PLAIT_OK)
-            return status;
-        bytes = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (bytes < 0 && (errno == EINTR || errno == EAGAIN));
-    if (bytes != 1)
-        return PLAIT_ERR_PEER;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    const size_t got = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if (got > 0)
-        memcpy(fds, CMSG_DATA(c), (got < n ? got : n) * sizeof(int));
-    if (got < n)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)",
-                          got, n);
-    return PLAIT_OK;
-}
-
-/*
- * Pass the descriptors of all givers but `except` from rank 0 to this rank or the other way round, as few messages as
- * hold them; all[r * n] are those of rank r.
- */
-static enum plait_status pass_fds(int socket, bool sending, const unsigned char *gives, uint32_t nrank, uint32_t except,
-                                  uint32_t n, int *all, double until)
-{
-    int some[MAX_FDS];
-    uint32_t first = 0, end; /* ranks whose descriptors are in this message */
-    enum plait_status status = PLAIT_OK;
-
-    for (; first < nrank && status == PLAIT_OK; first = end) {
-        uint32_t have = 0;
-        for (end = first; end < nrank && have + n <= MAX_FDS; end++)
-            if (gives[end] && end != except) {
-                memcpy(some + have, all + end * n, n * sizeof *some);
-                have += n;
-            }
-        if (have == 0)
-            continue;
-        status = sending ? send_fds(socket, some, have, until) : receive_fds(socket, some, have, until);
-        have = 0;
-        for (uint32_t r = first; r < end && !sending; r++)
-            if (gives[r] && r != except) {
-                memcpy(all + r * n, some + have, n * sizeof *some); /* -1 for those that did not arrive */
-                have += n;
-            }
-    }
-    return status;
-}
-
-/* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
-static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *gives, uint32_t n, int *all,
-                               double until)
-{
-    enum plait_status status = PLAIT_OK;
-
-    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
-        if (gives[r])
-            status = blame(b, r, receive_fds(b->peers[r], all + r * n, n, until));
-    for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
-        if (gives[to])
-            status = blame(b, to, pass_fds(b->peers[to], true, gives, b->nrank, to, n, all, until));
-    return status;
-}
-
-enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *own, uint32_t n, int *all)
-{
-    const double until = plait_clock() + b->limit;
-    const unsigned char giving = own != NULL;
-    unsigned char *gives = malloc(b->nrank);
-    enum plait_status status = gives != NULL ? plait_bootstrap_allgather(b, &giving, 1, gives)
-                                             : plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
-
-    for (uint32_t i = 0; i < b->nrank * n; i++)
-        all[i] = -1;
-    if (status == PLAIT_OK && b->rank == 0) {
-        if (giving)
-            memcpy(all, own, n * sizeof *own);
-        status = relay(b, gives, n, all, until);
-        for (uint32_t i = 0; i < n; i++)
-            all[i] = -1;
-    } else if (status == PLAIT_OK && giving) {
-        status = blame(b, 0, send_fds(b->root, own, n, until));
-        if (status == PLAIT_OK)
-            status = blame(b, 0, pass_fds(b->root, false, gives, b->nrank, b->rank, n, all, until));
-    }
-    free(gives);
-    return status;
-}
-
-enum plait_status plait_bootstrap_agree(struct plait_bootstrap *b, enum plait_status own)
-{
-    struct verdict {
-        int32_t status;
-        char text[252];
-    } mine = { own, "" }, *all = calloc(b->nrank, sizeof *all);
-    enum plait_status status;
-
-    if (all == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory for %u ranks", b->nrank);
-    if (own != PLAIT_OK)
-        snprintf(mine.text, sizeof mine.text, "%s", plait_last_error());
-    status = plait_bootstrap_allgather(b, &mine, sizeof mine, all);
-    for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
-        if (all[r].status != PLAIT_OK)
-            status = r == b->rank ? plait_fail(own, "%s", mine.text)
-                                  : plait_fail((enum plait_status)all[r].status, "rank %u: %.*s", r,
-                                               (int)sizeof all[r].text - 1, all[r].text);
-    free(all);
-    return status;
 }

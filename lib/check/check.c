@@ -43,7 +43,7 @@ enum plait_status plait_check_fail(struct plait_checker *c, enum plait_check che
 
 enum plait_status plait_check_nomem(const struct plait_checker *c)
 {
-    return plait_fail(PLAIT_ERR_NOMEM, "out of memory while checking %s for %u ranks", c->name, c->nrank);
+    return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
 }
 
 /* All that proves a plan right; the figures come after. */
@@ -171,7 +171,7 @@ enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plai
         report = &own;
     memset(report, 0, sizeof *report);
     if (plans == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "out of memory while checking %s", alg->name);
+        return plait_fail_memory("out of memory while checking %s", alg->name);
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
         status = plait_plan_emit(alg, shape, r, &plans[r]);
     if (status == PLAIT_OK) {

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "frame.h"
+
+#include "../clock.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct head { /* of every frame */
+    int32_t status;
+    uint32_t bytes;
+};
+
+struct plait_error plait_error_of(enum plait_status status)
+{
+    struct plait_error e = { .status = status };
+
+    if (status != PLAIT_OK)
+        snprintf(e.text, sizeof e.text, "%s", plait_last_error());
+    return e;
+}
+
+bool plait_frame_dead(int fd)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: not of this name space */
+        return false;
+    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, who.pid, 0), .events = POLLIN };
+    if (p.fd < 0)
+        return errno == ESRCH;
+    const bool dead = poll(&p, 1, 0) > 0;
+    close(p.fd);
+    return dead;
+}
+
+enum plait_status plait_frame_wait(int fd, short events, double until)
+{
+    for (bool dead = false;;) {
+        const double left = until - plait_clock(), most = dead ? 0 : PLAIT_FRAME_TICK;
+        struct pollfd p = { .fd = fd, .events = events };
+        const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
+        if (n > 0)
+            return PLAIT_OK;
+        if (n == 0 && (dead || left <= 0)) /* dead: what it had sent was looked for after its death */
+            return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
+        if (n < 0 && errno != EINTR)
+            return plait_fail_errno(errno, "comm creation: waiting for a message");
+        if (n == 0)
+            dead = plait_frame_dead(fd);
+    }
+}
+
+enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)
+{
+    const char *p = data;
+
+    while (bytes > 0) {
+        const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            p += n;
+            bytes -= (size_t)n;
+        } else if (n < 0 && errno == EAGAIN) {
+            const enum plait_status status = plait_frame_wait(fd, POLLOUT, until);
+            if (status != PLAIT_OK)
+                return status;
+        } else if (n < 0 && errno != EINTR) {
+            return PLAIT_ERR_PEER;
+        }
+    }
+    return PLAIT_OK;
+}
+
+enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double until)
+{
+    char *p = data;
+
+    while (bytes > 0) {
+        const enum plait_status status = plait_frame_wait(fd, POLLIN, until);
+        if (status != PLAIT_OK)
+            return status;
+        const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+            return PLAIT_ERR_PEER;
+        if (n > 0) {
+            p += n;
+            bytes -= (size_t)n;
+        }
+    }
+    return PLAIT_OK;
+}
+
+static enum plait_status write_frame(int fd, enum plait_status status, const void *data, size_t bytes, double until)
+{
+    const struct head head = { status, (uint32_t)bytes };
+    const enum plait_status sent = plait_frame_send(fd, &head, sizeof head, until);
+
+    return sent != PLAIT_OK ? sent : plait_frame_send(fd, data, bytes, until);
+}
+
+enum plait_status plait_frame_write(int fd, const void *data, size_t bytes, double until)
+{
+    return write_frame(fd, PLAIT_OK, data, bytes, until);
+}
+
+enum plait_status plait_frame_write_error(int fd, const struct plait_error *error, double until)
+{
+    return write_frame(fd, error->status, error->text, strlen(error->text), until);
+}
+
+/* What follows a head: `bytes` of data, or an error's text. */
+static enum plait_status read_rest(int fd, const struct head *head, void *data, size_t bytes, double until,
+                                   struct plait_error *error)
+{
+    error->status = (enum plait_status)head->status;
+    if (head->status == PLAIT_OK && head->bytes == bytes)
+        return plait_frame_receive(fd, data, bytes, until);
+    if (head->status == PLAIT_OK || head->bytes >= sizeof error->text) {
+        error->status = PLAIT_ERR_PEER;
+        snprintf(error->text, sizeof error->text, "comm creation: a message of %u bytes where %zu are due", head->bytes,
+                 bytes);
+        return PLAIT_OK;
+    }
+    error->text[head->bytes] = '\0';
+    return plait_frame_receive(fd, error->text, head->bytes, until);
+}
+
+enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double until, struct plait_error *error)
+{
+    struct head head;
+    const enum plait_status status = plait_frame_receive(fd, &head, sizeof head, until);
+
+    return status != PLAIT_OK ? status : read_rest(fd, &head, data, bytes, until, error);
+}
+
+/* ---- Descriptors ---------------------------------------------------------------------------------- */
+
+enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, double until)
+{
+    struct head head = { PLAIT_OK, 0 };
+    char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
+    struct iovec iov = { &head, sizeof head };
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
+    };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    memset(control, 0, sizeof control);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(n * sizeof(int));
+    memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+    for (;;) {
+        const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) /* the descriptors go with the first byte */
+            return plait_frame_send(fd, (const char *)&head + sent, sizeof head - (size_t)sent, until);
+        if (errno == EAGAIN) {
+            const enum plait_status status = plait_frame_wait(fd, POLLOUT, until);
+            if (status != PLAIT_OK)
+                return status;
+        } else if (errno == ETOOMANYREFS && plait_clock() < until) {
+            usleep(1000); /* descriptors on the way count against the user's limit until they are received */
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return PLAIT_ERR_PEER;
+        } else if (errno != EINTR) {
+            return plait_fail_errno(errno, "comm creation: passing descriptors");
+        }
+    }
+}
+
+enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error, bool *all)
+{
+    struct head head;
+    char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
+    struct iovec iov = { &head, sizeof head };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    enum plait_status status;
+    ssize_t got;
+
+    for (uint32_t i = 0; i < n; i++)
+        fds[i] = -1;
+    do {
+        status = plait_frame_wait(fd, POLLIN, until);
+        if (status != PLAIT_OK)
+            return status;
+        got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (got < 0 && (errno == EINTR || errno == EAGAIN));
+    if (got <= 0)
+        return PLAIT_ERR_PEER;
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    const size_t came = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+    if (came > 0)
+        memcpy(fds, CMSG_DATA(c), (came < n ? came : n) * sizeof(int));
+    *all = came >= n;
+    status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);
+    return status != PLAIT_OK ? status : read_rest(fd, &head, NULL, 0, until, error);
+}

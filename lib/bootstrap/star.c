@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "star.h"
+
+#include "../clock.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum plait_status own)
+{
+    struct plait_error e = { .status = own };
+
+    snprintf(e.text, sizeof e.text, "rank %u: %s", b->rank, plait_last_error());
+    return e;
+}
+
+enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
+{
+    if (status == PLAIT_ERR_TIMEOUT)
+        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
+    if (status == PLAIT_ERR_PEER)
+        return plait_fail(status, "comm creation: rank %u left or died", rank);
+    return status;
+}
+
+enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
+                                  double until)
+{
+    struct plait_error error;
+    enum plait_status status = plait_frame_read(b->rank > 0 ? b->root : b->peers[rank].fd, data, bytes, until, &error);
+
+    if (status != PLAIT_OK)
+        return plait_star_blame(b, rank, status);
+    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+}
+
+/* A connection failed while writing to `rank`: it may have said why before it closed its end. */
+static enum plait_status reason_of(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
+{
+    return status == PLAIT_ERR_PEER ? plait_star_read(b, rank, NULL, 0, plait_clock() + PLAIT_TELL)
+                                    : plait_star_blame(b, rank, status);
+}
+
+void plait_star_tell_all(struct plait_bootstrap *b, const struct plait_error *why)
+{
+    b->over = true;
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
+        if (b->peers[r].fd >= 0)
+            plait_frame_write_error(b->peers[r].fd, why, plait_clock() + PLAIT_TELL);
+}
+
+/* Rank 0 gives up with this error. */
+static enum plait_status give_up(struct plait_bootstrap *b, enum plait_status status)
+{
+    const struct plait_error why = plait_error_of(status);
+
+    plait_star_tell_all(b, &why);
+    return status;
+}
+
+/* This rank's own error ends the meeting. */
+static enum plait_status leave(struct plait_bootstrap *b, enum plait_status own)
+{
+    const struct plait_error mine = plait_error_of(own), why = plait_star_own_error(b, own);
+
+    if (b->rank == 0 && !b->over)
+        plait_star_tell_all(b, &why);
+    else if (!b->over)
+        plait_frame_write_error(b->root, &why, plait_clock() + PLAIT_TELL);
+    b->over = true;
+    return plait_fail(own, "%s", mine.text);
+}
+
+/* A peer that is dead and has left no news, or 0. */
+static uint32_t find_dead(struct plait_bootstrap *b)
+{
+    for (uint32_t r = 1; r < b->nrank; r++)
+        if (b->peers[r].fd >= 0 && plait_frame_dead(b->peers[r].fd))
+            return poll(&b->peers[r], 1, 0) > 0 ? 0 : r;
+    return 0;
+}
+
+enum plait_status plait_star_poll(struct plait_bootstrap *b, double until)
+{
+    for (;;) {
+        const double left = until - plait_clock(), wait = left < PLAIT_FRAME_TICK ? left : PLAIT_FRAME_TICK;
+        const int n = left > 0 ? poll(b->peers, b->nrank, (int)(wait * 1e3) + 1) : 0;
+        if (n > 0)
+            return PLAIT_OK;
+        if (left <= 0)
+            return PLAIT_ERR_TIMEOUT;
+        if (n < 0 && errno != EINTR)
+            return plait_fail_errno(errno, "comm creation: rank 0 cannot wait for the others");
+        const uint32_t dead = n == 0 ? find_dead(b) : 0;
+        if (dead > 0)
+            return plait_star_blame(b, dead, PLAIT_ERR_PEER);
+    }
+}
+
+/* Rank 0: everyone's bytes, in the order in which they come. Whoever leaves, whether it has given or not, is seen. */
+static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *all, double until)
+{
+    enum plait_status status = PLAIT_OK;
+    uint32_t missing = b->nrank - 1;
+
+    for (uint32_t r = 1; r < b->nrank; r++)
+        b->peers[r].events = POLLIN;
+    while (missing > 0 && status == PLAIT_OK) {
+        status = plait_star_poll(b, until);
+        for (uint32_t r = 1; r < b->nrank; r++) {
+            if (status == PLAIT_ERR_TIMEOUT && b->peers[r].events != 0)
+                return plait_star_blame(b, r, status);
+            if (status != PLAIT_OK || b->peers[r].revents == 0)
+                continue;
+            status = b->peers[r].events != 0 ? plait_star_read(b, r, all + r * bytes, bytes, until)
+                                             : plait_star_blame(b, r, PLAIT_ERR_PEER);
+            b->peers[r].events = 0;
+            missing--;
+        }
+    }
+    return status;
+}
+
+enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
+                                            size_t bytes, void *all)
+{
+    /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
+    const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
+    enum plait_status status;
+
+    if (own != PLAIT_OK)
+        return leave(b, own);
+    if (bytes > 0)
+        memcpy((char *)all + b->rank * bytes, mine, bytes);
+    if (b->rank > 0) {
+        status = plait_frame_write(b->root, mine, bytes, until);
+        /* Rank 0 may have closed the socket after saying why. */
+        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? plait_star_read(b, 0, all, b->nrank * bytes, until)
+                                                                : plait_star_blame(b, 0, status);
+        b->over = status != PLAIT_OK;
+        return status;
+    }
+    status = collect(b, bytes, all, until);
+    if (status != PLAIT_OK)
+        return give_up(b, status);
+    for (uint32_t r = 1; r < b->nrank; r++)
+        plait_frame_write(b->peers[r].fd, all, b->nrank * bytes, until);
+    return PLAIT_OK;
+}
+
+static enum plait_status read_fds_from(struct plait_bootstrap *b, uint32_t rank, int *fds, uint32_t n, double until,
+                                       bool *all)
+{
+    struct plait_error error;
+    const int fd = b->rank > 0 ? b->root : b->peers[rank].fd;
+    const enum plait_status status = plait_frame_read_fds(fd, fds, n, until, &error, all);
+
+    if (status != PLAIT_OK)
+        return plait_star_blame(b, rank, status);
+    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+}
+
+static enum plait_status no_room(uint32_t n)
+{
+    return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
+}
+
+/*
+ * The next ranks whose descriptors go in one message, as many as it holds: every message costs a rank a turn on its
+ * processor. Returns the rank after them; *have: how many descriptors.
+ */
+static uint32_t next_batch(const struct plait_bootstrap *b, const bool *gives, uint32_t except, uint32_t n,
+                           uint32_t first, uint32_t *have)
+{
+    uint32_t r = first;
+
+    for (*have = 0; r < b->nrank && *have + n <= PLAIT_FRAME_FDS; r++)
+        *have += gives[r] && r != except ? n : 0;
+    return r;
+}
+
+/* Hand one rank the descriptors of all others. */
+static enum plait_status hand(struct plait_bootstrap *b, const bool *gives, uint32_t to, uint32_t n, const int *all,
+                              double until)
+{
+    int some[PLAIT_FRAME_FDS];
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t first = 0, end, have; first < b->nrank && status == PLAIT_OK; first = end) {
+        end = next_batch(b, gives, to, n, first, &have);
+        int *at = some;
+        for (uint32_t r = first; r < end; r++)
+            if (gives[r] && r != to)
+                at = (int *)memcpy(at, all + r * n, n * sizeof *at) + n;
+        if (have > 0)
+            status = plait_frame_write_fds(b->peers[to].fd, some, have, until);
+    }
+    return status;
+}
+
+/* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
+static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uint32_t n, int *all, double until)
+{
+    enum plait_status status = PLAIT_OK;
+    bool came = true;
+
+    for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK && came; r++)
+        if (gives[r])
+            status = read_fds_from(b, r, all + r * n, n, until, &came);
+    if (status == PLAIT_OK && !came)
+        return leave(b, no_room(n));
+    for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
+        if (gives[to]) {
+            status = hand(b, gives, to, n, all, until);
+            if (status == PLAIT_ERR_SYSTEM)
+                return leave(b, status);
+            status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, to, status);
+        }
+    return status == PLAIT_OK ? PLAIT_OK : give_up(b, status);
+}
+
+/* The others give theirs and take all there are: one that has no room for some goes on, as rank 0 does. */
+static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all,
+                                  double until)
+{
+    int some[PLAIT_FRAME_FDS];
+    enum plait_status status = plait_frame_write_fds(b->root, mine, n, until);
+    bool room = true;
+
+    if (status == PLAIT_ERR_SYSTEM) /* of this rank */
+        return leave(b, status);
+    status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, 0, status);
+    for (uint32_t first = 0, end, have; first < b->nrank && status == PLAIT_OK; first = end) {
+        bool came = true;
+        end = next_batch(b, gives, b->rank, n, first, &have);
+        if (have > 0)
+            status = read_fds_from(b, 0, some, have, until, &came);
+        const int *at = some;
+        for (uint32_t r = first; have > 0 && r < end; r++)
+            if (gives[r] && r != b->rank) {
+                memcpy(all + r * n, at, n * sizeof *at); /* -1 for those that did not arrive */
+                at += n;
+            }
+        room &= came;
+    }
+    b->over = status != PLAIT_OK;
+    return status == PLAIT_OK && !room ? no_room(n) : status;
+}
+
+enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
+                                        int *all)
+{
+    const double until = plait_clock() + b->limit;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t i = 0; i < b->nrank * n; i++)
+        all[i] = -1;
+    if (b->rank > 0)
+        return gives[b->rank] ? exchange(b, gives, mine, n, all, until) : PLAIT_OK;
+    memcpy(all, mine, n * sizeof *mine);
+    if (b->nrank > 1)
+        status = relay(b, gives, n, all, until);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = -1;
+    return status;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "limits.h"
+
+#include "status.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NO_LIMIT ((uint64_t)1 << 60) /* the kernel's "unlimited" is near 2^63 */
+
+enum plait_status plait_check_descriptors(size_t n, const char *who)
+{
+    struct rlimit limit;
+    size_t open = 0;
+
+    if (n == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return PLAIT_OK;
+    DIR *d = opendir("/proc/self/fd");
+    while (d != NULL && readdir(d) != NULL)
+        open++;
+    if (d != NULL) {
+        closedir(d);
+        open -= 3; /* ".", ".." and the folder's own */
+    }
+    if (n <= limit.rlim_cur && open <= limit.rlim_cur - n)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_SYSTEM,
+                      "%s needs %zu more descriptors, but of the %llu that this process may have %zu are in use; raise "
+                      "the limit to at least %zu (ulimit -n)",
+                      who, n, (unsigned long long)limit.rlim_cur, open, open + n);
+}
+
+/* ---- Control groups ----------------------------------------------------------------------------------- */
+
+/* The start of a file, terminated; false when it cannot be read. */
+static bool read_start(const char *path, char *text, size_t room)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, room - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* The two versions of the interface. */
+struct version {
+    const char *controller, *root, *limit, *usage, *cache[2];
+};
+
+static const struct version versions[] = {
+    { "", "/sys/fs/cgroup", "memory.max", "memory.current", { "\ninactive_file ", "\nactive_file " } },
+    { "memory",
+      "/sys/fs/cgroup/memory",
+      "memory.limit_in_bytes",
+      "memory.usage_in_bytes",
+      { "\ntotal_inactive_file ", "\ntotal_active_file " } },
+};
+
+/* A number of a group; `none` when there is none. */
+static uint64_t number(const struct version *v, const char *group, const char *name, uint64_t none)
+{
+    char path[1024], text[64], *end;
+
+    snprintf(path, sizeof path, "%s%s/%s", v->root, group, name);
+    if (!read_start(path, text, sizeof text))
+        return none;
+    const uint64_t n = strtoull(text, &end, 10);
+    return end == text ? none : n; /* "max" */
+}
+
+/* Bytes of file cache, which the kernel gives up before it kills. */
+static uint64_t cache_of(const struct version *v, const char *group)
+{
+    char path[1024], text[4096];
+    uint64_t sum = 0;
+
+    snprintf(path, sizeof path, "%s%s/memory.stat", v->root, group);
+    if (read_start(path, text, sizeof text))
+        for (unsigned i = 0; i < 2; i++) {
+            const char *at = strstr(text, v->cache[i]);
+            sum += at != NULL ? strtoull(at + strlen(v->cache[i]), NULL, 10) : 0;
+        }
+    return sum;
+}
+
+/* The group and all above it. */
+static enum plait_status check_groups(const struct version *v, char *group, size_t bytes)
+{
+    for (;;) {
+        const uint64_t limit = number(v, group, v->limit, NO_LIMIT);
+        const uint64_t usage = limit < NO_LIMIT ? number(v, group, v->usage, 0) : 0;
+        if (limit < NO_LIMIT && usage + bytes > limit && usage + bytes > limit + cache_of(v, group))
+            return plait_fail(PLAIT_ERR_NOMEM,
+                              "no %zu bytes of memory: the control group %s%s may use %llu bytes and uses %llu; raise "
+                              "its %s",
+                              bytes, v->root, group, (unsigned long long)limit, (unsigned long long)usage, v->limit);
+        char *slash = strrchr(group, '/');
+        if (slash == NULL)
+            return PLAIT_OK;
+        *slash = '\0';
+    }
+}
+
+/* Is `name` in the list "a,b,c"? The empty list is version 2's. */
+static bool lists(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (const char *p = list;; p++) {
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
+            return true;
+        p = strchr(p, ',');
+        if (p == NULL)
+            return false;
+    }
+}
+
+enum plait_status plait_check_cgroup(size_t bytes)
+{
+    char text[4096], *save = NULL;
+    enum plait_status status = PLAIT_OK;
+
+    if (!read_start("/proc/self/cgroup", text, sizeof text))
+        return PLAIT_OK;
+    /* Lines of "number:controllers:group". */
+    for (char *line = strtok_r(text, "\n", &save); line != NULL && status == PLAIT_OK;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *list = strchr(line, ':'), *group = list != NULL ? strchr(list + 1, ':') : NULL;
+        if (group == NULL)
+            continue;
+        *group++ = '\0';
+        if (strcmp(group, "/") == 0)
+            group++;
+        for (size_t i = 0; i < sizeof versions / sizeof *versions && status == PLAIT_OK; i++)
+            if (lists(list + 1, versions[i].controller))
+                status = check_groups(&versions[i], group, bytes);
+    }
+    return status;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The limits that the system sets to this process: asked before they are met, where meeting them would kill. */
+#ifndef PLAIT_LIB_LIMITS_H
+#define PLAIT_LIB_LIMITS_H
+
+#include <plait/status.h>
+
+#include <stddef.h>
+
+/* Can this process open `n` more descriptors? `who` says for what. */
+enum plait_status plait_check_descriptors(size_t n, const char *who);
+
+/* Does the memory limit of this process's control groups leave room for `bytes`? Beyond it the kernel kills. */
+enum plait_status plait_check_cgroup(size_t bytes);
+
+#endif

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every call of the library that takes a resource fails once, one after the other: in creating a comm, in the first
+ * operation of a kind, in leaving. The rank gets an error, all others get the same with the rank's number, soon;
+ * nothing leaks; and the same processes can make a new comm.
+ */
+#include "inject.h"
+#include "ranks.h"
+#include "values.h"
+
+#include "../lib/arena.h"
+
+#include <plait/memory.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NRANK 3
+#define COUNT 20000
+#define LARGE 400000
+#define LATE  20.0 /* seconds: far above a loaded machine's delays, far below the limits of 60 */
+
+enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY };
+
+struct kind { /* of operation */
+    const char *name, *algorithm;
+    enum plait_dtype type;
+    enum plait_round round;
+    size_t count;
+    bool nodes, library;
+    size_t slice;
+};
+
+static const struct kind kinds[] = {
+    { "tiny", NULL, PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, 4, false, false, 0 },
+    { "two-shot", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, false, 0 },
+    { "two-shot in library memory", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, true, 0 },
+    { "ring", "ring", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, false, 0 },
+    { "hierarchy", "hierarchy", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, true, false, 0 },
+    { "ring in bfloat16, rounded once", "ring", PLAIT_BFLOAT16, PLAIT_ROUND_ONCE, COUNT, false, false, 0 },
+    { "barrier", NULL, PLAIT_INT32, PLAIT_ROUND_DEFAULT, 0, false, false, 0 },
+    { "two-shot in slices of 16 MiB", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, LARGE, false, false, 16 << 20 },
+};
+
+#define TINY      (&kinds[0])
+#define TWO_SHOT  (&kinds[1])
+#define HIERARCHY (&kinds[4])
+#define SLICED    (&kinds[7])
+
+struct counts { /* what a process has */
+    long heap, descriptors, mappings, arena;
+};
+
+struct scene { /* shared by the test and its ranks */
+    /* The job. */
+    enum phase phase;
+    const struct kind *kind;
+    uint32_t nthread, victim;
+    bool onwards;
+    unsigned nth; /* first; 0: count */
+
+    /* Of the round. */
+    pthread_barrier_t all;
+    struct plait_unique_id id;
+    char call[32]; /* that failed, or "" */
+    enum plait_status status[NRANK];
+    char text[NRANK][512];
+    double seconds[NRANK];
+
+    /* Results. */
+    unsigned points, fired, survived;
+    struct counts reference[NRANK];
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- What a process has ---------------------------------------------------------------------------------- */
+
+static long count_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    long n = 0;
+
+    while (d != NULL && readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n;
+}
+
+static long count_arenas(void)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    char line[512];
+    long n = 0;
+
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        n += strstr(line, "/memfd:plait") != NULL;
+    fclose(f);
+    return n;
+}
+
+static struct counts count_all(void)
+{
+    return (struct counts){ .heap = inject_live(),
+                            .descriptors = count_descriptors(),
+                            .mappings = count_arenas(),
+                            .arena = (long)plait_arena_used() };
+}
+
+/* ---- A round ----------------------------------------------------------------------------------------------- */
+
+static struct plait_comm_options options_of(const struct scene *s, uint32_t rank)
+{
+    static const uint32_t node[NRANK] = { 0, 0, 1 };
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    o.nrank = NRANK;
+    o.rank = rank;
+    o.id = &s->id;
+    o.timeout = o.deadline = 60;
+    o.node = s->kind->nodes ? node : NULL;
+    return o;
+}
+
+static enum plait_status operate(struct plait_comm *comm, const struct kind *k, size_t count, void *in, void *out)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    if (count == 0)
+        return plait_barrier(comm, NULL);
+    call.algorithm = k->algorithm;
+    call.round = k->round;
+    call.slice = count > 40 ? k->slice : 0;
+    return plait_allreduce(comm, in, out, count, k->type, PLAIT_SUM, &call);
+}
+
+struct buffers {
+    void *in, *out;
+    bool library;
+};
+
+static int take_buffers(struct buffers *b, const struct kind *k, uint32_t rank)
+{
+    const size_t bytes = 4 * (k->count > COUNT ? k->count : COUNT);
+
+    b->library = k->library;
+    if (k->library)
+        CHECK(plait_mem_alloc(bytes, &b->in) == PLAIT_OK && plait_mem_alloc(bytes, &b->out) == PLAIT_OK);
+    else
+        CHECK((b->in = calloc(1, bytes)) != NULL && (b->out = calloc(1, bytes)) != NULL);
+    values_fill(b->in, k->type, PLAIT_SUM, NRANK, rank, k->count);
+    return 0;
+}
+
+static void free_buffers(struct buffers *b)
+{
+    if (b->library) {
+        plait_mem_free(b->in);
+        plait_mem_free(b->out);
+    } else {
+        free(b->in);
+        free(b->out);
+    }
+}
+
+/* What comes before the phase in which calls fail. */
+static int before(const struct scene *s, struct plait_comm *comm, const struct buffers *b, uint32_t rank)
+{
+    const struct kind *k = s->kind;
+
+    if (s->phase == GROW)
+        CHECK(operate(comm, k, 40, b->in, b->out) == PLAIT_OK);
+    if (s->phase == SECOND || s->phase == DESTROY || s->phase == ABORT)
+        CHECK(operate(comm, k, k->count, b->in, b->out) == PLAIT_OK);
+    return 0;
+}
+
+/* The phase itself. */
+static enum plait_status act(const struct scene *s, struct plait_comm **comm, const struct buffers *b, uint32_t rank)
+{
+    const struct plait_comm_options o = options_of(s, rank);
+    enum plait_status status;
+    void *memory;
+
+    switch (s->phase) {
+    case CREATE:
+        return plait_comm_create(&o, comm);
+    case FIRST:
+    case GROW:
+    case SECOND:
+        return operate(*comm, s->kind, s->kind->count, b->in, b->out);
+    case MEMORY:
+        status = plait_mem_alloc(1 << 20, &memory);
+        return status == PLAIT_OK ? plait_mem_free(memory) : status;
+    case ABORT:
+        return plait_comm_abort(*comm, "for the test");
+    case DESTROY:
+        status = plait_comm_destroy(*comm);
+        *comm = NULL;
+        return status;
+    }
+    return PLAIT_OK;
+}
+
+static void new_id(struct scene *s, uint32_t rank)
+{
+    pthread_barrier_wait(&s->all);
+    if (rank == 0 && plait_unique_id_create(&s->id) != PLAIT_OK)
+        abort();
+    pthread_barrier_wait(&s->all);
+}
+
+/* Run the phase with call `nth` failing on the victim, and note what comes of it. */
+static int run_phase(struct scene *s, uint32_t rank, unsigned nth)
+{
+    const struct plait_comm_options o = options_of(s, rank);
+    struct plait_comm *comm = NULL;
+    struct buffers b;
+
+    CHECK(take_buffers(&b, s->kind, rank) == 0);
+    new_id(s, rank);
+    s->call[0] = '\0';
+    if (s->phase != CREATE) {
+        CHECK(plait_comm_create(&o, &comm) == PLAIT_OK);
+        CHECK(before(s, comm, &b, rank) == 0);
+    }
+    pthread_barrier_wait(&s->all);
+    const double start = now();
+    if (rank == s->victim)
+        inject_arm(nth, s->onwards);
+    s->status[rank] = act(s, &comm, &b, rank);
+    if (rank == s->victim)
+        s->points = inject_disarm();
+    s->seconds[rank] = now() - start;
+    snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] != PLAIT_OK ? plait_last_error() : "");
+    if (rank == s->victim && inject_fired() != NULL)
+        snprintf(s->call, sizeof s->call, "%s", inject_fired());
+    if (s->status[rank] == PLAIT_OK && s->phase <= SECOND && s->phase != CREATE && s->kind->count > 0)
+        CHECK(values_wrong(b.out, s->kind->type, PLAIT_SUM, NRANK, s->kind->count) == 0);
+    pthread_barrier_wait(&s->all); /* destroying earlier would be a second failure */
+    plait_comm_destroy(comm);
+    free_buffers(&b);
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+/* What the library does without: sizes of caches and limits that it cannot read, and a way to empty freed pages. */
+static bool is_optional(const char *call)
+{
+    static const char *const calls[] = { "", "fopen64", "opendir", "open64", "fallocate64" };
+
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(call, calls[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Was this the right outcome for this rank? */
+static int judge(const struct scene *s, uint32_t rank)
+{
+    const enum plait_status victim = s->status[s->victim], own = s->status[rank];
+    char name[16];
+
+    if (victim == PLAIT_OK || (s->phase == MEMORY && rank != s->victim)) {
+        CHECK(own == PLAIT_OK && (rank != s->victim || is_optional(s->call)));
+        return 0;
+    }
+    CHECK(victim == PLAIT_ERR_NOMEM || victim == PLAIT_ERR_SYSTEM);
+    CHECK(s->text[s->victim][0] != '\0');
+    CHECK(s->seconds[rank] < LATE);
+    CHECK(s->call[0] != '\0');
+    if (rank == s->victim)
+        return 0;
+    snprintf(name, sizeof name, "rank %u", s->victim);
+    CHECK(own == victim);
+    CHECK(strstr(s->text[rank], name) != NULL && strstr(s->text[rank], s->text[s->victim]) != NULL);
+    return 0;
+}
+
+static int use_new_comm(struct scene *s, uint32_t rank)
+{
+    struct plait_comm_options o = options_of(s, rank);
+    struct plait_comm *comm;
+    float in[40], out[40];
+
+    new_id(s, rank);
+    CHECK(plait_comm_create(&o, &comm) == PLAIT_OK);
+    values_fill(in, PLAIT_FLOAT32, PLAIT_SUM, NRANK, rank, 40);
+    CHECK(plait_allreduce(comm, in, out, 40, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    CHECK(values_wrong(out, PLAIT_FLOAT32, PLAIT_SUM, NRANK, 40) == 0);
+    CHECK(plait_comm_destroy(comm) == PLAIT_OK);
+    pthread_barrier_wait(&s->all);
+    o = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    o.nrank = 1; /* a creation releases what the others have stopped reading */
+    CHECK(plait_comm_create(&o, &comm) == PLAIT_OK && plait_comm_destroy(comm) == PLAIT_OK);
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+/* Equal to what the process has after a round in which nothing failed. One thread of each process looks. */
+static int compare_counts(struct scene *s, uint32_t rank, unsigned nth)
+{
+    struct counts *r = &s->reference[rank];
+
+    if (rank % s->nthread == 0) {
+        const struct counts c = count_all();
+        if (nth == 0)
+            *r = c;
+        if (memcmp(&c, r, sizeof c) != 0)
+            fprintf(stderr,
+                    "heap blocks %ld, %ld before; descriptors %ld, %ld; mappings %ld, %ld; arena bytes %ld, %ld\n",
+                    c.heap, r->heap, c.descriptors, r->descriptors, c.mappings, r->mappings, c.arena, r->arena);
+        CHECK(memcmp(&c, r, sizeof c) == 0);
+    }
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+static int round_of(struct scene *s, uint32_t rank, unsigned nth)
+{
+    if (run_phase(s, rank, nth) != 0 || judge(s, rank) != 0 || use_new_comm(s, rank) != 0 ||
+        compare_counts(s, rank, nth) != 0) {
+        fprintf(stderr, "phase %d (%s), rank %u, call %u of rank %u (%s) failed: rank says %s '%s', it says '%s'\n",
+                (int)s->phase, s->kind->name, rank, nth, s->victim, s->call, plait_status_name(s->status[rank]),
+                s->text[rank], s->text[s->victim]);
+        return 1;
+    }
+    if (rank == s->victim && s->call[0] != '\0') {
+        s->fired++;
+        s->survived += s->status[rank] == PLAIT_OK;
+    }
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+/* ---- A job ------------------------------------------------------------------------------------------------- */
+
+struct thread {
+    struct scene *scene;
+    uint32_t rank;
+};
+
+/* In creation every round has new processes, as only a process's first comm makes the arena. */
+static void *run_rank(void *arg)
+{
+    const struct thread *t = arg;
+    struct scene *s = t->scene;
+    unsigned nth = s->nth;
+
+    do {
+        if ((nth == 0 && s->phase != CREATE && round_of(s, t->rank, 0) != 0) || round_of(s, t->rank, nth) != 0)
+            _exit(1);
+    } while (s->phase != CREATE && (nth++ == 0 || s->call[0] != '\0'));
+    return NULL;
+}
+
+static void run_process(struct scene *s, uint32_t process)
+{
+    struct thread threads[NRANK];
+    pthread_t ids[NRANK];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint32_t t = 0; t < s->nthread; t++) {
+        threads[t] = (struct thread){ s, process * s->nthread + t };
+        if (pthread_create(&ids[t], NULL, run_rank, &threads[t]) != 0)
+            _exit(1);
+    }
+    for (uint32_t t = 0; t < s->nthread; t++)
+        pthread_join(ids[t], NULL);
+    _exit(0);
+}
+
+/* The rounds of one set of processes. One that fails ends the others, which wait for it. */
+static void run_processes(struct scene *s)
+{
+    const uint32_t n = NRANK / s->nthread;
+    pid_t pids[NRANK];
+    bool failed = false;
+
+    fflush(NULL);
+    for (uint32_t p = 0; p < n; p++)
+        if ((pids[p] = fork()) == 0)
+            run_process(s, p);
+    for (uint32_t left = n; left > 0; left--) {
+        int how;
+        const pid_t gone = waitpid(-1, &how, 0);
+        for (uint32_t p = 0; p < n; p++)
+            if (pids[p] == gone)
+                pids[p] = 0;
+        if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
+            continue;
+        if (WIFSIGNALED(how) && !failed)
+            fprintf(stderr, "signal %d with call %u (%s) failed\n", WTERMSIG(how), s->nth, s->call);
+        failed = true;
+        for (uint32_t p = 0; p < n; p++)
+            if (pids[p] > 0)
+                kill(pids[p], SIGKILL);
+    }
+    assert_false(failed);
+}
+
+/* Every call of a phase, until a round goes through without one failing. Returns the calls of a round. */
+static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, bool onwards)
+{
+    static const char *const names[] = { "create", "first", "grow", "second", "destroy", "abort", "memory" };
+    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attr;
+
+    assert_true(s != MAP_FAILED);
+    *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim, .onwards = onwards };
+    pthread_barrierattr_init(&attr);
+    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    do {
+        pthread_barrier_init(&s->all, &attr, NRANK);
+        run_processes(s);
+    } while (phase == CREATE && (s->nth++ == 0 || s->call[0] != '\0'));
+    const unsigned fired = s->fired;
+    printf("%-7s %-31s %s, rank %u, %s: %u calls failed, in %u the library did without\n", names[phase], kind->name,
+           nthread > 1 ? "threads  " : "processes", victim, onwards ? "all from the nth" : "the nth         ", fired,
+           s->survived);
+    pthread_barrierattr_destroy(&attr);
+    munmap(s, sizeof *s);
+    return fired;
+}
+
+static bool full(void)
+{
+    const char *value = getenv("PLAIT_TEST_FULL");
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+/*
+ * Ranks as processes and as threads, failing on rank 0 and on a middle one, one call and all from there on. The short
+ * tier takes every `of`th combination, beginning with number `first`.
+ */
+static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, unsigned first, unsigned of)
+{
+    for (unsigned i = full() ? 0 : first; i < 8; i += full() ? 1 : of) {
+        const unsigned fired = run_job(phase, kind, i & 1 ? NRANK : 1, i >> 1 & 1, i >> 2 & 1);
+        if (fired < least)
+            fail_msg("only %u calls failed, not %u: the test looks at the wrong calls", fired, least);
+    }
+}
+
+static void creating_a_comm(void **state)
+{
+    (void)state;
+    run_jobs(CREATE, TINY, 20, 0, 1);
+    run_jobs(CREATE, HIERARCHY, 20, 2, 8);
+}
+
+static void the_first_operation_of_a_kind(void **state)
+{
+    (void)state;
+    for (size_t i = 0; &kinds[i] < SLICED; i++)
+        run_jobs(FIRST, &kinds[i], kinds[i].algorithm != NULL ? 50 : 1, 3 * i % 8, 8);
+}
+
+static void growing_the_staging_memory(void **state)
+{
+    (void)state;
+    run_jobs(GROW, SLICED, 5, 2, 5);
+}
+
+static void library_memory(void **state)
+{
+    (void)state;
+    run_jobs(MEMORY, TINY, 2, 0, 5);
+}
+
+static void a_second_operation_takes_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; &kinds[i] <= SLICED; i++)
+        assert_int_equal(run_job(SECOND, &kinds[i], 1, 1, false), 0);
+}
+
+static void leaving_takes_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t nthread = 1; nthread <= NRANK; nthread += NRANK - 1)
+        for (size_t i = 0; i < 2; i++)
+            run_job(DESTROY, &kinds[i], nthread, 1, true);
+}
+
+static void aborting_takes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_job(ABORT, TWO_SHOT, 1, 1, true), 0);
+}
+
+static void an_id_without_random_bytes_is_an_error(void **state)
+{
+    struct plait_unique_id id;
+
+    (void)state;
+    inject_arm(1, false);
+    const enum plait_status status = plait_unique_id_create(&id);
+    inject_disarm();
+    assert_string_equal(inject_fired(), "getrandom");
+    assert_int_equal(status, PLAIT_ERR_SYSTEM);
+    assert_non_null(strstr(plait_last_error(), "random bytes"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_id_without_random_bytes_is_an_error),
+        cmocka_unit_test(creating_a_comm),
+        cmocka_unit_test(the_first_operation_of_a_kind),
+        cmocka_unit_test(growing_the_staging_memory),
+        cmocka_unit_test(library_memory),
+        cmocka_unit_test(a_second_operation_takes_nothing),
+        cmocka_unit_test(leaving_takes_nothing),
+        cmocka_unit_test(aborting_takes_nothing),
+    };
+
+    setenv("PLAIT_CONFIG", "/dev/null", 1); /* reading a file takes resources too */
+    return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+}

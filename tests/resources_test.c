@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * At the system's limits: the rank that meets one says which it is and how to raise it, and the others get the same
+ * error with the rank's number.
+ */
+#include "ranks.h"
+#include "values.h"
+
+#include <plait/memory.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NRANK 3
+#define GROUP 25165824 /* bytes that the control group may use */
+#define LATE  20.0     /* seconds: far above a loaded machine's delays, far below the limits of 60 */
+
+struct job { /* shared by the test and its ranks */
+    uint32_t victim;
+    rlim_t room; /* descriptors, or bytes of address space, that the victim may still take */
+    char group[128];
+    enum plait_status status[NRANK];
+    char text[NRANK][512];
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct job *open_job(void)
+{
+    struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(job != MAP_FAILED);
+    return job;
+}
+
+static void note(struct job *job, uint32_t rank, enum plait_status status)
+{
+    job->status[rank] = status;
+    snprintf(job->text[rank], sizeof job->text[rank], "%s", status != PLAIT_OK ? plait_last_error() : "");
+}
+
+static int create(struct plait_comm **comm, uint32_t rank, struct job *job)
+{
+    struct ranks r = { .nprocess = NRANK, .nthread = 1 };
+    struct plait_comm_options o = ranks_options(&r, rank);
+    const double start = now();
+
+    o.timeout = 60;
+    note(job, rank, plait_comm_create(&o, comm));
+    CHECK(now() - start < LATE);
+    return 0;
+}
+
+/* Everyone has the same error; its text has `remedy`, and for the others the victim's rank. */
+static void assert_all_told(const struct job *job, const char *remedy)
+{
+    char name[16];
+
+    snprintf(name, sizeof name, "rank %u", job->victim);
+    for (uint32_t r = 0; r < NRANK; r++) {
+        assert_int_equal(job->status[r], job->status[job->victim]);
+        if (strstr(job->text[r], remedy) == NULL || (r != job->victim && strstr(job->text[r], name) == NULL))
+            fail_msg("rank %u says '%s', without '%s' or '%s'", r, job->text[r], remedy, name);
+    }
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------------------------- */
+
+static rlim_t open_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    rlim_t n = 0;
+
+    while (d != NULL && readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n - 3;
+}
+
+static void limit(int resource, rlim_t most)
+{
+    struct rlimit r;
+
+    getrlimit(resource, &r);
+    r.rlim_cur = most;
+    if (setrlimit(resource, &r) != 0)
+        abort();
+}
+
+static int few_descriptors(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct job *job = arg;
+
+    if (rank == job->victim)
+        limit(RLIMIT_NOFILE, open_descriptors() + job->room);
+    return create(comm, rank, job);
+}
+
+static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
+{
+    struct job *job = open_job();
+    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = few_descriptors, .arg = job, .no_comm = true };
+
+    (void)state;
+    for (job->victim = 0; job->victim < 2; job->victim++) {
+        unsigned failed = 0;
+        for (job->room = 0; job->room < 30; job->room++) {
+            assert_int_equal(ranks_run(&r), 0);
+            if (job->status[job->victim] == PLAIT_OK)
+                break;
+            assert_int_equal(job->status[job->victim], PLAIT_ERR_SYSTEM);
+            assert_all_told(job, "ulimit -n");
+            failed++;
+        }
+        for (uint32_t rank = 0; rank < NRANK; rank++)
+            assert_int_equal(job->status[rank], PLAIT_OK);
+        print_message("rank %u: %u limits were too low\n", job->victim, failed);
+        assert_in_range(failed, 5, 29);
+    }
+    munmap(job, sizeof *job);
+}
+
+#define NMANY 32
+
+static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct ranks r = { .nprocess = NMANY, .nthread = 1 };
+    struct plait_comm_options o = ranks_options(&r, rank);
+    float one = 1, sum = 0;
+
+    (void)arg;
+    if (geteuid() == 0) /* root's descriptors on the way are not limited */
+        CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
+    limit(RLIMIT_NOFILE, open_descriptors() + 3 * NMANY + 8);
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NMANY);
+    return 0;
+}
+
+static void descriptors_on_the_way_count_and_are_waited_for(void **state)
+{
+    const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Address space ------------------------------------------------------------------------------------------- */
+
+static rlim_t address_space(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    if (f == NULL || fscanf(f, "%lu", &pages) != 1)
+        abort();
+    fclose(f);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static int little_space(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct job *job = arg;
+
+    setenv("PLAIT_ARENA", "64M", 1);
+    if (rank == job->victim)
+        limit(RLIMIT_AS, address_space() + job->room);
+    return create(comm, rank, job);
+}
+
+/* Room for no arena, for the own one, for the own one and one of the two others', for all. */
+static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
+{
+    struct job *job = open_job();
+    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = little_space, .arg = job, .no_comm = true };
+
+    (void)state;
+    for (job->victim = 0; job->victim < 2; job->victim++)
+        for (unsigned arenas = 0; arenas <= NRANK; arenas++) {
+            job->room = arenas * (64 << 20) + (32 << 20);
+            assert_int_equal(ranks_run(&r), 0);
+            assert_int_equal(job->status[job->victim], arenas < NRANK ? PLAIT_ERR_NOMEM : PLAIT_OK);
+            if (arenas < NRANK)
+                assert_all_told(job, "ulimit -v");
+        }
+    munmap(job, sizeof *job);
+}
+
+/* ---- Control groups -------------------------------------------------------------------------------------------- */
+
+#define QUOTE(x) #x
+#define TEXT(x)  QUOTE(x)
+
+static bool write_text(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* A group with a limit of GROUP bytes, in either version; false: not here. */
+static bool make_group(char *group, size_t size)
+{
+    static const char *const places[][2] = { { "/sys/fs/cgroup/memory", "memory.limit_in_bytes" },
+                                             { "/sys/fs/cgroup", "memory.max" } };
+
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(group, size, "%s/plait-test-%d", places[i][0], (int)getpid());
+        if (mkdir(group, 0700) == 0 && write_text(group, places[i][1], TEXT(GROUP)))
+            return true;
+        print_message("%s: %s\n", group, strerror(errno));
+        rmdir(group);
+    }
+    return false;
+}
+
+static int in_group(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct job *job = arg;
+    const size_t count = (32 << 20) / sizeof(float);
+    float *small, one = 1, sum;
+    void *large;
+
+    if (rank == job->victim) {
+        char pid[16];
+        snprintf(pid, sizeof pid, "%d", (int)getpid());
+        CHECK(write_text(job->group, "cgroup.procs", pid));
+        CHECK(plait_mem_alloc(32 << 20, &large) == PLAIT_ERR_NOMEM);
+        CHECK(strstr(plait_last_error(), TEXT(GROUP)) != NULL && strstr(plait_last_error(), job->group) != NULL);
+        CHECK(plait_mem_alloc(8 << 20, (void **)&small) == PLAIT_OK);
+        memset(small, 1, 8 << 20);
+        CHECK(plait_mem_free(small) == PLAIT_OK);
+    }
+    CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NRANK);
+    /* Staging memory for a slice of 32 MiB, of memory that is never touched. */
+    float *v = mmap(NULL, count * sizeof *v, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(v != MAP_FAILED);
+    call.slice = 32 << 20;
+    call.algorithm = "ring";
+    note(job, rank, plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_SUM, &call));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **state)
+{
+    struct job *job = open_job();
+    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = in_group, .arg = job };
+
+    (void)state;
+    job->victim = 1;
+    if (!make_group(job->group, sizeof job->group)) {
+        print_message("no right to make a control group with a memory limit\n");
+        munmap(job, sizeof *job);
+        skip();
+    }
+    const unsigned failed = ranks_run(&r);
+    rmdir(job->group);
+    assert_int_equal(failed, 0);
+    assert_int_equal(job->status[1], PLAIT_ERR_NOMEM);
+    assert_all_told(job, TEXT(GROUP));
+    munmap(job, sizeof *job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
+        cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
+        cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
+    };
+
+    return cmocka_run_group_tests_name("resources", tests, NULL, NULL);
+}
