@@ -111,23 +111,36 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
-/* Take one connection and read who it is; -1: nobody, or a stranger, who is dropped. */
-static int take(int listener, struct hello *hello, struct plait_error *verdict)
+/*
+ * Take one connection and read who it is. *out is -1 when it is nobody or a stranger, who is dropped, and on errors:
+ * PLAIT_ERR_PEER, one of this user's processes that ended before it had said so; others, this process's own.
+ */
+static enum plait_status take(int listener, struct hello *hello, struct plait_error *verdict, int *out)
 {
     const double until = plait_clock() + MOST_HELLO;
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     struct ucred who;
     socklen_t length = sizeof who;
+    enum plait_status status = PLAIT_OK;
 
+    *out = -1;
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
+        return PLAIT_OK;
     if (fd < 0)
-        return -1;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid() &&
-        plait_frame_receive(fd, hello, sizeof *hello, until) == PLAIT_OK && hello->magic == MAGIC &&
-        plait_frame_read(fd, NULL, 0, until, verdict) == PLAIT_OK)
-        return fd;
+        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid()) {
+        status = plait_frame_receive(fd, hello, sizeof *hello, until);
+        if (status == PLAIT_OK && hello->magic == MAGIC)
+            status = plait_frame_read(fd, NULL, 0, until, verdict);
+        if (status == PLAIT_OK && hello->magic == MAGIC) {
+            *out = fd;
+            return PLAIT_OK;
+        }
+    }
     close(fd);
-    errno = ECONNABORTED;
-    return -1;
+    return status != PLAIT_ERR_PEER
+               ? PLAIT_OK
+               : plait_fail(status, "comm creation: a rank (process %d) left or died", (int)who.pid);
 }
 
 /* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
@@ -135,13 +148,11 @@ static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
 {
     struct hello hello;
     struct plait_error verdict;
-    const int fd = take(b->peers[0].fd, &hello, &verdict);
-    enum plait_status status = PLAIT_OK;
+    int fd;
+    enum plait_status status = take(b->peers[0].fd, &hello, &verdict, &fd);
 
-    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
-        return PLAIT_OK;
     if (fd < 0)
-        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+        return status;
     if (verdict.status != PLAIT_OK)
         status = plait_fail(verdict.status, "%s", verdict.text);
     else if (hello.nrank != b->nrank)
@@ -191,14 +202,15 @@ static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told
     struct hello hello;
 
     for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
-        const int fd = take(listener, &hello, &verdict);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        int fd;
+        const enum plait_status status = take(listener, &hello, &verdict, &fd);
+        if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
             return false;
+        *told += fd >= 0 || status == PLAIT_ERR_PEER;
         if (fd < 0)
             continue;
         plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
         close(fd);
-        ++*told;
         expected = hello.nrank > expected ? hello.nrank : expected;
     }
     return true;
