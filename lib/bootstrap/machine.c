@@ -29,8 +29,7 @@
 #include <unistd.h>
 
 #define MAGIC       0x504c4149u /* "PLAI" */
-#define MOST_LINGER 5.0         /* seconds in which a rank that has failed still tells others */
-#define MOST_HELLO  5.0         /* seconds from connecting to having said who one is */
+#define MOST_LINGER 20.0        /* seconds that a rank that has failed stays for others */
 
 struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
@@ -115,9 +114,8 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
  * Take one connection and read who it is. *out is -1 when it is nobody or a stranger, who is dropped, and on errors:
  * PLAIT_ERR_PEER, one of this user's processes that ended before it had said so; others, this process's own.
  */
-static enum plait_status take(int listener, struct hello *hello, struct plait_error *verdict, int *out)
+static enum plait_status take(int listener, struct hello *hello, struct plait_error *verdict, double until, int *out)
 {
-    const double until = plait_clock() + MOST_HELLO;
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     struct ucred who;
     socklen_t length = sizeof who;
@@ -144,12 +142,12 @@ static enum plait_status take(int listener, struct hello *hello, struct plait_er
 }
 
 /* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
-static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
+static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined, double until)
 {
     struct hello hello;
     struct plait_error verdict;
     int fd;
-    enum plait_status status = take(b->peers[0].fd, &hello, &verdict, &fd);
+    enum plait_status status = take(b->peers[0].fd, &hello, &verdict, until, &fd);
 
     if (fd < 0)
         return status;
@@ -189,10 +187,16 @@ static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, 
     for (uint32_t r = 1; r < b->nrank; r++)
         if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
             return plait_star_blame(b, r, PLAIT_ERR_PEER);
-    return admit(b, joined);
+    return admit(b, joined, until);
 }
 
 /* ---- Telling ---------------------------------------------------------------------------------------- */
+
+/* How long a rank that has failed still tells others: not longer than it would have waited for them. */
+static double linger(const struct plait_bootstrap *b)
+{
+    return b->limit > 0 && b->limit < MOST_LINGER ? b->limit : MOST_LINGER; /* 0: the limit could not be read */
+}
 
 /* Tell those who still come. False when this process has no descriptor to let them in. */
 static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told, const struct plait_error *why,
@@ -203,7 +207,7 @@ static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told
 
     for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
         int fd;
-        const enum plait_status status = take(listener, &hello, &verdict, &fd);
+        const enum plait_status status = take(listener, &hello, &verdict, until, &fd);
         if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
             return false;
         *told += fd >= 0 || status == PLAIT_ERR_PEER;
@@ -261,16 +265,16 @@ static void *speak(void *arg)
 
     if (unshare(CLONE_FILES) != 0)
         return NULL;
-    for (int fd = 3; fd < 1024; fd++) /* of this thread's copies only */
-        if (fd != a->listener)
+    for (int fd = 0; fd < 1024; fd++) /* of this thread's copies only; standard error may be written to */
+        if (fd != a->listener && fd != STDERR_FILENO)
             close(fd);
     const int fd = a->listener >= 0 ? a->listener
                    : host           ? open_listener(a->place, a->b->nrank)
                                     : socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd >= 0 && host)
-        refuse(a->b, fd, &a->told, &a->why, plait_clock() + MOST_LINGER);
+        refuse(a->b, fd, &a->told, &a->why, plait_clock() + linger(a->b));
     else if (fd >= 0)
-        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
+        say_hello(a->b, a->place, fd, &a->why, linger(a->b));
     return NULL;
 }
 
@@ -325,7 +329,7 @@ static enum plait_status host(struct plait_bootstrap *b, int listener, enum plai
         b->peers[0].fd = -1;
     if (status != PLAIT_OK) {
         const struct plait_error mine = plait_error_of(status), why = failed ? plait_star_own_error(b, status) : mine;
-        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER);
+        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : linger(b));
         plait_fail(status, "%s", mine.text);
     }
     for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
@@ -337,7 +341,7 @@ static enum plait_status join(struct plait_bootstrap *b, const struct place *pla
 {
     struct plait_error mine = plait_error_of(own);
     const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
-    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : MOST_LINGER);
+    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : linger(b));
 
     if (own != PLAIT_OK)
         return plait_fail(own, "%s", mine.text);
