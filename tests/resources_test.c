@@ -27,7 +27,7 @@
 
 #define NRANK 3
 #define GROUP 25165824 /* bytes that the control group may use */
-#define LATE  20.0     /* seconds: far above a loaded machine's delays, far below the limits of 60 */
+#define LATE  100.0    /* seconds: far above a loaded machine's delays, far below the limits of 600 */
 
 struct job { /* shared by the test and its ranks */
     uint32_t victim;
@@ -65,7 +65,7 @@ static int create(struct plait_comm **comm, uint32_t rank, struct job *job)
     struct plait_comm_options o = ranks_options(&r, rank);
     const double start = now();
 
-    o.timeout = 60;
+    o.timeout = 600;
     note(job, rank, plait_comm_create(&o, comm));
     CHECK(now() - start < LATE);
     return 0;
@@ -111,15 +111,20 @@ static int few_descriptors(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct job *job = arg;
 
-    if (rank == job->victim)
+    if (rank == job->victim) {
+        for (int fd = 3; fd < 256; fd++)
+            close(fd); /* inherited ones: the limit is on numbers */
         limit(RLIMIT_NOFILE, open_descriptors() + job->room);
+    }
     return create(comm, rank, job);
 }
 
 static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
 {
     struct job *job = open_job();
-    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = few_descriptors, .arg = job, .no_comm = true };
+    const struct ranks r = {
+        .nprocess = NRANK, .nthread = 1, .body = few_descriptors, .arg = job, .no_comm = true, .limit = 150
+    };
 
     (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
@@ -159,7 +164,7 @@ static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void descriptors_on_the_way_count_and_are_waited_for(void **state)
 {
-    const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true };
+    const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true, .limit = 150 };
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
@@ -192,7 +197,9 @@ static int little_space(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
 {
     struct job *job = open_job();
-    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = little_space, .arg = job, .no_comm = true };
+    const struct ranks r = {
+        .nprocess = NRANK, .nthread = 1, .body = little_space, .arg = job, .no_comm = true, .limit = 150
+    };
 
     (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++)
@@ -244,7 +251,7 @@ static int in_group(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct job *job = arg;
     const size_t count = (32 << 20) / sizeof(float);
-    float *small, one = 1, sum;
+    float *small;
     void *large;
 
     if (rank == job->victim) {
@@ -257,7 +264,6 @@ static int in_group(struct plait_comm **comm, uint32_t rank, void *arg)
         memset(small, 1, 8 << 20);
         CHECK(plait_mem_free(small) == PLAIT_OK);
     }
-    CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NRANK);
     /* Staging memory for a slice of 32 MiB, of memory that is never touched. */
     float *v = mmap(NULL, count * sizeof *v, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(v != MAP_FAILED);
@@ -272,7 +278,7 @@ static int in_group(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **state)
 {
     struct job *job = open_job();
-    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = in_group, .arg = job };
+    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = in_group, .arg = job, .limit = 150 };
 
     (void)state;
     job->victim = 1;

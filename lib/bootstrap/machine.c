@@ -29,8 +29,7 @@
 #include <unistd.h>
 
 #define MAGIC       0x504c4149u /* "PLAI" */
-#define MOST_LINGER 5.0         /* seconds in which a rank that has failed still tells others */
-#define MOST_HELLO  5.0         /* seconds from connecting to having said who one is */
+#define MOST_LINGER 20.0        /* seconds that a rank that has failed stays for others */
 
 struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
@@ -118,37 +117,47 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
-/* Take one connection and read who it is; -1: nobody, or a stranger, who is dropped. */
-static int take(int listener, struct hello *hello, struct plait_error *verdict)
+/*
+ * Take one connection and read who it is. *out is -1 when it is nobody or a stranger, who is dropped, and on errors:
+ * PLAIT_ERR_PEER, one of this user's processes that ended before it had said so; others, this process's own.
+ */
+static enum plait_status take(int listener, struct hello *hello, struct plait_error *verdict, double until, int *out)
 {
-    const double until = plait_clock() + MOST_HELLO;
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     struct ucred who;
     socklen_t length = sizeof who;
-
-    if (fd < 0)
-        return -1;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid() &&
-        plait_frame_receive(fd, hello, sizeof *hello, until) == PLAIT_OK && hello->magic == MAGIC &&
-        plait_frame_read(fd, NULL, 0, until, verdict) == PLAIT_OK)
-        return fd;
-    close(fd);
-    errno = ECONNABORTED;
-    return -1;
-}
-
-/* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
-static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined)
-{
-    struct hello hello;
-    struct plait_error verdict;
-    const int fd = take(b->peers[0].fd, &hello, &verdict);
     enum plait_status status = PLAIT_OK;
 
+    *out = -1;
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
         return PLAIT_OK;
     if (fd < 0)
         return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid()) {
+        status = plait_frame_receive(fd, hello, sizeof *hello, until);
+        if (status == PLAIT_OK && hello->magic == MAGIC)
+            status = plait_frame_read(fd, NULL, 0, until, verdict);
+        if (status == PLAIT_OK && hello->magic == MAGIC) {
+            *out = fd;
+            return PLAIT_OK;
+        }
+    }
+    close(fd);
+    return status != PLAIT_ERR_PEER
+               ? PLAIT_OK
+               : plait_fail(status, "comm creation: a rank (process %d) left or died", (int)who.pid);
+}
+
+/* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
+static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined, double until)
+{
+    struct hello hello;
+    struct plait_error verdict;
+    int fd;
+    enum plait_status status = take(b->peers[0].fd, &hello, &verdict, until, &fd);
+
+    if (fd < 0)
+        return status;
     if (verdict.status != PLAIT_OK)
         status = plait_fail(verdict.status, "%s", verdict.text);
     else if (hello.nrank != b->nrank)
@@ -184,10 +193,16 @@ static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, 
     for (uint32_t r = 1; r < b->nrank; r++)
         if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
             return plait_star_blame(b, r, PLAIT_ERR_PEER);
-    return admit(b, joined);
+    return admit(b, joined, until);
 }
 
 /* ---- Telling ---------------------------------------------------------------------------------------- */
+
+/* How long a rank that has failed still tells others: not longer than it would have waited for them. */
+static double linger(const struct plait_bootstrap *b)
+{
+    return b->limit > 0 && b->limit < MOST_LINGER ? b->limit : MOST_LINGER; /* 0: the limit could not be read */
+}
 
 /* Tell those who still come. False when this process has no descriptor to let them in. */
 static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told, const struct plait_error *why,
@@ -197,14 +212,15 @@ static bool refuse(const struct plait_bootstrap *b, int listener, uint32_t *told
     struct hello hello;
 
     for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(listener, POLLIN, until) == PLAIT_OK;) {
-        const int fd = take(listener, &hello, &verdict);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        int fd;
+        const enum plait_status status = take(listener, &hello, &verdict, until, &fd);
+        if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
             return false;
+        *told += fd >= 0 || status == PLAIT_ERR_PEER;
         if (fd < 0)
             continue;
         plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
         close(fd);
-        ++*told;
         expected = hello.nrank > expected ? hello.nrank : expected;
     }
     return true;
@@ -255,16 +271,16 @@ static void *speak(void *arg)
 
     if (unshare(CLONE_FILES) != 0)
         return NULL;
-    for (int fd = 3; fd < 1024; fd++) /* of this thread's copies only */
-        if (fd != a->listener)
+    for (int fd = 0; fd < 1024; fd++) /* of this thread's copies only; standard error may be written to */
+        if (fd != a->listener && fd != STDERR_FILENO)
             close(fd);
     const int fd = a->listener >= 0 ? a->listener
                    : host           ? open_listener(a->place, a->b->nrank)
                                     : socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd >= 0 && host)
-        refuse(a->b, fd, &a->told, &a->why, plait_clock() + MOST_LINGER);
+        refuse(a->b, fd, &a->told, &a->why, plait_clock() + linger(a->b));
     else if (fd >= 0)
-        say_hello(a->b, a->place, fd, &a->why, MOST_LINGER);
+        say_hello(a->b, a->place, fd, &a->why, linger(a->b));
     return NULL;
 }
 
@@ -318,7 +334,7 @@ static enum plait_status host(struct plait_bootstrap *b, int listener, enum plai
         b->peers[0].fd = -1;
     if (status != PLAIT_OK) {
         const struct plait_error mine = plait_error_of(status), why = failed ? plait_star_own_error(b, status) : mine;
-        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : MOST_LINGER);
+        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : linger(b));
         plait_fail(status, "%s", mine.text);
     }
     for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
@@ -330,7 +346,7 @@ static enum plait_status join(struct plait_bootstrap *b, const struct place *pla
 {
     struct plait_error mine = plait_error_of(own);
     const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
-    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : MOST_LINGER);
+    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : linger(b));
 
     if (own != PLAIT_OK)
         return plait_fail(own, "%s", mine.text);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NRANK 4
+#define LATE  100.0 /* seconds: far above a loaded machine's delays, far below the limit of 600 */
+
+struct scene { /* shared by the test and its ranks */
+    struct plait_unique_id id;
+    _Atomic bool go; /* for ranks that come late */
+    enum plait_status status[NRANK];
+    char text[NRANK][512];
+    double seconds[NRANK];
+    pid_t pid[NRANK];
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct scene *open_scene(void)
+{
+    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(s != MAP_FAILED);
+    assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
+    return s;
+}
+
+static void rank_main(struct scene *s, uint32_t rank)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm = NULL;
+    const double start = now();
+
+    o.nrank = NRANK;
+    o.rank = rank;
+    o.id = &s->id;
+    o.timeout = 600;
+    s->status[rank] = plait_comm_create(&o, &comm);
+    s->seconds[rank] = now() - start;
+    snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] != PLAIT_OK ? plait_last_error() : "");
+    _exit(0);
+}
+
+/* Start a rank; `setting`: with this value of PLAIT_ISA. */
+static void start(struct scene *s, uint32_t rank, const char *setting)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0) {
+        s->pid[rank] = pid;
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (setting != NULL)
+        setenv("PLAIT_ISA", setting, 1);
+    rank_main(s, rank);
+}
+
+/* Sockets with this id's name: the listener's, and one for each rank that was let in. */
+static unsigned count_sockets(const struct scene *s)
+{
+    FILE *f = fopen("/proc/net/unix", "r");
+    char line[512];
+    unsigned n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL)
+        n += strstr(line, (const char *)s->id.bytes) != NULL;
+    fclose(f);
+    return n;
+}
+
+static void wait_for_sockets(const struct scene *s, unsigned n)
+{
+    for (const double until = now() + 30; count_sockets(s) < n; usleep(1000))
+        assert_true(now() < until);
+}
+
+/* `rank` has learnt it; those who come only now are told too. */
+static void come_late(struct scene *s, uint32_t rank)
+{
+    assert_int_equal(waitpid(s->pid[rank], NULL, 0), s->pid[rank]);
+    s->pid[rank] = 0;
+    for (uint32_t r = 0; r < NRANK; r++)
+        if (r != rank && s->pid[r] == 0)
+            start(s, r, NULL);
+}
+
+/* Everyone started but `dead` has this error, in time. */
+static void assert_told(struct scene *s, uint32_t dead, enum plait_status status, const char *text)
+{
+    for (uint32_t r = 0; r < NRANK; r++) {
+        if (s->pid[r] > 0)
+            assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        if (r == dead || s->seconds[r] == 0) /* 0: never started */
+            continue;
+        if (s->status[r] != status || strstr(s->text[r], text) == NULL || s->seconds[r] > LATE)
+            fail_msg("rank %u after %g s: %s '%s'", r, s->seconds[r], plait_status_name(s->status[r]), s->text[r]);
+    }
+    munmap(s, sizeof *s);
+}
+
+/* Without rank 3 the meeting would last until the timeout. */
+static void a_rank_that_dies_while_others_are_awaited_is_named(void **state)
+{
+    struct scene *s = open_scene();
+
+    (void)state;
+    start(s, 0, NULL);
+    wait_for_sockets(s, 1);
+    start(s, 2, NULL);
+    wait_for_sockets(s, 2);
+    start(s, 1, NULL);
+    wait_for_sockets(s, 3);
+    kill(s->pid[2], SIGKILL);
+    come_late(s, 1);
+    assert_told(s, 2, PLAIT_ERR_PEER, "rank 2 left or died");
+}
+
+static void a_rank_that_dies_before_it_says_who_it_is_is_named_by_process(void **state)
+{
+    struct scene *s = open_scene();
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    const size_t n = strlen((const char *)s->id.bytes);
+    char want[64];
+
+    (void)state;
+    memcpy(address.sun_path + 1, s->id.bytes, n);
+    start(s, 0, NULL);
+    start(s, 1, NULL);
+    wait_for_sockets(s, 2);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(
+        connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)), 0);
+    close(fd);
+    come_late(s, 1);
+    snprintf(want, sizeof want, "a rank (process %d) left or died", (int)getpid());
+    assert_told(s, NRANK, PLAIT_ERR_PEER, want);
+}
+
+static void the_death_of_rank_0_is_seen_by_those_who_have_come(void **state)
+{
+    struct scene *s = open_scene();
+
+    (void)state;
+    start(s, 0, NULL);
+    start(s, 1, NULL);
+    start(s, 2, NULL);
+    wait_for_sockets(s, 3);
+    kill(s->pid[0], SIGKILL);
+    assert_told(s, 0, PLAIT_ERR_PEER, "rank 0 left or died");
+}
+
+static void a_failed_rank_is_named_to_those_who_came_and_those_who_come_late(void **state)
+{
+    (void)state;
+    for (uint32_t failing = 0; failing < 2; failing++) {
+        struct scene *s = open_scene();
+        start(s, 1 - failing, NULL);
+        start(s, 2, NULL);
+        if (failing == 1)
+            wait_for_sockets(s, 2);
+        start(s, failing, "no such kernels");
+        come_late(s, 2);
+        assert_told(s, failing, PLAIT_ERR_CONFIG, failing == 0 ? "rank 0: PLAIT_ISA" : "rank 1: PLAIT_ISA");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_while_others_are_awaited_is_named),
+        cmocka_unit_test(a_rank_that_dies_before_it_says_who_it_is_is_named_by_process),
+        cmocka_unit_test(the_death_of_rank_0_is_seen_by_those_who_have_come),
+        cmocka_unit_test(a_failed_rank_is_named_to_those_who_came_and_those_who_come_late),
+    };
+
+    return cmocka_run_group_tests_name("meeting", tests, NULL, NULL);
+}
