@@ -59,7 +59,8 @@ static struct ranks ranks_of(uint32_t nprocess, int (*body)(struct plait_comm **
 
 /* ---- A timer that interrupts everything ------------------------------------------------------------ */
 
-#define EVERY_US 200
+#define EVERY_US  200
+#define FEW_TICKS 50 /* at least, however little of the processor this process gets */
 
 static volatile sig_atomic_t ticks;
 
@@ -133,13 +134,13 @@ static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
         const double start = now();
         CHECK(plait_allreduce(*comm, v, v, COUNT, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_TIMEOUT);
         const double took = now() - start;
-        CHECK(took >= 0.45 && took < 1.5); /* deadline + 1 s */
+        CHECK(took >= 0.45 && took < 5); /* deadline + 1 s, and room for a machine with much else to do */
     }
     CHECK(strstr(plait_last_error(), "no progress for 0.5 s: rank 2 has not called it") != NULL);
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
     *comm = NULL;
     stop_timer();
-    CHECK(interrupts > 100);
+    CHECK(interrupts > FEW_TICKS);
     return 0;
 }
 
@@ -162,11 +163,11 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
     const double start = now();
 
     o.nrank = 3; /* rank 2 never comes */
-    o.timeout = 0.5;
+    o.timeout = 1;
     start_timer(s->restart);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
-    CHECK(now() - start >= 0.45 && ticks > 100);
-    CHECK(strstr(plait_last_error(), "1 of 3 ranks did not come within 0.5 s: rank 2") != NULL);
+    CHECK(now() - start >= 0.95 && ticks > FEW_TICKS);
+    CHECK(strstr(plait_last_error(), "of 3 ranks did not come within 1 s: rank ") != NULL); /* 1 may be late too */
     stop_timer();
     return 0;
 }
