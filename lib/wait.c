@@ -174,22 +174,46 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
 
-/* Whom is everyone waiting for? A rank that has not called; else the end of the chain of waits. */
-static void blame(const struct plait_comm *comm, const struct plait_wait *w, char *text, size_t size)
+/* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
+static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+{
+    const double seen = atomic_load_explicit(&comm->peers[rank].control->seen, memory_order_relaxed);
+    return !finished(comm, rank) && seen < (w->start + now) / 2;
+}
+
+static bool called(const struct plait_comm *comm, uint32_t rank)
+{
+    return (uint32_t)atomic_load_explicit(&record_of(comm, rank)->word, memory_order_acquire) ==
+           (uint32_t)comm->sequence;
+}
+
+/* The silent ranks that have, or have not, called this operation. Returns the length of the text. */
+static size_t name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
+                          char *text, size_t size)
 {
     size_t n = 0;
-    unsigned absent = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n + 48 < size; r++)
+        if (silent(comm, w, r, now) && called(comm, r) == inside)
+            n += (size_t)snprintf(text + n, size - n, "%s%u", n > 0 ? ", " : "rank ", r);
+    if (n > 0)
+        n += (size_t)snprintf(text + n, size - n, inside ? " is in it and does not answer" : " has not called it");
+    return n;
+}
+
+/* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
+static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, char *text, size_t size)
+{
+    size_t n = name_silent(comm, w, now, false, text, size);
     uint32_t at = comm->rank;
 
-    for (uint32_t r = 0; r < comm->nrank && n + 24 < size; r++)
-        if ((uint32_t)atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire) !=
-                (uint32_t)comm->sequence &&
-            !finished(comm, r))
-            n += (size_t)snprintf(text + n, size - n, "%s%u", absent++ ? ", " : "rank ", r);
-    if (absent > 0) {
-        snprintf(text + n, size - n, " has not called it");
+    if (n > 0 && n + 2 < size)
+        n += (size_t)snprintf(text + n, size - n, "; ");
+    const size_t inside = name_silent(comm, w, now, true, text + n, size - n);
+    if (inside == 0 && n > 0)
+        text[n - 2] = '\0';
+    if (n + inside > 0)
         return;
-    }
     for (uint32_t i = 0; i <= comm->nrank; i++) {
         uint32_t next = atomic_load_explicit(&comm->peers[at].control->waiting_for, memory_order_relaxed);
         if (at == comm->rank && w->awaited(w->context, &next, 1) > 0)
@@ -212,7 +236,7 @@ static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wai
 
     if (now - w->start < comm->warn && now - w->start < comm->call_deadline)
         return PLAIT_OK;
-    blame(comm, w, who, sizeof who);
+    blame(comm, w, now, who, sizeof who);
     if (now - w->start >= comm->call_deadline)
         return plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, "no progress for %g s: %s", comm->call_deadline, who);
     if (!w->warned) {
@@ -228,6 +252,7 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 {
     enum plait_status status = look_at_calls(comm);
 
+    atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
     if (status == PLAIT_OK && now >= w->check) {
         status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);

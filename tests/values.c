@@ -84,14 +84,28 @@ static size_t period(enum plait_op op, uint32_t nrank)
     return op == PLAIT_PROD ? 3 * (size_t)nrank : op == PLAIT_AVG ? 3 : op == PLAIT_SUM ? 25 : 101;
 }
 
+static void repeat(void *vector, size_t size, size_t p, size_t count)
+{
+    for (size_t i = p; i < count; i++)
+        memcpy((char *)vector + i * size, (char *)vector + (i - p) * size, size);
+}
+
 void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, size_t count)
 {
-    const size_t p = period(op, nrank), size = plait_dtype_size(type);
+    const size_t p = period(op, nrank);
 
     for (size_t i = 0; i < count && i < p; i++)
         values_store(vector, type, i, values_in(op, nrank, rank, i));
-    for (size_t i = p; i < count; i++)
-        memcpy((char *)vector + i * size, (char *)vector + (i - p) * size, size);
+    repeat(vector, plait_dtype_size(type), p, count);
+}
+
+void values_want(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
+{
+    const size_t p = period(op, nrank);
+
+    for (size_t i = 0; i < count && i < p; i++)
+        values_store(vector, type, i, values_out(op, nrank, i));
+    repeat(vector, plait_dtype_size(type), p, count);
 }
 
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
