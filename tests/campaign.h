@@ -5,7 +5,8 @@
  * follows from the seed, but for the exact moment, which is drawn in a duration that is measured.
  *
  *   campaign_draw.c   seed -> injection
- *   campaign_rank.c   what a process and its ranks do, and what they must not leave behind
+ *   campaign_rank.c   what a process and its ranks do
+ *   campaign_left.c   what a process must not leave behind
  *   campaign_run.c    starts the ranks, kills and stops them, ends what hangs
  *   campaign_judge.c  the scene -> right or what is wrong
  *   campaign.c        options, workers, the table
@@ -110,10 +111,17 @@ static inline uint32_t gone(const struct injection *j)
     return fault_kinds[j->fault].process || j->fault == FAULT_LEAVE || j->fault == FAULT_ABSENT ? j->culprits : 0;
 }
 
-#define PHASE_LIST(X)                                                                                                  \
-    X(PHASE_START, "starting")                                                                                         \
-    X(PHASE_CREATE, "creation") X(PHASE_GOOD, "an operation before the fault") X(PHASE_STRUCK, "the struck operation") \
-        X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm")                 \
+/* Seconds of silence until it counts as a fault. */
+static inline double patience(const struct injection *j)
+{
+    return !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
+}
+
+#define PHASE_LIST(X)                                                                                  \
+    X(PHASE_START, "starting")                                                                         \
+    X(PHASE_CREATE, "creation")                                                                        \
+    X(PHASE_GOOD, "an operation before the fault") X(PHASE_STRUCK, "the struck operation")             \
+        X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") \
             X(PHASE_DONE, "nothing: it is done")
 
 enum phase {
@@ -154,7 +162,24 @@ struct scene { /* shared by a worker and its ranks */
 /* A process's life as ranks [first, first + nthread). Returns when everything was measured. */
 void process_main(const struct injection *j, struct scene *s, uint32_t process);
 
+/* Trouble of the campaign itself ends the process. */
+void must(bool right, const char *what);
+
 void wait_moment(double seconds);
+
+/* n threads at once, with the elements of an array of `size` bytes each; ends when all have ended. */
+void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size);
+
+/* What a process has and a comm that is gone must not have left. */
+struct footprint {
+    size_t heap, mapped; /* bytes; mapped: but for the heap's own */
+    bool arena;          /* something is allocated in it */
+    unsigned descriptors, shared, threads;
+    char named[256]; /* a file in /dev/shm or /tmp, open or mapped */
+};
+
+struct footprint footprint_measure(uint32_t nthread);
+void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size);
 
 /* Run it. `limit`: seconds after the fault, beyond the deadline, until what still runs is said to hang. */
 void injection_run(const struct injection *j, struct scene *s, double limit);
@@ -165,10 +190,11 @@ struct outcome {
     uint64_t seed;
     enum fault fault;
     enum mode mode;
-    bool done, hung, crashed, wrong, late, bad; /* bad: anything else */
-    unsigned told[NSTATUS];                     /* ranks per status, in the order of outcome_statuses */
-    double slowest;                             /* seconds from the fault, less the deadline for silence */
-    char text[2048];                            /* what is wrong, line by line */
+    /* untold: success where the arguments differed; bad: anything else. */
+    bool done, hung, crashed, wrong, untold, late, bad;
+    unsigned told[NSTATUS]; /* ranks per status, in the order of outcome_statuses */
+    double slowest;         /* seconds from the fault, less the deadline for silence */
+    char text[2048];        /* what is wrong, line by line */
 };
 
 extern const enum plait_status outcome_statuses[NSTATUS]; /* the last stands for all others */
@@ -177,7 +203,7 @@ void injection_judge(const struct injection *j, const struct scene *s, struct ou
 
 static inline bool outcome_failed(const struct outcome *o)
 {
-    return o->hung || o->crashed || o->wrong || o->late || o->bad;
+    return o->hung || o->crashed || o->wrong || o->untold || o->late || o->bad;
 }
 
 #endif

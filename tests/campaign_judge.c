@@ -175,8 +175,7 @@ static void judge_time(const struct injection *j, const struct scene *s, uint32_
 {
     const struct report *r = &s->reports[rank];
     const double fault = s->fault;
-    const double patience = !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
-    const double took = r->returned - (r->entered > fault ? r->entered : fault) - patience;
+    const double took = r->returned - (r->entered > fault ? r->entered : fault) - patience(j);
 
     o->slowest = took > o->slowest ? took : o->slowest;
     if (took > TIMELY)
@@ -218,7 +217,7 @@ void injection_judge(const struct injection *j, const struct scene *s, struct ou
         if (s->reports[r].wrong > 0)
             complain(o, &o->wrong, "rank %u: %llu wrong sums", r, (unsigned long long)s->reports[r].wrong);
         if (s->reports[r].untold > 0)
-            complain(o, &o->wrong, "rank %u: success where the arguments differed", r);
+            complain(o, &o->untold, "rank %u: success where the arguments differed", r);
     }
     if (s->trouble[0] != '\0')
         complain(o, s->hung ? &o->hung : s->crashed ? &o->crashed : &o->bad, "%s", s->trouble);

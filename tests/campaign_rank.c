@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process of the campaign does: its ranks' calls, the faults they make themselves, and what is left behind. */
-#include "arena.h"
 #include "campaign.h"
 #include "clock.h"
 #include "values.h"
 
 #include <plait/memory.h>
 
-#include <dirent.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,7 +14,6 @@
 #include <unistd.h>
 
 #define MOST_CALLS 1000000 /* of the struck operation, until its failure comes */
-#define MOST_HEAP  2048    /* bytes that the C library may keep for itself between two measurements */
 
 struct actor { /* a rank */
     const struct injection *j;
@@ -40,15 +36,28 @@ void wait_moment(double seconds)
         sched_yield();
 }
 
-/* ---- Calls ------------------------------------------------------------------------------------------- */
-
-static void must(bool right, const char *what)
+void must(bool right, const char *what)
 {
     if (right)
         return;
     fprintf(stderr, "campaign: %s: %s\n", what, plait_last_error());
     abort();
 }
+
+/* With a small stack: the C library keeps those of all threads, and what belongs to them, so they count as before. */
+static pthread_t start_thread(void *(*body)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 512 << 10);
+    must(pthread_create(&thread, &attr, body, arg) == 0, "thread");
+    pthread_attr_destroy(&attr);
+    return thread;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------- */
 
 static void *get_memory(bool library, size_t bytes)
 {
@@ -190,32 +199,34 @@ static void go(struct actor *a)
     call(a, STEP_STRUCK);
 }
 
-static void strike(struct actor *a)
+static void come_near(struct actor *a)
 {
     const struct injection *j = a->j;
     const bool acts = a->rank == j->actor;
-    pthread_t thread;
 
-    a->report->phase = PHASE_STRUCK;
-    if (fault_kinds[j->fault].differs) {
-        differ(a);
-        return;
-    }
-    if (acts && j->fault == FAULT_ABORT)
-        must(pthread_create(&thread, NULL, abort_later, a) == 0, "thread");
     for (uint32_t n = 0; n < j->extra; n++)
         if (call(a, STEP_STRUCK) != PLAIT_OK)
-            goto out;
+            return;
     if (acts)
         a->s->armed++;
     if (acts && (j->fault == FAULT_EXIT || j->fault == FAULT_LEAVE || j->fault == FAULT_SILENT))
         go(a);
     else
         repeat_struck(a);
-out:
-    if (acts && j->fault == FAULT_ABORT) {
-        a->s->armed++;
+}
+
+static void strike(struct actor *a)
+{
+    a->report->phase = PHASE_STRUCK;
+    if (fault_kinds[a->j->fault].differs) {
+        differ(a);
+    } else if (a->j->fault == FAULT_ABORT && a->rank == a->j->actor) {
+        const pthread_t thread = start_thread(abort_later, a);
+        come_near(a);
+        a->s->armed++; /* if it did not come so far */
         pthread_join(thread, NULL);
+    } else {
+        come_near(a);
     }
 }
 
@@ -317,141 +328,31 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* ---- What is left ------------------------------------------------------------------------------------ */
+/* ---- A process --------------------------------------------------------------------------------------- */
 
-struct footprint {
-    size_t heap, mapped; /* bytes; mapped: but for the heap's own */
-    bool arena;          /* something is allocated in it */
-    unsigned descriptors, shared, threads;
-    char named[256]; /* a file in /dev/shm or /tmp, open or mapped */
-};
-
-static unsigned count_entries(const char *path, struct footprint *f)
-{
-    char target[256];
-    unsigned n = 0;
-    DIR *d = opendir(path);
-
-    must(d != NULL, path);
-    for (struct dirent *e; (e = readdir(d)) != NULL; n++) {
-        const ssize_t got = readlinkat(dirfd(d), e->d_name, target, sizeof target - 1);
-        target[got > 0 ? got : 0] = '\0';
-        if ((strncmp(target, "/dev/shm/", 9) == 0 || strncmp(target, "/tmp/", 5) == 0) && atoi(e->d_name) > 2)
-            memcpy(f->named, target, sizeof target);
-    }
-    closedir(d);
-    return n;
-}
-
-static void count_mappings(struct footprint *f)
-{
-    char line[1024];
-    unsigned long from, to;
-    FILE *maps = fopen("/proc/self/maps", "r");
-
-    must(maps != NULL, "/proc/self/maps");
-    while (fgets(line, sizeof line, maps) != NULL) {
-        f->shared += strstr(line, "/memfd:") != NULL;
-        if (strstr(line, "[heap]") == NULL && sscanf(line, "%lx-%lx", &from, &to) == 2)
-            f->mapped += to - from;
-        if (strstr(line, "/dev/shm/") != NULL)
-            snprintf(f->named, sizeof f->named, "%.200s", line);
-    }
-    fclose(maps);
-}
-
-static struct footprint measure(void)
-{
-    struct footprint f = { 0 };
-    const struct plait_arena *arena;
-    void *whole = NULL;
-
-    f.descriptors = count_entries("/proc/self/fd", &f);
-    f.threads = count_entries("/proc/self/task", &f);
-    count_mappings(&f);
-    must(plait_arena_get(0, &arena) == PLAIT_OK, "arena");
-    f.arena = plait_arena_alloc(arena->size, &whole) != PLAIT_OK; /* nothing else may be in it; it costs no memory */
-    plait_arena_free(whole);
-    malloc_trim(0);
-    const struct mallinfo2 m = mallinfo2();
-    f.heap = m.uordblks + m.hblkhd;
-    return f;
-}
-
-static void compare(const struct footprint *a, const struct footprint *b, char *text, size_t size)
-{
-    const struct {
-        const char *what;
-        size_t before, after, slack;
-    } all[] = {
-        { "bytes of heap", a->heap, b->heap, MOST_HEAP },    { "memory of the arena", a->arena, b->arena, 0 },
-        { "bytes mapped", a->mapped, b->mapped, MOST_HEAP }, { "descriptors", a->descriptors, b->descriptors, 0 },
-        { "shared mappings", a->shared, b->shared, 0 },      { "threads", a->threads, b->threads, 0 }
-    };
-    size_t n = 0;
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].after > all[i].before + all[i].slack)
-            n += (size_t)snprintf(text + n, size - n, "%s%s: %zu before, %zu after", n > 0 ? "; " : "", all[i].what,
-                                  all[i].before, all[i].after);
-    if (b->named[0] != '\0')
-        snprintf(text + n, size - n, "%sa named file: %.200s", n > 0 ? "; " : "", b->named);
-}
-
-/* A comm of its own, which also frees what was waiting for others to leave. In a thread, which keeps no freed memory.
- */
-static void *live_alone(void *arg)
-{
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
-    struct plait_comm *comm = NULL;
-
-    o.nrank = 1;
-    must(plait_comm_create(&o, &comm) == PLAIT_OK && plait_barrier(comm, NULL) == PLAIT_OK &&
-             plait_comm_destroy(comm) == PLAIT_OK,
-         "a comm alone");
-    return arg;
-}
-
-/* Before the first measurement as many threads as ever live at once, so that the C library has their stacks. */
-static void run_threads(uint32_t n, void *(*body)(void *), struct actor *actors)
+void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size)
 {
     pthread_t threads[MOST_RANKS + 1];
 
     for (uint32_t t = 0; t < n; t++)
-        must(pthread_create(&threads[t], NULL, body, actors != NULL ? &actors[t] : NULL) == 0, "thread");
+        threads[t] = start_thread(body, (char *)args + t * size);
     for (uint32_t t = 0; t < n; t++)
         pthread_join(threads[t], NULL);
-}
-
-static pthread_barrier_t together;
-
-static void *meet(void *arg)
-{
-    pthread_barrier_wait(&together);
-    return arg;
 }
 
 void process_main(const struct injection *j, struct scene *s, uint32_t process)
 {
     struct actor actors[MOST_RANKS] = { 0 };
-    struct footprint before, after;
+    const struct footprint before = footprint_measure(j->nthread + 1); /* one more, for abort */
 
-    mallopt(M_ARENA_MAX, 1);
-    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* otherwise it changes, and freed memory stays mapped */
-    pthread_barrier_init(&together, NULL, j->nthread + 1);
-    run_threads(j->nthread + 1, meet, NULL);
-    run_threads(1, live_alone, NULL);
-    measure();
-    before = measure();
     for (uint32_t t = 0; t < j->nthread; t++) {
         const uint32_t rank = process * j->nthread + t;
         actors[t] = (struct actor){ .j = j, .s = s, .report = &s->reports[rank], .rank = rank };
     }
-    run_threads(j->nthread, rank_main, actors);
+    run_threads(j->nthread, rank_main, actors, sizeof *actors);
     s->idle |= 1u << process;
     while (!s->measure)
         usleep(500);
-    run_threads(1, live_alone, NULL);
-    after = measure();
-    compare(&before, &after, s->leaks[process], sizeof s->leaks[process]);
+    const struct footprint after = footprint_measure(j->nthread + 1);
+    footprint_compare(&before, &after, s->leaks[process], sizeof s->leaks[process]);
 }

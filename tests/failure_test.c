@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -328,7 +329,7 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
         CHECK(plait_comm_abort(*comm, "the user has had enough") == PLAIT_OK);
     }
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED);
-    CHECK(says("aborted by rank 0: the user has had enough"));
+    CHECK(says("after operation #1: aborted by rank 0: the user has had enough"));
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
@@ -548,6 +549,41 @@ static void ranks_with_other_plans_of_one_name_are_told(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic pid_t *waiting = arg;
+
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank == 2)
+        *waiting = getpid();
+    if (rank == 0) {
+        while (*waiting == 0)
+            usleep(1000);
+        usleep(100000); /* it waits for this rank, and sleeps */
+        kill(*waiting, SIGSTOP);
+    }
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_TIMEOUT);
+    CHECK(says("no progress for 1 s: rank 2 is in it and does not answer"));
+    if (rank == 0)
+        kill(*waiting, SIGCONT);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* Whom it had waited for was blamed, or all ranks: "ranks wait for each other". */
+static void a_rank_stopped_while_it_waits_is_named(void **state)
+{
+    _Atomic pid_t *waiting = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct ranks r = ranks_of(3, 1, stop_while_it_waits, waiting);
+
+    (void)state;
+    assert_true(waiting != MAP_FAILED);
+    r.options.deadline = 1;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(waiting, 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +602,7 @@ int main(void)
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
+        cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
     };
 
     return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
