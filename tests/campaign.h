@@ -43,6 +43,7 @@
     X(FAULT_LEAVE, "leave", PLAIT_ERR_PEER, false, false, false)              \
     X(FAULT_SILENT, "silent", PLAIT_ERR_TIMEOUT, false, true, false)          \
     X(FAULT_ABSENT, "absent", PLAIT_ERR_TIMEOUT, false, true, false)          \
+    X(FAULT_BIRTH, "kill-create", PLAIT_ERR_PEER, false, false, true)         \
     X(FAULT_ABORT, "abort", PLAIT_ERR_FAILED, false, false, false)
 
 enum fault {
@@ -117,12 +118,12 @@ static inline double patience(const struct injection *j)
     return !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
 }
 
-#define PHASE_LIST(X)                                                                                  \
-    X(PHASE_START, "starting")                                                                         \
-    X(PHASE_CREATE, "creation")                                                                        \
-    X(PHASE_GOOD, "an operation before the fault") X(PHASE_STRUCK, "the struck operation")             \
-        X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") \
-            X(PHASE_DONE, "nothing: it is done")
+#define PHASE_LIST(X)                                                                                       \
+    X(PHASE_START, "starting")                                                                              \
+    X(PHASE_CREATE, "creation")                                                                             \
+    X(PHASE_GOOD, "an operation before the fault")                                                          \
+    X(PHASE_STRUCK, "the struck operation") X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") \
+        X(PHASE_AGAIN, "the new comm") X(PHASE_DONE, "nothing: it is done")
 
 enum phase {
 #define X(symbol, name) symbol,

@@ -171,7 +171,7 @@ void injection_draw(uint64_t seed, struct injection *out)
     j.steps[STEP_STRUCK] = draw_step(&state, j.nrank, MOST_BYTES, j.fault == FAULT_ALGORITHM);
     j.steps[STEP_OTHER] = draw_other(&state, &j);
     j.deadline = step_bytes(&j.steps[STEP_STRUCK]) < ((size_t)1 << 20) ? 1 : 3;
-    j.timeout = j.fault == FAULT_ABSENT ? 1.5 : 60;
+    j.timeout = j.fault == FAULT_ABSENT || j.fault == FAULT_BIRTH ? 1.5 : 60;
     *out = j;
 }
 

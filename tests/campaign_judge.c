@@ -80,6 +80,18 @@ static bool names_absent(const struct injection *j, const char *text)
     return at != NULL && strstr(text, "did not come within") != NULL && read_ranks(at + 9, &end) == j->culprits;
 }
 
+/* Whoever is said to have left or not to have come was killed. */
+static bool names_unborn(const struct injection *j, const char *text)
+{
+    const char *at = strstr(text, " s: rank "), *end;
+    uint32_t named = ranks_before(text, " left") | ranks_before(text, " did not come") |
+                     ranks_before(text, " for "); /* nothing from */
+
+    if (at != NULL)
+        named |= read_ranks(at + 9, &end);
+    return strncmp(text, "comm creation: ", 15) == 0 && named != 0 && (named & ~j->culprits) == 0;
+}
+
 /* The first field that differs, with both values, between two ranks of which one is the culprit. */
 static bool names_difference(const struct injection *j, const char *text)
 {
@@ -137,6 +149,8 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
 
     if (j->fault == FAULT_ABSENT)
         return names_absent(j, text);
+    if (j->fault == FAULT_BIRTH && s->reports[rank].number == 0)
+        return names_unborn(j, text);
     if (!names_operation(j, &s->reports[rank], text))
         return false;
     if (fault_kinds[j->fault].differs)
@@ -175,7 +189,8 @@ static void judge_time(const struct injection *j, const struct scene *s, uint32_
 {
     const struct report *r = &s->reports[rank];
     const double fault = s->fault;
-    const double took = r->returned - (r->entered > fault ? r->entered : fault) - patience(j);
+    const double limit = j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT ? j->timeout : patience(j);
+    const double took = r->returned - (r->entered > fault ? r->entered : fault) - limit;
 
     o->slowest = took > o->slowest ? took : o->slowest;
     if (took > TIMELY)
@@ -190,7 +205,7 @@ static void judge_error(const struct injection *j, const struct scene *s, uint32
     while (k < NSTATUS - 1 && outcome_statuses[k] != r->status)
         k++;
     o->told[k]++;
-    if (r->status != fault_kinds[j->fault].status)
+    if (r->status != fault_kinds[j->fault].status && !(j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT))
         complain(o, &o->bad, "rank %u got %s in call #%llu: %s", rank, plait_status_name(r->status),
                  (unsigned long long)r->number, r->text);
     else if (!says_enough(j, s, rank))
@@ -198,7 +213,7 @@ static void judge_error(const struct injection *j, const struct scene *s, uint32
                  (unsigned long long)r->number, r->text);
     if (r->early)
         complain(o, &o->bad, "rank %u failed before the fault: %s", rank, r->text);
-    if (r->status != PLAIT_OK && r->destroyed == PLAIT_OK && j->fault != FAULT_ABSENT)
+    if (r->status != PLAIT_OK && r->destroyed == PLAIT_OK && r->number > 0)
         complain(o, &o->bad, "rank %u heard nothing of the failure in destroy", rank);
     if (!is_culprit(j, rank) || fault_kinds[j->fault].differs)
         judge_time(j, s, rank, o);

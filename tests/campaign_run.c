@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define SETUP_LIMIT 60.0 /* seconds until the fault */
+#define CREATION    4e-3 /* seconds that a creation may take */
 
 struct crew {
     const struct injection *j;
@@ -93,7 +94,7 @@ static bool wait_turn(struct crew *c)
 static void hit(struct crew *c)
 {
     const uint32_t mask = culprit_processes(c->j);
-    const double scale = c->s->duration > 0 ? c->s->duration : 1e-4;
+    const double scale = c->j->fault == FAULT_BIRTH ? CREATION : c->s->duration > 0 ? c->s->duration : 1e-4;
 
     wait_moment(c->j->moment * scale);
     c->s->fault = plait_clock();
@@ -139,11 +140,16 @@ static bool conclude(struct crew *c)
     return true;
 }
 
+static bool near(const struct crew *c)
+{
+    return c->j->fault == FAULT_BIRTH ? c->s->ready == c->j->nrank : c->s->armed > 0;
+}
+
 static bool run_to_the_end(struct crew *c)
 {
     const bool outside = fault_kinds[c->j->fault].process && c->j->fault != FAULT_EXIT;
 
-    while (outside && c->s->armed == 0 && (c->running & ~c->s->idle))
+    while (outside && !near(c) && (c->running & ~c->s->idle))
         if (!wait_turn(c))
             return false;
     if (outside)
