@@ -136,21 +136,27 @@ static bool finished(const struct plait_comm *comm, uint32_t rank)
     return atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) >= comm->sequence;
 }
 
-/* The lowest rank that is gone without having finished, or NONE. */
+/* Its block is no longer there: it did not get through creation, which somebody's death may have cut short. */
+static bool unborn(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->peers[rank].control->id != comm->id;
+}
+
+/* The lowest rank that is gone without having finished, or NONE: one that left, else died, else was never there. */
 static uint32_t find_gone(struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if ((atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) ||
-             comm->peers[r].control->id != comm->id) &&
-            !finished(comm, r))
+        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && !finished(comm, r))
             return r;
-    if (comm->nprocess == 0 || poll(comm->processes, comm->nprocess, 0) <= 0)
-        return UINT32_MAX;
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_process *p = comm->peers[r].process;
-        if (r != comm->rank && p->base != NULL && !finished(comm, r) && plait_process_dead(p))
+    if (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0)
+        for (uint32_t r = 0; r < comm->nrank; r++) {
+            const struct plait_process *p = comm->peers[r].process;
+            if (r != comm->rank && p->base != NULL && !finished(comm, r) && plait_process_dead(p))
+                return r;
+        }
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (unborn(comm, r) && !finished(comm, r))
             return r;
-    }
     return UINT32_MAX;
 }
 
@@ -168,6 +174,8 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
     const unsigned long long done = atomic_load_explicit(&c->done, memory_order_relaxed);
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
         return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u left the comm after operation #%llu", gone, done);
+    if (unborn(comm, gone) && !plait_process_dead(comm->peers[gone].process))
+        return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u gave up while the comm was made", gone);
     return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u (process %d) died after operation #%llu", gone,
                            comm->peers[gone].process->pid, done);
 }

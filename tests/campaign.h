@@ -118,12 +118,13 @@ static inline double patience(const struct injection *j)
     return !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
 }
 
-#define PHASE_LIST(X)                                                                                       \
-    X(PHASE_START, "starting")                                                                              \
-    X(PHASE_CREATE, "creation")                                                                             \
-    X(PHASE_GOOD, "an operation before the fault")                                                          \
-    X(PHASE_STRUCK, "the struck operation") X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") \
-        X(PHASE_AGAIN, "the new comm") X(PHASE_DONE, "nothing: it is done")
+#define PHASE_LIST(X)                                                                              \
+    X(PHASE_START, "starting")                                                                     \
+    X(PHASE_CREATE, "creation")                                                                    \
+    X(PHASE_GOOD, "an operation before the fault")                                                 \
+    X(PHASE_STRUCK, "the struck operation")                                                        \
+    X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") \
+        X(PHASE_DONE, "nothing: it is done")
 
 enum phase {
 #define X(symbol, name) symbol,
@@ -182,7 +183,7 @@ struct footprint {
 struct footprint footprint_measure(uint32_t nthread);
 void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size);
 
-/* Run it. `limit`: seconds after the fault, beyond the deadline, until what still runs is said to hang. */
+/* Run it. `limit`: seconds after the fault until what still runs is said to hang. */
 void injection_run(const struct injection *j, struct scene *s, double limit);
 
 #define NSTATUS 6

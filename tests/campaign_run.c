@@ -172,9 +172,7 @@ static void make_wants(const struct injection *j, struct scene *s)
 
 void injection_run(const struct injection *j, struct scene *s, double limit)
 {
-    struct crew c = {
-        .j = j, .s = s, .start = plait_clock(), .limit = limit + (patience(j) > j->deadline ? patience(j) : j->deadline)
-    };
+    struct crew c = { .j = j, .s = s, .start = plait_clock(), .limit = limit };
 
     memset(s, 0, sizeof *s);
     if (plait_unique_id_create(&s->id) != PLAIT_OK || plait_unique_id_create(&s->again) != PLAIT_OK)

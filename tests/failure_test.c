@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
+#include "bootstrap/bootstrap.h"
+#include "comm.h"
 #include "ranks.h"
 
 #include <plait/memory.h>
@@ -584,6 +586,77 @@ static void a_rank_stopped_while_it_waits_is_named(void **state)
     munmap(waiting, 4096);
 }
 
+static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_comm_options o = ranks_options(arg, rank);
+    const unsigned char gives = 1;
+    unsigned char all[4];
+    int own[1] = { 2 }, fds[4][1];
+    struct plait_bootstrap *b = NULL;
+    enum plait_status status;
+
+    (void)comm;
+    CHECK(plait_bootstrap_create(o.id, rank, 4, 10, &b) == PLAIT_OK);
+    if (rank == 2) { /* it says that it gives a descriptor, as plait_bootstrap_share() does, and is gone */
+        CHECK(plait_bootstrap_allgather(b, &gives, 1, all) == PLAIT_OK);
+        plait_bootstrap_destroy(b);
+        return 0;
+    }
+    status = plait_bootstrap_share(b, rank == 3 ? NULL : own, 1, &fds[0][0]);
+    if (rank == 3) { /* it gives none, and hears of it in the next exchange */
+        CHECK(status == PLAIT_OK);
+        status = plait_bootstrap_agree(b, PLAIT_OK);
+    }
+    CHECK(status == PLAIT_ERR_PEER && says("comm creation: rank 2 left"));
+    plait_bootstrap_destroy(b);
+    return 0;
+}
+
+/* Only rank 0 knew who had died; the others blamed rank 0. */
+static void a_rank_that_dies_while_descriptors_pass_is_named(void **state)
+{
+    struct ranks r = ranks_of(4, 1, leave_while_descriptors_pass, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int die_and_give_up(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool somebody_dies = arg != NULL;
+
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 2 && somebody_dies)
+        raise(SIGKILL);
+    if (rank == 1) {
+        (*comm)->own->id = 0; /* what is there when creation failed on this rank only */
+        sleep(2);
+        *comm = NULL;
+        return 0;
+    }
+    if (rank == 2)
+        sleep(2);
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_PEER);
+    CHECK(somebody_dies ? says("rank 2 (process ") && says("died") : says("rank 1 gave up while the comm was made"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* A death that cut creation short for some ranks was blamed on those. */
+static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
+{
+    bool somebody_dies = true;
+    const struct ranks dies = ranks_of(3, 1, die_and_give_up, &somebody_dies);
+    const struct ranks none = ranks_of(3, 1, die_and_give_up, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&dies), 1);
+    assert_int_equal(ranks_run(&none), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +676,8 @@ int main(void)
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
+        cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
+        cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };
 
     return cmocka_run_group_tests_name("failure", tests, NULL, NULL);

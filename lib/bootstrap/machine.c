@@ -141,26 +141,35 @@ static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, e
     return status;
 }
 
-/* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
+/* The error that a frame announces; its text is recorded here as it came. */
+static enum plait_status read_error(const struct plait_bootstrap *b, uint32_t rank, const struct frame *f, double until)
+{
+    char text[512];
+
+    if (f->bytes >= sizeof text)
+        return plait_fail(PLAIT_ERR_PEER, "bootstrap: an error of %u bytes", f->bytes);
+    const enum plait_status status = read_all(b->rank > 0 ? b->root : b->peers[rank], text, f->bytes, until);
+    if (status != PLAIT_OK)
+        return blame(b, rank, status);
+    text[f->bytes] = '\0';
+    return plait_fail((enum plait_status)f->status, "%s", text);
+}
+
+/* A frame of exactly `bytes` from `rank`, or the error it reports. */
 static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
                                     double until)
 {
     const int fd = b->rank > 0 ? b->root : b->peers[rank];
     struct frame f;
-    char text[512];
-    enum plait_status status = read_all(fd, &f, sizeof f, until);
+    const enum plait_status status = read_all(fd, &f, sizeof f, until);
 
     if (status != PLAIT_OK)
         return blame(b, rank, status);
-    if (f.status == PLAIT_OK && f.bytes == bytes)
+    if (f.status != PLAIT_OK)
+        return read_error(b, rank, &f, until);
+    if (f.bytes == bytes)
         return blame(b, rank, read_all(fd, data, bytes, until));
-    if (f.status == PLAIT_OK || f.bytes >= sizeof text)
-        return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
-    status = read_all(fd, text, f.bytes, until);
-    if (status != PLAIT_OK)
-        return blame(b, rank, status);
-    text[f.bytes] = '\0';
-    return plait_fail((enum plait_status)f.status, "%s", text);
+    return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
 }
 
 /* Rank 0 gives up: everyone who is connected learns why. */
@@ -282,7 +291,7 @@ static enum plait_status connect_to_root(struct plait_bootstrap *b, const struct
         if (pause < 10000)
             pause *= 2;
     }
-    return write_all(b->root, &hello, sizeof hello, until);
+    return blame(b, 0, write_all(b->root, &hello, sizeof hello, until));
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
@@ -324,10 +333,16 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b)
 
 /* ---- Exchanges ---------------------------------------------------------------------------------- */
 
+/* The end of an exchange. The others allow rank 0 its own wait, so that its error, which names the culprit, reaches
+ * them. */
+static double patience(const struct plait_bootstrap *b)
+{
+    return plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
+}
+
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const void *own, size_t bytes, void *all)
 {
-    /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
-    const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
+    const double until = patience(b);
     enum plait_status status = PLAIT_OK;
 
     memcpy((char *)all + b->rank * bytes, own, bytes);
@@ -346,10 +361,12 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const voi
     return PLAIT_OK;
 }
 
+/* Descriptors travel with a frame, so that an error can come in their place. */
 static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double until)
 {
-    char byte = 'F', control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
+    struct frame f = { PLAIT_OK, n };
+    char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    struct iovec iov = { &f, sizeof f };
     struct msghdr m = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
     };
@@ -361,7 +378,7 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
     c->cmsg_len = CMSG_LEN(n * sizeof(int));
     memcpy(CMSG_DATA(c), fds, n * sizeof(int));
     for (;;) {
-        if (sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+        if (sendmsg(socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof f)
             return PLAIT_OK;
         if (errno == EAGAIN) {
             const enum plait_status status = wait_for(socket, POLLOUT, until);
@@ -375,17 +392,21 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
     }
 }
 
-static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double until)
+static enum plait_status receive_fds(const struct plait_bootstrap *b, uint32_t rank, int *fds, uint32_t n, double until)
 {
-    char byte, control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = { &byte, 1 };
+    const int socket = b->rank > 0 ? b->root : b->peers[rank];
+    struct frame f;
+    char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    struct iovec iov = { &f, sizeof f };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
     const enum plait_status status = wait_for(socket, POLLIN, until);
 
     if (status != PLAIT_OK)
-        return status;
-    if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) != 1)
-        return PLAIT_ERR_PEER;
+        return blame(b, rank, status);
+    if (recvmsg(socket, &m, MSG_CMSG_CLOEXEC) != sizeof f)
+        return blame(b, rank, PLAIT_ERR_PEER);
+    if (f.status != PLAIT_OK)
+        return read_error(b, rank, &f, until);
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     const size_t got = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
     if (got > 0)
@@ -404,17 +425,17 @@ static enum plait_status relay(struct plait_bootstrap *b, const unsigned char *g
 
     for (uint32_t r = 1; r < b->nrank && status == PLAIT_OK; r++)
         if (gives[r])
-            status = blame(b, r, receive_fds(b->peers[r], all + r * n, n, until));
+            status = receive_fds(b, r, all + r * n, n, until);
     for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
         for (uint32_t from = 0; gives[to] && from < b->nrank && status == PLAIT_OK; from++)
             if (gives[from] && from != to)
                 status = blame(b, to, send_fds(b->peers[to], all + from * n, n, until));
-    return status;
+    return status == PLAIT_OK ? status : tell_all(b, status);
 }
 
 enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *own, uint32_t n, int *all)
 {
-    const double until = plait_clock() + b->limit;
+    const double until = patience(b);
     const unsigned char giving = own != NULL;
     unsigned char *gives = malloc(b->nrank);
     enum plait_status status = gives != NULL ? plait_bootstrap_allgather(b, &giving, 1, gives)
@@ -429,10 +450,12 @@ enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const int *ow
         for (uint32_t i = 0; i < n; i++)
             all[i] = -1;
     } else if (status == PLAIT_OK && giving) {
-        status = blame(b, 0, send_fds(b->root, own, n, until));
+        status = send_fds(b->root, own, n, until);
+        /* Rank 0 may have closed the socket after saying why. */
+        status = status == PLAIT_ERR_PEER ? PLAIT_OK : blame(b, 0, status);
         for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
             if (gives[r] && r != b->rank)
-                status = blame(b, 0, receive_fds(b->root, all + r * n, n, until));
+                status = receive_fds(b, 0, all + r * n, n, until);
     }
     free(gives);
     return status;
