@@ -561,7 +561,8 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
     if (plait_comm_inherited(comm))
         return plait_comm_is_inherited(comm, "plait_comm_abort");
     char text[sizeof comm->own->failure];
-    snprintf(text, sizeof text, "comm '%s': aborted by rank %u: %s", comm->name, comm->rank,
+    snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
+             (unsigned long long)atomic_load(&comm->own->done), comm->rank,
              reason != NULL ? reason : "no reason given");
     plait_announce_failure(comm, PLAIT_ERR_FAILED, text);
     return PLAIT_OK;

@@ -58,6 +58,7 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     _Atomic uint32_t waiting_for;               /* rank + 1 that this rank last waited long for */
+    _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
     _Alignas(PLAIT_LINE) _Atomic uint32_t bell;   /* futex; counts wakes by this rank */

@@ -137,21 +137,27 @@ static bool finished(const struct plait_comm *comm, uint32_t rank)
     return atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) >= comm->sequence;
 }
 
-/* The lowest rank that is gone without having finished, or NONE. */
+/* Its block is no longer there: it did not get through creation, which somebody's death may have cut short. */
+static bool unborn(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->peers[rank].control->id != comm->id;
+}
+
+/* The lowest rank that is gone without having finished, or NONE: one that left, else died, else was never there. */
 static uint32_t find_gone(struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if ((atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) ||
-             comm->peers[r].control->id != comm->id) &&
-            !finished(comm, r))
+        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && !finished(comm, r))
             return r;
-    if (comm->nprocess == 0 || poll(comm->processes, comm->nprocess, 0) <= 0)
-        return UINT32_MAX;
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_process *p = comm->peers[r].process;
-        if (r != comm->rank && p->base != NULL && !finished(comm, r) && plait_process_dead(p))
+    if (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0)
+        for (uint32_t r = 0; r < comm->nrank; r++) {
+            const struct plait_process *p = comm->peers[r].process;
+            if (r != comm->rank && p->base != NULL && !finished(comm, r) && plait_process_dead(p))
+                return r;
+        }
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (unborn(comm, r) && !finished(comm, r))
             return r;
-    }
     return UINT32_MAX;
 }
 
@@ -169,28 +175,54 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
     const unsigned long long done = atomic_load_explicit(&c->done, memory_order_relaxed);
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
         return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u left the comm after operation #%llu", gone, done);
+    if (unborn(comm, gone) && !plait_process_dead(comm->peers[gone].process))
+        return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u gave up while the comm was made", gone);
     return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u (process %d) died after operation #%llu", gone,
                            comm->peers[gone].process->pid, done);
 }
 
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
 
-/* Whom is everyone waiting for? A rank that has not called; else the end of the chain of waits. */
-static void blame(const struct plait_comm *comm, const struct plait_wait *w, char *text, size_t size)
+/* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
+static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+{
+    const double seen = atomic_load_explicit(&comm->peers[rank].control->seen, memory_order_relaxed);
+    return !finished(comm, rank) && seen < (w->start + now) / 2;
+}
+
+static bool called(const struct plait_comm *comm, uint32_t rank)
+{
+    return (uint32_t)atomic_load_explicit(&record_of(comm, rank)->word, memory_order_acquire) ==
+           (uint32_t)comm->sequence;
+}
+
+/* The silent ranks that have, or have not, called this operation. Returns the length of the text. */
+static size_t name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
+                          char *text, size_t size)
 {
     size_t n = 0;
-    unsigned absent = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n + 48 < size; r++)
+        if (silent(comm, w, r, now) && called(comm, r) == inside)
+            n += (size_t)snprintf(text + n, size - n, "%s%u", n > 0 ? ", " : "rank ", r);
+    if (n > 0)
+        n += (size_t)snprintf(text + n, size - n, inside ? " is in it and does not answer" : " has not called it");
+    return n;
+}
+
+/* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
+static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, char *text, size_t size)
+{
+    size_t n = name_silent(comm, w, now, false, text, size);
     uint32_t at = comm->rank;
 
-    for (uint32_t r = 0; r < comm->nrank && n + 24 < size; r++)
-        if ((uint32_t)atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire) !=
-                (uint32_t)comm->sequence &&
-            !finished(comm, r))
-            n += (size_t)snprintf(text + n, size - n, "%s%u", absent++ ? ", " : "rank ", r);
-    if (absent > 0) {
-        snprintf(text + n, size - n, " has not called it");
+    if (n > 0 && n + 2 < size)
+        n += (size_t)snprintf(text + n, size - n, "; ");
+    const size_t inside = name_silent(comm, w, now, true, text + n, size - n);
+    if (inside == 0 && n > 0)
+        text[n - 2] = '\0';
+    if (n + inside > 0)
         return;
-    }
     for (uint32_t i = 0; i <= comm->nrank; i++) {
         uint32_t next = atomic_load_explicit(&comm->peers[at].control->waiting_for, memory_order_relaxed);
         if (at == comm->rank && w->awaited(w->context, &next, 1) > 0)
@@ -213,7 +245,7 @@ static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wai
 
     if (now - w->start < comm->warn && now - w->start < comm->call_deadline)
         return PLAIT_OK;
-    blame(comm, w, who, sizeof who);
+    blame(comm, w, now, who, sizeof who);
     if (now - w->start >= comm->call_deadline)
         return plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, "no progress for %g s: %s", comm->call_deadline, who);
     if (!w->warned) {
@@ -227,8 +259,11 @@ static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wai
 
 static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, double now)
 {
+    if (!PLAIT_DETECTS)
+        return PLAIT_OK;
     enum plait_status status = look_at_calls(comm);
 
+    atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
     if (status == PLAIT_OK && now >= w->check) {
         status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
+#include "bootstrap/bootstrap.h"
+#include "comm.h"
 #include "ranks.h"
 
 #include <plait/memory.h>
@@ -13,6 +15,7 @@
 
 #include <cmocka.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -336,7 +339,7 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
         CHECK(plait_comm_abort(*comm, "the user has had enough") == PLAIT_OK);
     }
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED);
-    CHECK(says("aborted by rank 0: the user has had enough"));
+    CHECK(says("after operation #1: aborted by rank 0: the user has had enough"));
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
@@ -556,6 +559,135 @@ static void ranks_with_other_plans_of_one_name_are_told(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512] = "";
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return false;
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    const char *end = n > 0 ? strrchr(text, ')') : NULL;
+    return end != NULL && end[2] == 'T';
+}
+
+static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic pid_t *waiting = arg;
+
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (rank == 2)
+        *waiting = getpid();
+    if (rank == 0) {
+        while (*waiting == 0)
+            usleep(1000);
+        usleep(100000); /* it waits for this rank, and sleeps */
+        kill(*waiting, SIGSTOP);
+        while (!is_stopped(*waiting))
+            usleep(1000);
+    }
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_TIMEOUT);
+    CHECK(says("no progress for 2 s: rank 2 is in it and does not answer"));
+    if (rank == 0)
+        kill(*waiting, SIGCONT);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* Whom it had waited for was blamed, or all ranks: "ranks wait for each other". */
+static void a_rank_stopped_while_it_waits_is_named(void **state)
+{
+    _Atomic pid_t *waiting = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct ranks r = ranks_of(3, 1, stop_while_it_waits, waiting);
+
+    (void)state;
+    assert_true(waiting != MAP_FAILED);
+    r.options.deadline = 2;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(waiting, 4096);
+}
+
+static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_comm_options o = ranks_options(arg, rank);
+    const bool gives[4] = { true, true, true, false };
+    int own[1] = { 2 }, fds[4][1];
+    struct plait_bootstrap *b = NULL;
+    enum plait_status status;
+
+    (void)comm;
+    CHECK(plait_bootstrap_create(o.id, rank, 4, 10, PLAIT_OK, &b) == PLAIT_OK);
+    if (rank == 2) { /* it was to give a descriptor, and is gone */
+        plait_bootstrap_destroy(b);
+        return 0;
+    }
+    status = plait_bootstrap_share(b, gives, own, 1, &fds[0][0]);
+    if (rank == 3) { /* it gives none, and hears of it in the next exchange */
+        CHECK(status == PLAIT_OK);
+        status = plait_bootstrap_agree(b, PLAIT_OK);
+    }
+    CHECK(status == PLAIT_ERR_PEER && says("comm creation: rank 2 left"));
+    plait_bootstrap_destroy(b);
+    return 0;
+}
+
+/* Only rank 0 knew who had died; the others blamed rank 0. */
+static void a_rank_that_dies_while_descriptors_pass_is_named(void **state)
+{
+    struct ranks r = ranks_of(4, 1, leave_while_descriptors_pass, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+struct cut_short {
+    bool somebody_dies;
+    _Atomic uint32_t told;
+};
+
+static int die_and_give_up(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct cut_short *c = arg;
+
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 2 && c->somebody_dies)
+        raise(SIGKILL);
+    if (rank == 1) {
+        (*comm)->own->id = 0; /* what is there when creation failed on this rank only */
+        while (c->told < (c->somebody_dies ? 1 : 2))
+            usleep(1000);
+        *comm = NULL;
+        return 0;
+    }
+    const enum plait_status status = sum(*comm, COUNT, NULL);
+    c->told++;
+    CHECK(status == PLAIT_ERR_PEER);
+    CHECK(c->somebody_dies ? says("rank 2 (process ") && says("died") : says("rank 1 gave up while the comm was made"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* A death that cut creation short for some ranks was blamed on those. */
+static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
+{
+    struct cut_short *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct ranks r = ranks_of(3, 1, die_and_give_up, c);
+
+    (void)state;
+    assert_true(c != MAP_FAILED);
+    c->somebody_dies = true;
+    assert_int_equal(ranks_run(&r), 1);
+    *c = (struct cut_short){ false, 0 };
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(c, sizeof *c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,6 +706,9 @@ int main(void)
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
+        cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
+        cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
+        cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };
 
     return cmocka_run_group_tests_name("failure", tests, NULL, NULL);

@@ -116,6 +116,14 @@ static const double *results(enum plait_op op, uint32_t nrank)
     return kept[op];
 }
 
+void values_want(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
+{
+    const double *want = results(op, nrank);
+
+    for (size_t i = 0; i < count; i++)
+        values_store(vector, type, i, want[i % PERIOD]);
+}
+
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
     const double *want = count >= PERIOD / 8 ? results(op, nrank) : NULL;

@@ -17,8 +17,9 @@ double values_out(enum plait_op op, uint32_t nrank, size_t i);
 void values_store(void *vector, enum plait_dtype type, size_t i, double x);
 double values_load(const void *vector, enum plait_dtype type, size_t i);
 
-/* Fill a rank's input; count wrong results. */
+/* Fill a rank's input; fill the result, bit by bit as it must be; count wrong results. */
 void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, size_t count);
+void values_want(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count);
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count);
 
 #endif

@@ -123,11 +123,16 @@ static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *
     return status;
 }
 
+/* The end of an exchange. The others allow rank 0 its own wait, so that its error, which names the culprit, arrives. */
+static double patience(const struct plait_bootstrap *b)
+{
+    return plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
+}
+
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all)
 {
-    /* The others allow rank 0 its own wait, so that its error, which names the culprit, reaches them. */
-    const double until = plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
+    const double until = patience(b);
     enum plait_status status;
 
     if (own != PLAIT_OK)
@@ -252,7 +257,7 @@ static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, 
 enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
                                         int *all)
 {
-    const double until = plait_clock() + b->limit;
+    const double until = patience(b);
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t i = 0; i < b->nrank * n; i++)

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fault campaign. A seed draws an injection: ranks, operations, and one fault at a random moment. A worker runs
+ * it with real ranks, which write what happened to them into a scene that all share; then it is judged. Everything
+ * follows from the seed, but for the exact moment, which is drawn in a duration that is measured.
+ *
+ *   campaign_draw.c   seed -> injection
+ *   campaign_rank.c   what a process and its ranks do
+ *   campaign_left.c   what a process must not leave behind
+ *   campaign_run.c    starts the ranks, kills and stops them, ends what hangs
+ *   campaign_judge.c  the scene -> right or what is wrong
+ *   campaign.c        options, workers, the table
+ */
+#ifndef PLAIT_TESTS_CAMPAIGN_H
+#define PLAIT_TESTS_CAMPAIGN_H
+
+#include <plait/comm.h>
+#include <plait/plan.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define MOST_RANKS 9
+#define MOST_BYTES ((size_t)64 << 20)
+
+/*
+ * symbol, name, status that the other ranks get, does the culprit call something else, is it silence that the deadline
+ * ends, does it need a process of its own
+ */
+#define FAULT_LIST(X)                                                         \
+    X(FAULT_COUNT, "count", PLAIT_ERR_MISMATCH, true, false, false)           \
+    X(FAULT_TYPE, "type", PLAIT_ERR_MISMATCH, true, false, false)             \
+    X(FAULT_OPERATOR, "operator", PLAIT_ERR_MISMATCH, true, false, false)     \
+    X(FAULT_PLACE, "place", PLAIT_ERR_MISMATCH, true, false, false)           \
+    X(FAULT_ALGORITHM, "algorithm", PLAIT_ERR_MISMATCH, true, false, false)   \
+    X(FAULT_BARRIER, "barrier", PLAIT_ERR_MISMATCH, true, false, false)       \
+    X(FAULT_SWAP, "swap", PLAIT_ERR_MISMATCH, true, false, false)             \
+    X(FAULT_KILL, "kill", PLAIT_ERR_PEER, false, false, true)                 \
+    X(FAULT_KILL_SEVERAL, "kill-several", PLAIT_ERR_PEER, false, false, true) \
+    X(FAULT_STOP, "stop", PLAIT_ERR_TIMEOUT, false, true, true)               \
+    X(FAULT_EXIT, "exit", PLAIT_ERR_PEER, false, false, true)                 \
+    X(FAULT_LEAVE, "leave", PLAIT_ERR_PEER, false, false, false)              \
+    X(FAULT_SILENT, "silent", PLAIT_ERR_TIMEOUT, false, true, false)          \
+    X(FAULT_ABSENT, "absent", PLAIT_ERR_TIMEOUT, false, true, false)          \
+    X(FAULT_BIRTH, "kill-create", PLAIT_ERR_PEER, false, false, true)         \
+    X(FAULT_ABORT, "abort", PLAIT_ERR_FAILED, false, false, false)
+
+enum fault {
+#define X(symbol, name, status, differs, silence, process) symbol,
+    FAULT_LIST(X)
+#undef X
+        NFAULT
+};
+
+struct fault_kind {
+    const char *name;
+    enum plait_status status;
+    bool differs, silence, process;
+};
+extern const struct fault_kind fault_kinds[NFAULT];
+
+/* How ranks live. */
+enum mode { MODE_PROCESSES, MODE_THREADS, MODE_MIXED, NMODE };
+extern const char *const mode_names[NMODE];
+
+struct step { /* one call */
+    enum plait_coll coll;
+    enum plait_dtype type;
+    enum plait_op op;
+    size_t count;
+    bool inplace;
+    char algorithm[PLAIT_MAX_SPEC]; /* "": the library's choice */
+};
+
+/* The calls of an injection: two that alternate before the fault, the one it strikes, and what a culprit calls. */
+enum { STEP_GOOD, STEP_GOOD_TOO, STEP_STRUCK, STEP_OTHER, NSTEP };
+
+struct injection {
+    uint64_t seed;
+    enum fault fault;
+    enum mode mode;
+    uint32_t nrank, nprocess, nthread;
+    uint32_t culprits;  /* mask of ranks */
+    uint32_t actor;     /* the culprit that acts; kills take whole processes */
+    uint32_t ngood;     /* operations before the fault */
+    uint32_t extra;     /* of the struck kind, once the fault is near */
+    double moment, gap; /* of the struck operation's duration until the fault; between several */
+    unsigned memory;    /* 0: malloc, 1: the library's, 2: by rank */
+    bool abort_first;   /* survivors abort before they destroy */
+    bool resumed;       /* a stopped process goes on in the end, or is killed */
+    double deadline, timeout;
+    struct step steps[NSTEP];
+};
+
+void injection_draw(uint64_t seed, struct injection *out);
+void injection_print(const struct injection *j, char *text, size_t size);
+
+static inline size_t step_bytes(const struct step *s)
+{
+    return s->coll == PLAIT_BARRIER ? 0 : s->count * plait_dtype_size(s->type);
+}
+
+static inline bool is_culprit(const struct injection *j, uint32_t rank)
+{
+    return j->culprits >> rank & 1;
+}
+
+/* Ranks that cannot be in the comm made afterwards. */
+static inline uint32_t gone(const struct injection *j)
+{
+    return fault_kinds[j->fault].process || j->fault == FAULT_LEAVE || j->fault == FAULT_ABSENT ? j->culprits : 0;
+}
+
+/* Seconds of silence until it counts as a fault. */
+static inline double patience(const struct injection *j)
+{
+    return !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
+}
+
+#define PHASE_LIST(X)                              \
+    X(PHASE_START, "starting")                     \
+    X(PHASE_CREATE, "creation")                    \
+    X(PHASE_GOOD, "an operation before the fault") \
+    X(PHASE_STRUCK, "the struck operation")        \
+    X(PHASE_AWAY, "no call, by intent")            \
+    X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") X(PHASE_DONE, "nothing: it is done")
+
+enum phase {
+#define X(symbol, name) symbol,
+    PHASE_LIST(X)
+#undef X
+};
+
+struct report { /* of one rank */
+    _Atomic int phase;
+    pid_t pid;
+    double entered, returned; /* the call that failed */
+    enum plait_status status; /* of it */
+    uint64_t number;          /* of it; calls so far */
+    uint64_t wrong;           /* calls that returned PLAIT_OK with a wrong sum */
+    uint64_t untold;          /* calls that returned PLAIT_OK although the arguments differed */
+    bool early;               /* the failure came before the fault */
+    enum plait_status destroyed, again;
+    char text[1024], again_text[512];
+};
+
+struct scene { /* shared by a worker and its ranks */
+    struct plait_unique_id id, again;
+    _Atomic uint32_t ready;  /* ranks about to create the comm */
+    _Atomic uint32_t armed;  /* culprits about to enter the struck operation */
+    _Atomic uint32_t failed; /* ranks that have their error */
+    _Atomic uint32_t idle;   /* mask of processes whose ranks are done */
+    _Atomic int measure;     /* look for what is left now */
+    _Atomic double fault;    /* when; 0: not yet */
+    double duration;         /* of a struck operation */
+    char *want[NSTEP];       /* results */
+    struct report reports[MOST_RANKS];
+    char leaks[MOST_RANKS][512]; /* per process; "": none */
+    char trouble[256];           /* the run itself: "", or what hung or crashed */
+    bool hung, crashed;
+};
+
+/* A process's life as ranks [first, first + nthread). Returns when everything was measured. */
+void process_main(const struct injection *j, struct scene *s, uint32_t process);
+
+/* Trouble of the campaign itself ends the process. */
+void must(bool right, const char *what);
+
+void wait_moment(double seconds);
+
+/* n threads at once, with the elements of an array of `size` bytes each; ends when all have ended. */
+void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size);
+
+/* What a process has and a comm that is gone must not have left. */
+struct footprint {
+    size_t heap, mapped; /* bytes; mapped: but for the heap's own */
+    size_t arena;        /* bytes allocated in it */
+    unsigned descriptors, shared, threads;
+    char named[256]; /* a file in /dev/shm or /tmp, open or mapped */
+};
+
+struct footprint footprint_measure(uint32_t nthread);
+void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size);
+
+/* Run it. `limit`: seconds after the fault until what still runs is said to hang. */
+void injection_run(const struct injection *j, struct scene *s, double limit);
+
+#define NSTATUS 6
+
+struct outcome {
+    uint64_t seed;
+    enum fault fault;
+    enum mode mode;
+    /* untold: success where the arguments differed; bad: anything else. */
+    bool done, hung, crashed, wrong, untold, late, bad;
+    unsigned told[NSTATUS]; /* ranks per status, in the order of outcome_statuses */
+    double slowest;         /* seconds from the fault, less the deadline for silence */
+    char text[2048];        /* what is wrong, line by line */
+};
+
+extern const enum plait_status outcome_statuses[NSTATUS]; /* the last stands for all others */
+
+void injection_judge(const struct injection *j, const struct scene *s, struct outcome *out);
+
+static inline bool outcome_failed(const struct outcome *o)
+{
+    return o->hung || o->crashed || o->wrong || o->untold || o->late || o->bad;
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Was an injection answered as promised? All that the texts of errors must say is in says_enough(). */
+#include "campaign.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMELY 1.0 /* seconds from the fault, or from the deadline of a silence */
+
+const enum plait_status outcome_statuses[NSTATUS] = { PLAIT_ERR_PEER,   PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH,
+                                                      PLAIT_ERR_FAILED, PLAIT_OK,          PLAIT_ERR_SYSTEM };
+
+/* ---- Texts ------------------------------------------------------------------------------------------- */
+
+/* The ranks in the list that begins here, as in "rank 1, 3 has": a mask; *end is behind it. */
+static uint32_t read_ranks(const char *at, const char **end)
+{
+    uint32_t mask = 0;
+
+    while (isdigit((unsigned char)*at)) {
+        char *next;
+        const unsigned long rank = strtoul(at, &next, 10);
+        mask |= rank < 32 ? 1u << rank : 1u << 31;
+        at = next[0] == ',' && next[1] == ' ' && isdigit((unsigned char)next[2]) ? next + 2 : next;
+    }
+    *end = at;
+    return mask;
+}
+
+/* All ranks that follow "rank " in the text and stand before `what`: "rank 1, 3 died". */
+static uint32_t ranks_before(const char *text, const char *what)
+{
+    uint32_t mask = 0;
+
+    for (const char *at = text; (at = strstr(at, "rank ")) != NULL;) {
+        const char *end;
+        const uint32_t ranks = read_ranks(at + 5, &end);
+        if (strncmp(end, what, strlen(what)) == 0)
+            mask |= ranks;
+        at = end > at + 5 ? end : at + 5;
+    }
+    return mask;
+}
+
+/* "(process 123) died" behind a culprit's number, and no other's. */
+static bool names_dead(const struct injection *j, const struct scene *s, const char *text)
+{
+    char died[64];
+
+    for (uint32_t r = 0; r < j->nrank; r++) {
+        snprintf(died, sizeof died, " (process %d) died", (int)s->reports[r].pid);
+        if (is_culprit(j, r) && (ranks_before(text, died) >> r & 1))
+            return true;
+    }
+    return false;
+}
+
+/* Only culprits are said to be silent. */
+static bool names_silent(const struct injection *j, const char *text)
+{
+    const char *at = strstr(text, "no progress for ");
+    const char *end;
+
+    at = at != NULL ? strstr(at, ": rank ") : NULL;
+    if (at == NULL)
+        return false;
+    const uint32_t ranks = read_ranks(at + 7, &end);
+    return ranks != 0 && (ranks & ~j->culprits) == 0;
+}
+
+static bool names_absent(const struct injection *j, const char *text)
+{
+    const char *at = strstr(text, " s: rank "), *end;
+
+    if (j->culprits == 1)
+        return strstr(text, "rank 0 did not come within") != NULL;
+    return at != NULL && strstr(text, "did not come within") != NULL && read_ranks(at + 9, &end) == j->culprits;
+}
+
+/* Whoever is said to have left or not to have come was killed. */
+static bool names_unborn(const struct injection *j, const char *text)
+{
+    const char *at = strstr(text, " s: rank "), *end;
+    uint32_t named = ranks_before(text, " left") | ranks_before(text, " did not come") |
+                     ranks_before(text, " for "); /* nothing from */
+
+    if (at != NULL)
+        named |= read_ranks(at + 9, &end);
+    return strncmp(text, "comm creation: ", 15) == 0 && named != 0 && (named & ~j->culprits) == 0;
+}
+
+/* The first field that differs, with both values, between two ranks of which one is the culprit. */
+static bool names_difference(const struct injection *j, const char *text)
+{
+    const struct step *a = &j->steps[STEP_STRUCK], *b = &j->steps[STEP_OTHER];
+    const char *field;
+    char x[PLAIT_MAX_SPEC + 8], y[PLAIT_MAX_SPEC + 8];
+
+#define PAIR(name, format, of_a, of_b)           \
+    do {                                         \
+        field = name " is ";                     \
+        snprintf(x, sizeof x, format " ", of_a); \
+        snprintf(y, sizeof y, format " ", of_b); \
+    } while (0)
+    if (a->coll != b->coll)
+        PAIR("collective", "%s", plait_coll_name(a->coll), plait_coll_name(b->coll));
+    else if (a->count != b->count)
+        PAIR("count", "%zu", a->count, b->count);
+    else if (a->type != b->type)
+        PAIR("type", "%s", plait_dtype_name(a->type), plait_dtype_name(b->type));
+    else if (a->op != b->op)
+        PAIR("operator", "%s", plait_op_name(a->op), plait_op_name(b->op));
+    else if (a->inplace != b->inplace)
+        PAIR("call", "%s", a->inplace ? "in place" : "out of place", b->inplace ? "in place" : "out of place");
+    else
+        PAIR("algorithm", "%s", a->algorithm, b->algorithm);
+#undef PAIR
+    x[strcspn(x, ":")] = y[strcspn(y, ":")] = '\0'; /* of an algorithm, the name; it may be listed in another form */
+    const char *at = strstr(text, field);
+    const uint32_t named = ranks_before(text, "");
+    return at != NULL && strstr(at, x) != NULL && strstr(at, y) != NULL && (named & j->culprits) != 0 &&
+           __builtin_popcount(named) >= 2;
+}
+
+/*
+ * "allreduce #5": this rank's call, or the one before or after, which another rank was in. An abort comes from a thread
+ * that knows what is done: "after operation #4".
+ */
+static bool names_operation(const struct injection *j, const struct report *r, const char *text)
+{
+    const char *at = strchr(text, '#');
+    const uint64_t before = j->fault == FAULT_ABORT ? 2 : 1;
+    const bool what = strstr(text, "allreduce #") != NULL || strstr(text, "barrier #") != NULL ||
+                      (j->fault == FAULT_ABORT && strstr(text, "after operation #") != NULL);
+
+    if (at == NULL || !what)
+        return false;
+    const uint64_t number = strtoull(at + 1, NULL, 10);
+    return number + before >= r->number && number <= r->number + 1;
+}
+
+static bool says_enough(const struct injection *j, const struct scene *s, uint32_t rank)
+{
+    const char *text = s->reports[rank].text;
+    char by[64];
+
+    if (j->fault == FAULT_ABSENT)
+        return names_absent(j, text);
+    if (j->fault == FAULT_BIRTH && s->reports[rank].number == 0)
+        return names_unborn(j, text);
+    if (!names_operation(j, &s->reports[rank], text))
+        return false;
+    if (fault_kinds[j->fault].differs)
+        return names_difference(j, text);
+    switch (j->fault) {
+    case FAULT_LEAVE:
+        return ranks_before(text, " left") == j->culprits;
+    case FAULT_ABORT:
+        snprintf(by, sizeof by, "aborted by rank %u", j->actor);
+        return strstr(text, by) != NULL && !isdigit((unsigned char)strstr(text, by)[strlen(by)]);
+    case FAULT_STOP:
+    case FAULT_SILENT:
+        return names_silent(j, text);
+    default:
+        return names_dead(j, s, text);
+    }
+}
+
+/* ---- Verdict ----------------------------------------------------------------------------------------- */
+
+static void complain(struct outcome *o, bool *which, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void complain(struct outcome *o, bool *which, const char *format, ...)
+{
+    const size_t n = strlen(o->text);
+    va_list args;
+
+    *which = true;
+    va_start(args, format);
+    vsnprintf(o->text + n, sizeof o->text - n, format, args);
+    va_end(args);
+    strncat(o->text, "\n", sizeof o->text - strlen(o->text) - 1);
+}
+
+static void judge_time(const struct injection *j, const struct scene *s, uint32_t rank, struct outcome *o)
+{
+    const struct report *r = &s->reports[rank];
+    const double fault = s->fault;
+    const double limit = j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT ? j->timeout : patience(j);
+    const double took = r->returned - (r->entered > fault ? r->entered : fault) - limit;
+
+    o->slowest = took > o->slowest ? took : o->slowest;
+    if (took > TIMELY)
+        complain(o, &o->late, "rank %u got its error %.3f s late", rank, took);
+}
+
+static void judge_error(const struct injection *j, const struct scene *s, uint32_t rank, struct outcome *o)
+{
+    const struct report *r = &s->reports[rank];
+    /* On a machine too busy to run every rank within the deadline, silence is true; the second try has more patience.
+     */
+    bool *which = r->status == PLAIT_ERR_TIMEOUT && r->number > 0 ? &o->late : &o->bad;
+    int k = 0;
+
+    while (k < NSTATUS - 1 && outcome_statuses[k] != r->status)
+        k++;
+    o->told[k]++;
+    if (r->status != fault_kinds[j->fault].status && !(j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT))
+        complain(o, which, "rank %u got %s in call #%llu: %s", rank, plait_status_name(r->status),
+                 (unsigned long long)r->number, r->text);
+    else if (!says_enough(j, s, rank))
+        complain(o, which, "rank %u is told too little, or wrong, in call #%llu: %s", rank,
+                 (unsigned long long)r->number, r->text);
+    if (r->early)
+        complain(o, which, "rank %u failed before the fault: %s", rank, r->text);
+    if (r->status != PLAIT_OK && r->destroyed == PLAIT_OK && r->number > 0)
+        complain(o, &o->bad, "rank %u heard nothing of the failure in destroy", rank);
+    if (!is_culprit(j, rank) || fault_kinds[j->fault].differs)
+        judge_time(j, s, rank, o);
+}
+
+/* Does the rank live to report an error? */
+static bool reports(const struct injection *j, uint32_t rank)
+{
+    return !(gone(j) >> rank & 1) || (j->fault == FAULT_STOP && j->resumed);
+}
+
+void injection_judge(const struct injection *j, const struct scene *s, struct outcome *o)
+{
+    *o = (struct outcome){ .seed = j->seed, .fault = j->fault, .mode = j->mode, .done = true };
+    for (uint32_t r = 0; r < j->nrank; r++) {
+        if (s->reports[r].wrong > 0)
+            complain(o, &o->wrong, "rank %u: %llu wrong sums", r, (unsigned long long)s->reports[r].wrong);
+        if (s->reports[r].untold > 0)
+            complain(o, &o->untold, "rank %u: success where the arguments differed", r);
+    }
+    if (s->trouble[0] != '\0')
+        complain(o, s->hung ? &o->hung : s->crashed ? &o->crashed : &o->bad, "%s", s->trouble);
+    for (uint32_t r = 0; r < j->nrank && !s->hung && !s->crashed; r++) {
+        if (reports(j, r))
+            judge_error(j, s, r, o);
+        if (j->fault == FAULT_LEAVE && is_culprit(j, r) && s->reports[r].destroyed != PLAIT_OK)
+            complain(o, &o->bad, "rank %u could not leave: %s", r, plait_status_name(s->reports[r].destroyed));
+        if (s->reports[r].again != PLAIT_OK)
+            complain(o, &o->bad, "rank %u: the new comm: %s", r, s->reports[r].again_text);
+        if (r % j->nthread == 0 && reports(j, r) && s->leaks[r / j->nthread][0] != '\0')
+            complain(o, &o->bad, "process %u leaks: %s", r / j->nthread, s->leaks[r / j->nthread]);
+    }
+}

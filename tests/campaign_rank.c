@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a process of the campaign does: its ranks' calls, the faults they make themselves, and what is left behind. */
+#include "campaign.h"
+#include "clock.h"
+#include "values.h"
+
+#include <plait/memory.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_CALLS 1000000 /* of the struck operation, until its failure comes */
+
+struct actor { /* a rank */
+    const struct injection *j;
+    struct scene *s;
+    struct report *report;
+    struct plait_comm *comm;
+    uint32_t rank;
+    bool library;
+    char *in[NSTEP], *out;
+};
+
+/* Short waits are spun: a sleep is longer. */
+void wait_moment(double seconds)
+{
+    const double until = plait_clock() + seconds;
+
+    if (seconds > 1e-4)
+        usleep((useconds_t)(seconds * 1e6));
+    while (plait_clock() < until)
+        sched_yield();
+}
+
+void must(bool right, const char *what)
+{
+    if (right)
+        return;
+    fprintf(stderr, "campaign: %s: %s\n", what, plait_last_error());
+    abort();
+}
+
+/* With a small stack: the C library keeps those of all threads, and what belongs to them, so they count as before. */
+static pthread_t start_thread(void *(*body)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 512 << 10);
+    must(pthread_create(&thread, &attr, body, arg) == 0, "thread");
+    pthread_attr_destroy(&attr);
+    return thread;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------- */
+
+static void *get_memory(bool library, size_t bytes)
+{
+    void *p = NULL;
+
+    if (library)
+        must(plait_mem_alloc(bytes + 1, &p) == PLAIT_OK, "memory");
+    else
+        must((p = malloc(bytes + 1)) != NULL, "memory");
+    return p;
+}
+
+static void put_memory(bool library, void *p)
+{
+    if (library)
+        must(plait_mem_free(p) == PLAIT_OK, "free");
+    else
+        free(p);
+}
+
+static void get_buffers(struct actor *a)
+{
+    size_t most = 0;
+
+    a->library = a->j->memory == 1 || (a->j->memory == 2 && a->rank % 2);
+    for (int i = 0; i < NSTEP; i++) {
+        const struct step *s = &a->j->steps[i];
+        most = step_bytes(s) > most ? step_bytes(s) : most;
+        if (i == STEP_OTHER && !fault_kinds[a->j->fault].differs)
+            continue;
+        a->in[i] = get_memory(a->library, step_bytes(s));
+        values_fill(a->in[i], s->type, s->op, a->j->nrank, a->rank, s->count);
+    }
+    a->out = get_memory(a->library, most);
+}
+
+static void put_buffers(struct actor *a)
+{
+    for (int i = 0; i < NSTEP; i++)
+        put_memory(a->library, a->in[i]);
+    put_memory(a->library, a->out);
+}
+
+static void failed(struct actor *a, enum plait_status status)
+{
+    struct report *r = a->report;
+
+    r->returned = plait_clock();
+    r->status = status;
+    r->early = a->s->fault == 0;
+    snprintf(r->text, sizeof r->text, "%s", plait_last_error());
+    a->s->failed++;
+}
+
+/* One call, verified. The first failure is reported. */
+static enum plait_status call(struct actor *a, int which)
+{
+    const struct step *s = &a->j->steps[which];
+    const size_t bytes = step_bytes(s);
+    struct plait_call options = PLAIT_CALL_DEFAULT;
+    enum plait_status status;
+
+    options.algorithm = s->algorithm[0] != '\0' ? s->algorithm : NULL;
+    if (s->inplace)
+        memcpy(a->out, a->in[which], bytes);
+    else
+        memset(a->out, 0xa5, bytes);
+    a->report->number++;
+    a->report->entered = plait_clock();
+    if (s->coll == PLAIT_BARRIER)
+        status = plait_barrier(a->comm, NULL);
+    else
+        status = plait_allreduce(a->comm, s->inplace ? a->out : a->in[which], a->out, s->count, s->type, s->op,
+                                 options.algorithm != NULL ? &options : NULL);
+    if (status != PLAIT_OK)
+        failed(a, status);
+    else
+        a->report->wrong += memcmp(a->out, a->s->want[which], bytes) != 0;
+    return status;
+}
+
+/* ---- Faults ------------------------------------------------------------------------------------------ */
+
+static double until_fault(const struct injection *j, const struct scene *s)
+{
+    return j->moment * (s->duration > 0 ? s->duration : 2e-5 + (double)step_bytes(&j->steps[STEP_STRUCK]) * 1e-9);
+}
+
+static void *abort_later(void *arg)
+{
+    struct actor *a = arg;
+
+    while (a->s->armed == 0)
+        sched_yield();
+    wait_moment(until_fault(a->j, a->s));
+    a->s->fault = plait_clock();
+    must(plait_comm_abort(a->comm, "campaign") == PLAIT_OK, "abort");
+    return NULL;
+}
+
+static void differ(struct actor *a)
+{
+    const bool culprit = is_culprit(a->j, a->rank), both = a->j->fault == FAULT_SWAP;
+    enum plait_status status = PLAIT_OK;
+
+    if (culprit) {
+        wait_moment(until_fault(a->j, a->s));
+        a->s->fault = plait_clock();
+    }
+    for (int k = 0; k <= both && status == PLAIT_OK; k++) {
+        status = call(a, culprit == (k == 0) ? STEP_OTHER : STEP_STRUCK);
+        a->report->untold += status == PLAIT_OK;
+    }
+}
+
+/* The struck operation again and again, until it fails. */
+static void repeat_struck(struct actor *a)
+{
+    for (unsigned n = 0; n < MOST_CALLS; n++)
+        if (call(a, STEP_STRUCK) != PLAIT_OK)
+            return;
+}
+
+/* A culprit that goes by itself. */
+static void go(struct actor *a)
+{
+    const uint32_t others = a->j->nrank - 1;
+
+    wait_moment(until_fault(a->j, a->s));
+    a->s->fault = plait_clock();
+    if (a->j->fault == FAULT_EXIT)
+        _exit(0);
+    if (a->j->fault == FAULT_LEAVE)
+        return;
+    a->report->phase = PHASE_AWAY;
+    while (a->s->failed < others)
+        usleep(1000);
+    a->report->phase = PHASE_STRUCK;
+    call(a, STEP_STRUCK);
+}
+
+static void come_near(struct actor *a)
+{
+    const struct injection *j = a->j;
+    const bool acts = a->rank == j->actor;
+
+    for (uint32_t n = 0; n < j->extra; n++)
+        if (call(a, STEP_STRUCK) != PLAIT_OK)
+            return;
+    if (acts)
+        a->s->armed++;
+    if (acts && (j->fault == FAULT_EXIT || j->fault == FAULT_LEAVE || j->fault == FAULT_SILENT))
+        go(a);
+    else
+        repeat_struck(a);
+}
+
+static void strike(struct actor *a)
+{
+    a->report->phase = PHASE_STRUCK;
+    if (fault_kinds[a->j->fault].differs) {
+        differ(a);
+    } else if (a->j->fault == FAULT_ABORT && a->rank == a->j->actor) {
+        const pthread_t thread = start_thread(abort_later, a);
+        come_near(a);
+        a->s->armed++; /* if it did not come so far */
+        pthread_join(thread, NULL);
+    } else {
+        come_near(a);
+    }
+}
+
+/* ---- A rank's life ----------------------------------------------------------------------------------- */
+
+static struct plait_comm_options options_of(const struct injection *j)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    o.name = "campaign";
+    o.deadline = j->deadline;
+    o.warn = 1e6;
+    return o;
+}
+
+static bool create(struct actor *a)
+{
+    struct plait_comm_options o = options_of(a->j);
+    enum plait_status status;
+
+    o.nrank = a->j->nrank;
+    o.rank = a->rank;
+    o.id = &a->s->id;
+    o.timeout = a->j->timeout;
+    a->report->phase = PHASE_CREATE;
+    a->s->ready++;
+    if (is_culprit(a->j, a->rank) && a->j->fault == FAULT_ABSENT) {
+        a->s->fault = plait_clock();
+        return false;
+    }
+    while (a->s->ready < a->j->nrank)
+        usleep(200);
+    a->report->entered = plait_clock();
+    status = plait_comm_create(&o, &a->comm);
+    if (status != PLAIT_OK)
+        failed(a, status);
+    return status == PLAIT_OK;
+}
+
+static bool good_operations(struct actor *a)
+{
+    a->report->phase = PHASE_GOOD;
+    for (uint32_t n = 0; n < a->j->ngood; n++) {
+        const int which = n == 0 ? STEP_STRUCK : n % 2 ? STEP_GOOD : STEP_GOOD_TOO;
+        if (call(a, which) != PLAIT_OK)
+            return false;
+        if (n == 0 && a->rank == a->j->actor)
+            a->s->duration = plait_clock() - a->report->entered;
+    }
+    return true;
+}
+
+/* The survivors' new comm: it works, and ends in peace. */
+static enum plait_status again(struct actor *a)
+{
+    const uint32_t survivors = ((1u << a->j->nrank) - 1) & ~gone(a->j);
+    const uint32_t nrank = (uint32_t)__builtin_popcount(survivors);
+    struct plait_comm_options o = options_of(a->j);
+    struct plait_comm *comm = NULL;
+    float in[1000], out[1000], want[1000];
+    enum plait_status status;
+
+    o.deadline = 30;
+    o.nrank = nrank;
+    o.rank = (uint32_t)__builtin_popcount(survivors & ((1u << a->rank) - 1));
+    o.id = &a->s->again;
+    status = plait_comm_create(&o, &comm);
+    values_fill(in, PLAIT_FLOAT32, PLAIT_SUM, nrank, o.rank, 1000);
+    values_want(want, PLAIT_FLOAT32, PLAIT_SUM, nrank, 1000);
+    for (int n = 0; n < 3 && status == PLAIT_OK; n++) {
+        memset(out, 0xa5, sizeof out);
+        status = plait_allreduce(comm, in, out, n == 0 ? 1 : 1000, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+        a->report->wrong += status == PLAIT_OK && memcmp(out, want, n == 0 ? sizeof *out : sizeof out) != 0;
+    }
+    if (status == PLAIT_OK)
+        status = plait_comm_destroy(comm);
+    if (status != PLAIT_OK)
+        snprintf(a->report->again_text, sizeof a->report->again_text, "%s", plait_last_error());
+    return status;
+}
+
+static void *rank_main(void *arg)
+{
+    struct actor *a = arg;
+
+    a->report->pid = getpid();
+    get_buffers(a);
+    if (create(a) && good_operations(a))
+        strike(a);
+    a->report->phase = PHASE_DESTROY;
+    if (a->comm != NULL && a->j->abort_first && a->report->status != PLAIT_OK)
+        plait_comm_abort(a->comm, "a survivor gives up");
+    a->report->destroyed = plait_comm_destroy(a->comm);
+    a->report->phase = PHASE_AGAIN;
+    if (!(gone(a->j) >> a->rank & 1))
+        a->report->again = again(a);
+    put_buffers(a);
+    a->report->phase = PHASE_DONE;
+    return NULL;
+}
+
+/* ---- A process --------------------------------------------------------------------------------------- */
+
+void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size)
+{
+    pthread_t threads[MOST_RANKS + 1];
+
+    for (uint32_t t = 0; t < n; t++)
+        threads[t] = start_thread(body, (char *)args + t * size);
+    for (uint32_t t = 0; t < n; t++)
+        pthread_join(threads[t], NULL);
+}
+
+void process_main(const struct injection *j, struct scene *s, uint32_t process)
+{
+    struct actor actors[MOST_RANKS] = { 0 };
+    const struct footprint before = footprint_measure(j->nthread + 1); /* one more, for abort */
+
+    for (uint32_t t = 0; t < j->nthread; t++) {
+        const uint32_t rank = process * j->nthread + t;
+        actors[t] = (struct actor){ .j = j, .s = s, .report = &s->reports[rank], .rank = rank };
+    }
+    run_threads(j->nthread, rank_main, actors, sizeof *actors);
+    s->idle |= 1u << process;
+    while (!s->measure)
+        usleep(500);
+    const struct footprint after = footprint_measure(j->nthread + 1);
+    footprint_compare(&before, &after, s->leaks[process], sizeof s->leaks[process]);
+}
