@@ -2,9 +2,11 @@
 /* The collectives as users call them: check the arguments, find or make what to run, run it. */
 #include <plait/coll.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "hash.h"
 #include "prog.h"
+#include "report.h"
 #include "status.h"
 #include "tiny.h"
 #include "wait.h"
@@ -151,6 +153,19 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
     return (uint32_t)(h ^ h >> 32);
 }
 
+static void describe(const struct plait_op_plan *o, struct plait_what *out)
+{
+    *out = (struct plait_what){
+        .count = o->count,
+        .plan = o->selection.plan_hash,
+        .coll = (uint8_t)o->coll,
+        .type = (uint8_t)o->type,
+        .op = (uint8_t)o->op,
+        .inplace = o->inplace,
+    };
+    memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(comm, o->inplace);
@@ -168,6 +183,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
     o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
     o->fingerprint = fingerprint_of(o);
+    describe(o, &o->what);
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
+                   plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
     return PLAIT_OK;
 }
 
@@ -214,44 +232,34 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
 
 /* ---- Running --------------------------------------------------------------------------------------- */
 
-/* Say what this rank calls, so that the others can compare and name it. */
-static void record(struct plait_comm *comm, const struct plait_op_plan *o)
+static enum plait_status run_engine(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
 {
-    struct plait_record *r = plait_control_record(comm->own, comm->sequence);
+    enum plait_status status;
 
-    r->count = o->count;
-    r->plan = o->selection.plan_hash;
-    r->coll = (uint8_t)o->coll;
-    r->type = (uint8_t)o->type;
-    r->op = (uint8_t)o->op;
-    r->inplace = o->inplace;
-    memcpy(r->algorithm, o->selection.spec, sizeof r->algorithm);
-    r->algorithm[sizeof r->algorithm - 1] = '\0';
-    atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
+    if (PLAIT_GUARDS)
+        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
+                             o->selection.nslice * o->prog->ninstr);
+    status = plait_engine_prepare(comm, o);
+    if (status != PLAIT_OK) /* the others must not wait for this rank */
+        return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
+    /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
+    atomic_thread_fence(memory_order_seq_cst);
+    status = plait_look_for_failures(comm);
+    return status == PLAIT_OK ? plait_engine_run(comm, o, in, out) : status;
 }
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                              double deadline)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
 
-    comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
-    if (!o->selection.tiny)
-        status = plait_engine_prepare(comm, o);
-    if (status != PLAIT_OK) /* the others must not wait for this rank */
-        return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
+    if (PLAIT_GUARDS)
+        comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
     const uint32_t environment = plait_fpenv_enter();
     comm->sequence++;
-    record(comm, o);
-    if (o->selection.tiny) {
-        status = plait_tiny_run(comm, o, in, out);
-    } else {
-        /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
-        atomic_thread_fence(memory_order_seq_cst);
-        status = plait_look_for_failures(comm);
-        if (status == PLAIT_OK)
-            status = plait_engine_run(comm, o, in, out);
-    }
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, plait_word(o, comm->sequence), &o->what);
+    status = o->selection.tiny ? plait_tiny_run(comm, o, in, out) : run_engine(comm, o, in, out);
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
