@@ -37,13 +37,13 @@ struct plait_record {
 };
 
 struct plait_progress {
-    _Atomic uint64_t sequence;       /* of the operation that this is about; written last */
-    _Atomic uint64_t began, looked;  /* nanoseconds of CLOCK_MONOTONIC: at the start; last during a long wait */
-    _Atomic uint64_t steps, nstep;   /* of all slices; written when a wait is long, and at a failure */
-    _Atomic uint32_t slices, nslice; /* written as each ends */
+    _Alignas(64) _Atomic uint64_t sequence; /* of the operation that this is about; written last */
+    _Atomic uint64_t began, looked;         /* nanoseconds of CLOCK_MONOTONIC: at the start; last during a long wait */
+    _Atomic uint64_t steps, nstep;          /* of all slices; written when a wait is long, and at a failure */
+    _Atomic uint32_t slices, nslice;        /* written as each ends */
     _Atomic uint32_t waiting_for, waited_for; /* rank + 1: now in a long wait for it; of the last long wait. 0: none */
 };
-_Static_assert(sizeof(struct plait_record) == 64 && sizeof(struct plait_progress) <= 64, "one line each");
+_Static_assert(sizeof(struct plait_record) == 64 && sizeof(struct plait_progress) == 64, "one line each");
 
 struct plait_ring {
     struct plait_record record[PLAIT_NRECORD];
