@@ -249,17 +249,17 @@ static enum plait_status run_engine(struct plait_comm *comm, const struct plait_
 }
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                             double deadline)
+                             const struct plait_call *call)
 {
     enum plait_status status;
 
     if (PLAIT_GUARDS)
-        comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
+        comm->call = call; /* its deadline, if a wait is long */
     const uint32_t environment = plait_fpenv_enter();
-    comm->sequence++;
+    const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
-        plait_ring_add(&comm->own->ring, comm->sequence, plait_word(o, comm->sequence), &o->what);
-    status = o->selection.tiny ? plait_tiny_run(comm, o, in, out) : run_engine(comm, o, in, out);
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what);
+    status = o->selection.tiny ? plait_tiny_run(comm, o, word, in, out) : run_engine(comm, o, in, out);
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
@@ -300,7 +300,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
     } else {
         status = check_buffers(in, out, count * comm->last->size);
     }
-    return status == PLAIT_OK ? run(comm, comm->last, in, out, call != NULL ? call->deadline : 0) : status;
+    return status == PLAIT_OK ? run(comm, comm->last, in, out, call) : status;
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
@@ -313,7 +313,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
         return earlier_failure(comm);
     if (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call))
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
-    return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0) : status;
+    return status == PLAIT_OK ? run(comm, comm->last, NULL, NULL, call) : status;
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,

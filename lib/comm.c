@@ -195,7 +195,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->cache = topology.l2;
     comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;
     comm->deadline = o->deadline > 0 ? o->deadline : comm->config.deadline;
-    comm->call_deadline = comm->deadline;
     comm->warn = o->warn > 0 ? o->warn : comm->config.warn;
     comm->reproducible = o->reproducible;
     comm->round = o->round;
@@ -426,7 +425,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     uint32_t rank;
 
     plait_wait_init(&w, unfinished, comm);
-    comm->call_deadline = comm->deadline;
+    comm->call = NULL;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);

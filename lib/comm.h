@@ -140,9 +140,9 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    double call_deadline;     /* of the operation in progress */
-    size_t cache, last_level; /* bytes; rank 0's */
-    size_t flight_bytes;      /* library memory of a flight, at least */
+    const struct plait_call *call; /* of the operation in progress, or NULL */
+    size_t cache, last_level;      /* bytes; rank 0's */
+    size_t flight_bytes;           /* library memory of a flight, at least */
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */

@@ -54,10 +54,10 @@ static enum plait_status wait_for(struct plait_comm *comm, const struct plait_ti
     return status;
 }
 
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
+                                 void *out)
 {
     const uint32_t set = comm->ntiny++ & 1;
-    const uint64_t word = plait_word(o, comm->sequence);
     const size_t bytes = o->count * o->size;
     const void *from[PLAIT_TINY_RANKS];
     enum plait_status status = PLAIT_OK;

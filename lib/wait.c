@@ -269,15 +269,15 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, str
 static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
 {
     const double waited = now - w->start;
+    const double deadline = comm->call != NULL && comm->call->deadline > 0 ? comm->call->deadline : comm->deadline;
     struct verdict v;
 
-    if (waited < comm->call_deadline && (waited < comm->warn || w->warned))
+    if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
     blame(comm, w, &v);
-    if (waited >= comm->call_deadline)
-        return v.culprit > 0
-                   ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, comm->call_deadline, v.text)
-                   : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, comm->call_deadline, v.text);
+    if (waited >= deadline)
+        return v.culprit > 0 ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, deadline, v.text)
+                             : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, v.text);
     plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, v.text);
     w->warned = true;
     return PLAIT_OK;
