@@ -117,6 +117,25 @@ static void every_comm_of_the_process_is_shown_until_it_is_destroyed(void **stat
     assert_string_equal(l.text + 512, "no comm");
 }
 
+static void a_comm_that_failed_says_why(void **state)
+{
+    char text[64 * 512];
+    struct lines l = { .room = 64, .text = text };
+    struct plait_comm *comm = create("fails");
+    float v = 1;
+
+    (void)state;
+    sum(comm, 7, NULL);
+    assert_int_equal(plait_comm_abort(comm, "had\nenough"), PLAIT_OK);
+    assert_int_equal(plait_allreduce(comm, &v, &v, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL), PLAIT_ERR_FAILED);
+    assert_int_equal(dump_own(16, &l, NULL), PLAIT_OK);
+    assert_int_equal(l.n, 4);
+    assert_string_equal(l.text + 512, "comm 'fails', rank 0 of 1: 1 operation completed, failed");
+    assert_string_equal(l.text + 1024, "  failed: comm 'fails': aborted by rank 0: had?enough");
+    assert_non_null(strstr(l.text + 1536, "allreduce #1 (7 float32 sum, one-shot), 28 bytes, done"));
+    assert_int_equal(plait_comm_destroy(comm), PLAIT_ERR_FAILED);
+}
+
 /* ---- Bytes that are not what they seem ------------------------------------------------------------- */
 
 #define IMAGE ((size_t)1 << 20)
@@ -231,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ring_has_the_last_1024_operations_in_order),
         cmocka_unit_test(every_comm_of_the_process_is_shown_until_it_is_destroyed),
+        cmocka_unit_test(a_comm_that_failed_says_why),
         cmocka_unit_test(what_is_no_arena_is_refused_and_says_why),
         cmocka_unit_test(any_bytes_are_read_safely),
     };
