@@ -291,6 +291,34 @@ static void a_wait_that_is_over_is_nobodys_excuse(void **state)
     munmap(stopped, 4096);
 }
 
+static int run_out_of_arena(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t count = 1 << 20;
+    float *v = calloc(count, sizeof *v);
+
+    (void)arg;
+    enum plait_status status = sum(*comm, 1); /* a late rank may be told of the second call in the first */
+    if (status == PLAIT_OK)
+        status = plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+    CHECK(v != NULL && status == PLAIT_ERR_NOMEM);
+    CHECK(strstr(plait_last_error(), "comm 'comm', allreduce #2 (1048576 float32 sum, ") != NULL);
+    free(v);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* The operation before was named, which had succeeded. */
+static void an_operation_that_finds_no_memory_is_named(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_out_of_arena };
+
+    (void)state;
+    setenv("PLAIT_ARENA", "256K", 1);
+    assert_int_equal(ranks_run(&r), 0);
+    unsetenv("PLAIT_ARENA");
+}
+
 /* ---- Processes that have nothing to show --------------------------------------------------------------- */
 
 static void assert_refused(pid_t pid, const char *words)
@@ -408,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_whom),
         cmocka_unit_test(warning_and_error_of_a_stall_say_the_same),
         cmocka_unit_test(a_wait_that_is_over_is_nobodys_excuse),
+        cmocka_unit_test(an_operation_that_finds_no_memory_is_named),
         cmocka_unit_test(a_process_without_an_arena_is_refused_with_the_reason),
         cmocka_unit_test(a_process_of_another_user_is_refused_with_the_remedy),
     };
