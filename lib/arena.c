@@ -5,11 +5,13 @@
 #include "limits.h"
 #include "status.h"
 
+#include <plait/config.h>
 #include <plait/memory.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,9 +56,22 @@ static int read_only_copy(int fd)
     return copy >= 0 ? copy : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
+static void write_header(const struct plait_arena *a)
+{
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)a->base;
+
+    h->layout = PLAIT_ARENA_LAYOUT;
+    h->pid = getpid();
+    h->token = a->token;
+    snprintf(h->version, sizeof h->version, "%s", plait_version());
+    atomic_thread_fence(memory_order_release);
+    memcpy(h->magic, PLAIT_ARENA_MAGIC, sizeof h->magic);
+}
+
 static enum plait_status make_arena(size_t bytes)
 {
-    struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + PAGE - 1) & ~(PAGE - 1), .fd = -1 };
+    /* One page more than asked for: the header's. */
+    struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1), .fd = -1 };
     struct extent *all = malloc(sizeof *all);
     const int fd = memfd_create("plait", MFD_CLOEXEC);
 
@@ -76,7 +91,8 @@ static enum plait_status make_arena(size_t bytes)
         munmap(a.base, a.size);
         goto fail;
     }
-    *all = (struct extent){ .size = a.size };
+    write_header(&a);
+    *all = (struct extent){ .start = PAGE, .size = a.size - PAGE };
     extents = all;
     arena_fd = fd;
     generation = plait_generation;
@@ -174,7 +190,8 @@ static enum plait_status carve(size_t bytes, struct extent **out)
     for (e = extents; e != NULL && (e->used || e->size < bytes); e = e->next)
         ;
     if (e == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes, arena.size);
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes,
+                          arena.size - PAGE);
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
     e->used = true;
@@ -223,6 +240,33 @@ size_t plait_arena_used(void)
         used += e->used ? e->size : 0;
     pthread_mutex_unlock(&lock);
     return used;
+}
+
+/* ---- What is shown -------------------------------------------------------------------------------- */
+
+void plait_arena_show(struct plait_shown *block)
+{
+    pthread_mutex_lock(&lock);
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)arena.base;
+    atomic_store_explicit(&block->next, atomic_load_explicit(&h->first, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&h->first, (uint64_t)((char *)block - arena.base), memory_order_release);
+    pthread_mutex_unlock(&lock);
+}
+
+void plait_arena_hide(struct plait_shown *block)
+{
+    if (block == NULL || generation != plait_generation || !plait_arena_contains(block, sizeof *block))
+        return; /* a forked child leaves its parent's list alone */
+    pthread_mutex_lock(&lock);
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)arena.base;
+    const uint64_t offset = (uint64_t)((char *)block - arena.base);
+    _Atomic uint64_t *link = &h->first;
+    uint64_t at;
+    while ((at = atomic_load_explicit(link, memory_order_relaxed)) != 0 && at != offset)
+        link = &((struct plait_shown *)(void *)(arena.base + at))->next;
+    if (at == offset)
+        atomic_store_explicit(link, atomic_load_explicit(&block->next, memory_order_relaxed), memory_order_release);
+    pthread_mutex_unlock(&lock);
 }
 
 bool plait_arena_contains(const void *p, size_t bytes)

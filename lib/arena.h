@@ -20,6 +20,26 @@ struct plait_token { /* names a process among all that may ever meet; random */
     uint64_t word[2];
 };
 
+/*
+ * The start of every arena, for readers from outside (dump.h): what it is, and a list of the blocks that are shown.
+ * Offsets count from the start of the arena; 0 is none.
+ */
+#define PLAIT_ARENA_MAGIC  "plait\r\n"
+#define PLAIT_ARENA_LAYOUT 1 /* raised with every change of what lib/dump.c reads */
+
+struct plait_arena_header {
+    char magic[8];    /* PLAIT_ARENA_MAGIC */
+    uint32_t layout;  /* PLAIT_ARENA_LAYOUT */
+    int32_t pid;      /* a forked child has its parent's descriptors too */
+    char version[16]; /* of the library */
+    struct plait_token token;
+    _Atomic uint64_t first; /* block */
+};
+
+struct plait_shown { /* first member of a block that is shown */
+    _Atomic uint64_t next;
+};
+
 /* This process's arena. */
 struct plait_arena {
     char *base;
@@ -39,6 +59,10 @@ bool plait_arena_free(void *p);
 
 /* Bytes that are allocated; for tests. */
 size_t plait_arena_used(void);
+
+/* Put a block of this process's arena on the list of its header; take it off (unless it is not there). Thread-safe. */
+void plait_arena_show(struct plait_shown *block);
+void plait_arena_hide(struct plait_shown *block);
 
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);

@@ -2,9 +2,11 @@
 /* The collectives as users call them: check the arguments, find or make what to run, run it. */
 #include <plait/coll.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "hash.h"
 #include "prog.h"
+#include "report.h"
 #include "status.h"
 #include "tiny.h"
 #include "wait.h"
@@ -150,6 +152,19 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
     return PLAIT_DETECTS ? (uint32_t)(h ^ h >> 32) : 0;
 }
 
+static void describe(const struct plait_op_plan *o, struct plait_what *out)
+{
+    *out = (struct plait_what){
+        .count = o->count,
+        .plan = o->selection.plan_hash,
+        .coll = (uint8_t)o->coll,
+        .type = (uint8_t)o->type,
+        .op = (uint8_t)o->op,
+        .inplace = o->inplace,
+    };
+    memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(comm, o->inplace);
@@ -167,6 +182,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
     o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
     o->fingerprint = fingerprint_of(o);
+    describe(o, &o->what);
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
+                   plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
     return PLAIT_OK;
 }
 
@@ -210,20 +228,20 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
 
 /* ---- Running --------------------------------------------------------------------------------------- */
 
-/* Say what this rank calls, so that the others can compare and name it. */
-static void record(struct plait_comm *comm, const struct plait_op_plan *o)
+static enum plait_status run_engine(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
 {
-    struct plait_record *r = plait_control_record(comm->own, comm->sequence);
+    enum plait_status status;
 
-    r->count = o->count;
-    r->plan = o->selection.plan_hash;
-    r->coll = (uint8_t)o->coll;
-    r->type = (uint8_t)o->type;
-    r->op = (uint8_t)o->op;
-    r->inplace = o->inplace;
-    memcpy(r->algorithm, o->selection.spec, sizeof r->algorithm);
-    r->algorithm[sizeof r->algorithm - 1] = '\0';
-    atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
+    if (PLAIT_GUARDS)
+        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
+                             o->selection.nslice * o->prog->ninstr);
+    status = plait_engine_prepare(comm, o);
+    if (status != PLAIT_OK) /* the others must not wait for this rank */
+        return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
+    /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
+    atomic_thread_fence(memory_order_seq_cst);
+    status = plait_look_for_failures(comm);
+    return status == PLAIT_OK ? plait_engine_run(comm, o, in, out) : status;
 }
 
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
@@ -241,27 +259,17 @@ static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status
 }
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                             double deadline)
+                             const struct plait_call *call)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
 
-    comm->call_deadline = deadline > 0 ? deadline : comm->deadline;
-    if (!o->selection.tiny)
-        status = plait_engine_prepare(comm, o);
-    if (status != PLAIT_OK)
-        return cannot_begin(comm, status, o->coll, o->count, o->type, o->op);
+    if (PLAIT_GUARDS)
+        comm->call = call; /* its deadline, if a wait is long */
     const uint32_t environment = plait_fpenv_enter();
-    comm->sequence++;
-    record(comm, o);
-    if (o->selection.tiny) {
-        status = plait_tiny_run(comm, o, in, out);
-    } else {
-        /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
-        atomic_thread_fence(memory_order_seq_cst);
-        status = plait_look_for_failures(comm);
-        if (status == PLAIT_OK)
-            status = plait_engine_run(comm, o, in, out);
-    }
+    const uint64_t word = plait_word(o, ++comm->sequence);
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what);
+    status = o->selection.tiny ? plait_tiny_run(comm, o, word, in, out) : run_engine(comm, o, in, out);
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
@@ -309,7 +317,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
     } else {
         status = check_buffers(in, out, count * comm->last->size);
     }
-    return status == PLAIT_OK ? run(comm, comm->last, in, out, call != NULL ? call->deadline : 0) : status;
+    return status == PLAIT_OK ? run(comm, comm->last, in, out, call) : status;
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
@@ -328,7 +336,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
     if (status != PLAIT_OK)
         return cannot_begin(comm, status, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM);
-    return run(comm, comm->last, NULL, NULL, call != NULL ? call->deadline : 0);
+    return run(comm, comm->last, NULL, NULL, call);
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,

@@ -7,7 +7,7 @@
 #include "flight.h"
 #include "hash.h"
 #include "limits.h"
-#include "log.h"
+#include "report.h"
 #include "status.h"
 #include "wait.h"
 
@@ -95,6 +95,8 @@ static void release_shared(struct plait_comm *comm)
         plait_process_put(comm->peers[r].process);
     free(comm->peers);
     plait_flights_destroy(comm->flights);
+    if (comm->own != NULL)
+        plait_arena_hide(&comm->own->shown);
     plait_arena_free(comm->own);
     free(comm);
 }
@@ -232,7 +234,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
 
     if (status != PLAIT_OK)
         return status;
-    plait_log_level((enum plait_log_level)comm->config.log);
     plait_topology_get(&topology);
     comm->rank = o->rank;
     comm->nrank = o->nrank;
@@ -254,6 +255,10 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     if (status != PLAIT_OK)
         return status;
     comm->own = control;
+    comm->own->rank = comm->rank;
+    comm->own->nrank = comm->nrank;
+    memcpy(comm->own->name, comm->name, sizeof comm->own->name);
+    plait_arena_show(&comm->own->shown);
     comm->peers = calloc(comm->nrank, sizeof *comm->peers);
     comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);
@@ -468,6 +473,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     plait_bootstrap_destroy(boot);
     close_meeting(&m);
     if (status == PLAIT_OK) {
+        plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
         *out = comm;
     } else if (comm != NULL) {
         free_private(comm);
@@ -499,7 +505,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     uint32_t rank;
 
     plait_wait_init(&w, unfinished, comm);
-    comm->call_deadline = comm->deadline;
+    comm->call = NULL;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
@@ -512,7 +518,7 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
     const struct plait_control *c = comm->peers[rank].control;
     const uint64_t next = atomic_load(&c->done) + 1;
 
-    return (uint32_t)atomic_load(&plait_control_record(c, next)->word) == (uint32_t)next &&
+    return (uint32_t)atomic_load(&plait_ring_record(&c->ring, next)->word) == (uint32_t)next &&
            atomic_load(&c->failed) == PLAIT_OK && !atomic_load(&c->departed);
 }
 
@@ -542,9 +548,12 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     if (status == PLAIT_OK)
         status = wait_for_readers(comm);
     if (status != PLAIT_OK) {
+        plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
         wait_for_insiders(comm);
         plait_fail(status, "%s", comm->own->failure);
     }
+    plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
+                   (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
     plait_ring(comm);
     free_private(comm);
@@ -564,7 +573,7 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
     snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
              (unsigned long long)atomic_load(&comm->own->done), comm->rank,
              reason != NULL ? reason : "no reason given");
-    plait_announce_failure(comm, PLAIT_ERR_FAILED, text);
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, comm->rank + 1);
     return PLAIT_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "config.h"
 #include "fork.h"
+#include "record.h"
 #include "reduce.h"
 #include "select.h"
 #include "transport.h"
@@ -18,23 +19,19 @@
 #include <stdatomic.h>
 
 #define PLAIT_LINE       64    /* bytes of a cache line, and of everything that must not share one */
-#define PLAIT_NRECORD    64    /* operations a rank remembers for the others */
 #define PLAIT_WINDOW     16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA  48    /* payload that travels in the line that offers it */
 #define PLAIT_TINY_MAX   32760 /* bytes of a vector that can run without the engine; with its word, eight pages */
 #define PLAIT_TINY_RANKS 64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT    4     /* slices in flight */
 
-/* One operation as a rank called it: the text of a mismatch comes from here. */
-struct plait_record {
-    _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
-    uint64_t count;
-    uint64_t plan; /* hash */
-    uint8_t coll, type, op, inplace;
-    uint8_t wanted, unused[3]; /* wanted: another trial of the ways to write (trial.h) */
-    char algorithm[32];
-};
-_Static_assert(sizeof(struct plait_record) == PLAIT_LINE, "one line each");
+/*
+ * 0 leaves out fingerprints, deadlines and the ring of operations: only to measure what they cost (tests/price.c).
+ * A library without them lies and hangs.
+ */
+#ifndef PLAIT_GUARDS
+#define PLAIT_GUARDS 1
+#endif
 
 struct plait_post {                /* an offered message */
     _Atomic uint64_t word;         /* fingerprint << 32 | number + 1; written last */
@@ -53,11 +50,13 @@ struct plait_tiny {        /* a rank's vector of a tiny operation */
  * that are written at different times are apart. posts and acks follow, [nrank][PLAIT_WINDOW] each.
  */
 struct plait_control {
-    _Alignas(PLAIT_LINE) uint64_t id; /* random, equal in the whole comm; 0 once the block is freed */
-    _Atomic uint32_t departed;        /* destroy was called; `done` is final */
+    _Alignas(PLAIT_LINE) struct plait_shown shown;
+    uint64_t id;               /* random, equal in the whole comm; 0 before all have met and once the block is freed */
+    uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
+    _Atomic uint32_t departed; /* destroy was called; `done` is final */
+    char name[64];
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
-    _Atomic uint32_t waiting_for;               /* rank + 1 that this rank last waited long for */
     _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
@@ -65,9 +64,10 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) _Atomic int32_t failed; /* status of the comm on this rank; text first */
     _Atomic uint32_t failing;                    /* somebody writes the text */
+    uint32_t culprit;                            /* rank + 1; 0: nobody in particular. Written with the text */
     char failure[512];
 
-    struct plait_record record[PLAIT_NRECORD];
+    _Alignas(PLAIT_LINE) struct plait_ring ring;
     _Alignas(PLAIT_LINE) struct plait_tiny tiny[2];
     struct plait_post post[];
 };
@@ -76,12 +76,6 @@ static inline size_t plait_control_bytes(uint32_t nrank)
 {
     return sizeof(struct plait_control) +
            (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
-}
-
-/* What the owner of `of` called, or calls, as operation number `sequence`. */
-static inline struct plait_record *plait_control_record(const struct plait_control *of, uint64_t sequence)
-{
-    return (struct plait_record *)(uintptr_t)&of->record[sequence % PLAIT_NRECORD];
 }
 
 /* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
@@ -121,7 +115,14 @@ struct plait_op_plan {
     uint32_t divisor; /* of the last combination: avg */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
+    struct plait_what what;  /* for the ring */
 };
+
+/* What tells an operation from every other of the comm. */
+static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequence)
+{
+    return PLAIT_GUARDS ? (uint64_t)o->fingerprint << 32 | (uint32_t)sequence : (uint32_t)sequence;
+}
 
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
@@ -131,6 +132,7 @@ struct plait_comm {
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
     enum plait_status failed; /* sticky */
+    bool told;                /* the log has the failure and the operations before it */
 
     /* The fast path. */
     uint64_t sequence; /* of the operation in progress, or the last */
@@ -141,9 +143,9 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    double call_deadline;     /* of the operation in progress */
-    size_t cache, last_level; /* bytes; rank 0's */
-    size_t flight_bytes;      /* library memory of a flight, at least */
+    const struct plait_call *call; /* of the operation in progress, or NULL */
+    size_t cache, last_level;      /* bytes; rank 0's */
+    size_t flight_bytes;           /* library memory of a flight, at least */
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */

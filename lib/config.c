@@ -62,6 +62,7 @@ static const char *parse_flag(const char *text, void *field)
 
 static const char *parse_path(const char *text, void *field)
 {
+    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->log_file, "one parser");
     if (strlen(text) >= sizeof((struct plait_config *)0)->file)
         return "a path of at most 255 characters";
     strcpy(field, text);
@@ -95,6 +96,14 @@ static const char *parse_log(const char *text, void *field)
             return NULL;
         }
     return "error, warn, info or debug";
+}
+
+static const char *parse_log_file(const char *text, void *field)
+{
+    for (const char *c = strchr(text, '%'); c != NULL; c = strchr(c + 2, '%'))
+        if (c[1] != 'h' && c[1] != 'p' && c[1] != '%')
+            return "a path of at most 255 characters, with %h for the host, %p for the process and %% for a %";
+    return parse_path(text, field);
 }
 
 static const char *parse_bytes(const char *text, void *field)
@@ -134,6 +143,9 @@ static const struct row table[] = {
       parse_isa },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
       parse_log },
+    { "PLAIT_LOG_FILE", "",
+      "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
+      parse_log_file },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
@@ -402,13 +414,13 @@ static void warn_unknown(const struct reading *r)
 
 /* ---- Entry points -------------------------------------------------------------------------------- */
 
-/* Parse every row; when all are valid, set the log level and warn. */
+/* Parse every row; when all are valid, set up the log and warn. */
 static enum plait_status apply(const struct reading *r, struct plait_config *out)
 {
     const enum plait_status status = parse_all(r, out);
 
     if (status == PLAIT_OK) {
-        plait_log_level((enum plait_log_level)out->log);
+        plait_log_setup((enum plait_log_level)out->log, out->log_file);
         warn_unknown(r);
     }
     return status;

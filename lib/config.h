@@ -11,23 +11,22 @@
 
 #include <stdint.h>
 
-enum plait_log_level { PLAIT_LOG_ERROR, PLAIT_LOG_WARN, PLAIT_LOG_INFO, PLAIT_LOG_DEBUG };
-
 struct plait_config {
-    char algo[64];   /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
-    size_t arena;    /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
-    int check;       /* PLAIT_CHECK      1: prove every plan before its first run */
-    char file[256];  /* PLAIT_CONFIG     "" or the file that the settings were read from */
-    double deadline; /* PLAIT_DEADLINE   seconds, 600 */
-    char isa[16];    /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
-    int log;         /* PLAIT_LOG        enum plait_log_level by name, "warn" */
-    size_t slice;    /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
-    double timeout;  /* PLAIT_TIMEOUT    seconds, 60 */
-    double warn;     /* PLAIT_WARN       seconds, 30 */
+    char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
+    size_t arena;       /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
+    int check;          /* PLAIT_CHECK      1: prove every plan before its first run */
+    char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
+    double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
+    char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
+    int log;            /* PLAIT_LOG        enum plait_log_level by name, "warn" */
+    char log_file[256]; /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
+    size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
+    double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
+    double warn;        /* PLAIT_WARN       seconds, 30 */
 };
 
 /*
- * Read the environment and the file of PLAIT_CONFIG, and set the log level. Unknown PLAIT_* names are
+ * Read the environment and the file of PLAIT_CONFIG, and set up the log. Unknown PLAIT_* names are
  * logged once per process with the nearest name. PLAIT_ERR_CONFIG names the variable, its value and
  * what is allowed, and for a file its line.
  */

@@ -405,6 +405,29 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
+static uint64_t steps_done(const void *context)
+{
+    const struct run *run = context;
+    uint64_t n = run->done_slices * run->prog->ninstr;
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
+        if (run->comm->flights[d].done < run->prog->ninstr)
+            n += run->comm->flights[d].done;
+    return n;
+}
+
+/* A slice more is done, and so is every step of it. */
+static void note_slice(struct run *run)
+{
+    struct plait_progress *p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
+
+    run->done_slices++;
+    if (!PLAIT_GUARDS)
+        return;
+    atomic_store_explicit(&p->slices, (uint32_t)run->done_slices, memory_order_relaxed);
+    atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
+}
+
 /* ---- The way to write (trial.h) -------------------------------------------------------------------- */
 
 static void choose_way(struct run *run)
@@ -417,7 +440,7 @@ static void choose_way(struct run *run)
     run->timed = false;
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
-    plait_control_record(comm->own, comm->sequence)->wanted = plait_trial_of(&comm->trials, bytes)->wanted;
+    plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
 }
 
 /* Every rank wrote its record before it sent anything, so all see the same. */
@@ -431,7 +454,7 @@ static void report_way(struct run *run)
         return;
     plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
     for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
-        wanted += plait_control_record(comm->peers[r].control, comm->sequence)->wanted;
+        wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
     if (2 * wanted > comm->nrank)
         plait_trial_again(plait_trial_of(&comm->trials, bytes));
 }
@@ -455,6 +478,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.stride = plait_flight_stride(o);
     run.need = plait_flight_need(o);
     plait_wait_init(&run.wait, awaited, &run);
+    run.wait.steps = steps_done;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
         f->done = run.prog->ninstr;
@@ -472,7 +496,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
                 moved = true;
             }
             moved |= turn(&run, f);
-            run.done_slices += f->done == run.prog->ninstr;
+            if (f->done == run.prog->ninstr)
+                note_slice(&run);
         }
         if (moved)
             plait_wait_progress(comm, &run.wait);

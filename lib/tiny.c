@@ -15,11 +15,20 @@
 
 #define MOST_ASKED 256 /* bytes after the first line that are asked for while waiting */
 
+struct turn { /* the rank whose vector is next, the i-th */
+    uint32_t rank, i;
+};
+
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     (void)most;
-    *ranks = *(const uint32_t *)context;
+    *ranks = ((const struct turn *)context)->rank;
     return 1;
+}
+
+static uint64_t steps(const void *context)
+{
+    return ((const struct turn *)context)->i - 1;
 }
 
 /* The lines after the first come on their own; asked for together with the word they come at the same time. */
@@ -30,12 +39,13 @@ static inline void ask_for(const struct plait_tiny *slot, size_t bytes)
 }
 
 static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, size_t bytes,
-                                  uint32_t rank)
+                                  struct turn turn)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
-    plait_wait_init(&w, awaited, &rank);
+    plait_wait_init(&w, awaited, &turn);
+    w.steps = steps;
     while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word) {
         ask_for(slot, bytes);
         status = plait_wait_turn(comm, &w);
@@ -44,10 +54,10 @@ static enum plait_status wait_for(struct plait_comm *comm, const struct plait_ti
     return status;
 }
 
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
+                                 void *out)
 {
     const uint32_t set = comm->ntiny++ & 1;
-    const uint64_t word = (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence;
     const size_t bytes = o->count * o->size;
     const void *from[PLAIT_TINY_RANKS];
     enum plait_status status = PLAIT_OK;
@@ -62,7 +72,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         plait_wake(comm, r);
         from[r] = slot->data;
         if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
-            status = wait_for(comm, slot, word, bytes, r);
+            status = wait_for(comm, slot, word, bytes, (struct turn){ r, i });
     }
     if (status == PLAIT_OK && bytes > 0)
         o->reduce(out, from, comm->nrank, o->count, o->divisor);

@@ -8,6 +8,7 @@
  * The one-shot plan for vectors of up to PLAIT_TINY_MAX bytes, without the engine: each rank writes its
  * vector once into its own control block, then the operation's word, and combines all others' in place.
  */
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out);
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
+                                 void *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include "wait.h"
 
 #include "clock.h"
-#include "log.h"
+#include "report.h"
 #include "status.h"
 
 #include <errno.h>
@@ -24,65 +24,64 @@
 
 static const struct plait_record *record_of(const struct plait_comm *comm, uint32_t rank)
 {
-    return plait_control_record(comm->peers[rank].control, comm->sequence);
+    return plait_ring_record(&comm->peers[rank].control->ring, comm->sequence);
 }
 
-static void describe(const struct plait_comm *comm, char *text, size_t size)
-{
-    const struct plait_record *r = record_of(comm, comm->rank);
-    const uint64_t word = atomic_load_explicit(&r->word, memory_order_relaxed);
-
-    if ((uint32_t)word != (uint32_t)comm->sequence || comm->sequence == 0)
-        snprintf(text, size, "comm '%s'", comm->name);
-    else if (r->coll == PLAIT_BARRIER)
-        snprintf(text, size, "comm '%s', barrier #%llu", comm->name, (unsigned long long)comm->sequence);
-    else
-        snprintf(text, size, "comm '%s', %s #%llu (%llu %s %s, %s)", comm->name, plait_coll_name(r->coll),
-                 (unsigned long long)comm->sequence, (unsigned long long)r->count, plait_dtype_name(r->type),
-                 plait_op_name(r->op), r->algorithm);
-}
-
-void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text)
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
 {
     uint32_t none = 0;
 
     /* The first failure stays; abort may come from another thread at the same time. */
     if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
+        comm->own->culprit = culprit;
         atomic_store_explicit(&comm->own->failed, status, memory_order_release);
     }
     plait_ring(comm);
 }
 
 /* Fail on this rank with this text, and let the others know. */
-static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text)
+static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
 {
     char copy[sizeof comm->own->failure]; /* it may be this rank's own failure that is passed on */
 
     snprintf(copy, sizeof copy, "%s", text);
     comm->failed = status;
-    plait_announce_failure(comm, status, copy);
+    plait_announce_failure(comm, status, copy, culprit);
+    plait_comm_tell_failure(comm, copy, culprit);
     return plait_fail(status, "%s", copy);
 }
 
 enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
 {
-    char text[512], where[160];
+    char text[sizeof comm->own->failure];
+    const size_t n = plait_comm_where(comm, text, sizeof text);
     va_list args;
 
-    describe(comm, where, sizeof where);
-    const int n = snprintf(text, sizeof text, "%s: rank %u: ", where, comm->rank);
     va_start(args, format);
-    vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+    vsnprintf(text + n, sizeof text - n, format, args);
     va_end(args);
-    return poison(comm, status, text);
+    return poison(comm, status, text, 0);
+}
+
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...)
+{
+    char text[sizeof comm->own->failure];
+    const size_t n = plait_comm_where(comm, text, sizeof text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    return poison(comm, status, text, culprit + 1);
 }
 
 /* ---- Looking at the others ------------------------------------------------------------------------- */
 
 static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
 {
-    const struct plait_record *a = record_of(comm, comm->rank), *b = record_of(comm, rank);
+    const struct plait_what *a = &record_of(comm, comm->rank)->what, *b = &record_of(comm, rank)->what;
     char what[160];
 
     if (a->coll != b->coll)
@@ -102,7 +101,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
     else
         snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
                  (unsigned long long)a->plan, (unsigned long long)b->plan);
-    return plait_comm_fail(comm, PLAIT_ERR_MISMATCH, "%s on rank %u", what, rank);
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s on rank %u", what, rank);
 }
 
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
@@ -112,7 +111,7 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm)
         const struct plait_control *c = comm->peers[r].control;
         const int32_t failed = atomic_load_explicit(&c->failed, memory_order_acquire);
         if (__builtin_expect(failed != PLAIT_OK, 0))
-            return poison(comm, (enum plait_status)failed, c->failure);
+            return poison(comm, (enum plait_status)failed, c->failure, c->culprit);
     }
     return PLAIT_OK;
 }
@@ -174,14 +173,41 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
     const struct plait_control *c = comm->peers[gone].control;
     const unsigned long long done = atomic_load_explicit(&c->done, memory_order_relaxed);
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
-        return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u left the comm after operation #%llu", gone, done);
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u left the comm after operation #%llu", gone, done);
     if (unborn(comm, gone) && !plait_process_dead(comm->peers[gone].process))
-        return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u gave up while the comm was made", gone);
-    return plait_comm_fail(comm, PLAIT_ERR_PEER, "rank %u (process %d) died after operation #%llu", gone,
-                           comm->peers[gone].process->pid, done);
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
+                            comm->peers[gone].process->pid, done);
 }
 
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
+
+/* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
+static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
+{
+    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+    uint32_t rank;
+
+    if (!PLAIT_GUARDS || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
+        return; /* a wait in destroy */
+    if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
+    if (w->steps != NULL)
+        atomic_store_explicit(&p->steps, w->steps(w->context), memory_order_relaxed);
+    if (w->awaited(w->context, &rank, 1) > 0) {
+        atomic_store_explicit(&p->waiting_for, rank + 1, memory_order_relaxed);
+        atomic_store_explicit(&p->waited_for, rank + 1, memory_order_relaxed);
+    }
+    atomic_store_explicit(&p->looked, now, memory_order_relaxed);
+}
+
+void plait_wait_over(struct plait_comm *comm)
+{
+    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+
+    if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
+        atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
+}
 
 /* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
 static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
@@ -196,64 +222,94 @@ static bool called(const struct plait_comm *comm, uint32_t rank)
            (uint32_t)comm->sequence;
 }
 
-/* The silent ranks that have, or have not, called this operation. Returns the length of the text. */
-static size_t name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
-                          char *text, size_t size)
-{
-    size_t n = 0;
+struct verdict {
+    uint32_t culprit; /* rank + 1; 0: nobody in particular */
+    char text[256];
+};
 
-    for (uint32_t r = 0; r < comm->nrank && n + 48 < size; r++)
-        if (silent(comm, w, r, now) && called(comm, r) == inside)
-            n += (size_t)snprintf(text + n, size - n, "%s%u", n > 0 ? ", " : "rank ", r);
-    if (n > 0)
-        n += (size_t)snprintf(text + n, size - n, inside ? " is in it and does not answer" : " has not called it");
-    return n;
+__attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const char *format, ...)
+{
+    const size_t n = strlen(v->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(v->text + n, sizeof v->text - n, format, args);
+    va_end(args);
+}
+
+/* The silent ranks that have, or have not, called this operation. */
+static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
+                        struct verdict *v)
+{
+    struct plait_operation o;
+    char progress[80] = "";
+    unsigned found = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
+        if (silent(comm, w, r, now) && called(comm, r) == inside) {
+            add(v, "%s%u", found++ > 0 ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", r);
+            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
+            if (inside && plait_comm_operation(comm, r, comm->sequence, &o))
+                plait_operation_progress(&o, progress, sizeof progress);
+        }
+    if (found > 0 && inside)
+        add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
+    else if (found > 0)
+        add(v, " has not called it");
+}
+
+/* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
+static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_operation o;
+
+    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress || o.waiting_for > comm->nrank)
+        return 0;
+    return o.waiting_for;
 }
 
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
-static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, char *text, size_t size)
+static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
-    size_t n = name_silent(comm, w, now, false, text, size);
-    uint32_t at = comm->rank;
+    uint32_t at, next;
 
-    if (n > 0 && n + 2 < size)
-        n += (size_t)snprintf(text + n, size - n, "; ");
-    const size_t inside = name_silent(comm, w, now, true, text + n, size - n);
-    if (inside == 0 && n > 0)
-        text[n - 2] = '\0';
-    if (n + inside > 0)
+    v->culprit = 0;
+    v->text[0] = '\0';
+    name_silent(comm, w, now, false, v);
+    name_silent(comm, w, now, true, v);
+    if (v->culprit > 0)
         return;
-    for (uint32_t i = 0; i <= comm->nrank; i++) {
-        uint32_t next = atomic_load_explicit(&comm->peers[at].control->waiting_for, memory_order_relaxed);
-        if (at == comm->rank && w->awaited(w->context, &next, 1) > 0)
-            next++;
-        if (next == 0 || next > comm->nrank)
-            break;
+    if (w->awaited(w->context, &at, 1) == 0)
+        at = comm->rank;
+    for (uint32_t i = 0; (next = awaited_by(comm, at)) != 0; i++) {
         at = next - 1;
         if (i == comm->nrank) { /* the chain never ends */
-            snprintf(text, size, "ranks wait for each other, rank %u among them: a fault in the plan or the library",
-                     at);
+            snprintf(v->text, sizeof v->text,
+                     "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
             return;
         }
     }
-    snprintf(text, size, "rank %u is in it and does not answer", at);
+    v->culprit = at + 1;
+    add(v, "rank %u is in it and does not answer", at);
 }
+
+/* The warning and the error say the same, at different times. */
+#define STALLED "no progress for %g s: %s"
 
 static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
 {
-    char who[256];
+    const double waited = now - w->start;
+    const double deadline = comm->call != NULL && comm->call->deadline > 0 ? comm->call->deadline : comm->deadline;
+    struct verdict v;
 
-    if (now - w->start < comm->warn && now - w->start < comm->call_deadline)
+    if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
-    blame(comm, w, now, who, sizeof who);
-    if (now - w->start >= comm->call_deadline)
-        return plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, "no progress for %g s: %s", comm->call_deadline, who);
-    if (!w->warned) {
-        char where[160];
-        describe(comm, where, sizeof where);
-        plait_log(PLAIT_LOG_WARN, "%s: rank %u: no progress for %g s: %s", where, comm->rank, comm->warn, who);
-        w->warned = true;
-    }
+    blame(comm, w, now, &v);
+    if (waited >= deadline)
+        return v.culprit > 0 ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, deadline, v.text)
+                             : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, v.text);
+    plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, v.text);
+    w->warned = true;
     return PLAIT_OK;
 }
 
@@ -323,8 +379,6 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
     w->announced = true;
     w->nbell = w->awaited(w->context, w->ranks, PLAIT_BELLS);
     atomic_store(&comm->own->asleep, 1);
-    if (w->nbell > 0)
-        atomic_store_explicit(&comm->own->waiting_for, w->ranks[0] + 1, memory_order_relaxed);
     for (uint32_t i = 0; i < w->nbell; i++)
         w->bells[i] = atomic_load(&comm->peers[w->ranks[i]].control->bell);
 }
@@ -341,6 +395,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
             w->start += now - w->last;
         }
         w->last = now;
+        note_wait(comm, w, (uint64_t)(now * 1e9));
         const enum plait_status status = look(comm, w, now);
         if (status != PLAIT_OK)
             return status;

@@ -36,6 +36,7 @@ struct plait_wait {
     bool timed, warned, sleepy, announced;
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
+    uint64_t (*steps)(const void *context); /* how many of the operation are done; NULL: not told */
     const void *context;
     uint32_t nbell, ranks[PLAIT_BELLS], bells[PLAIT_BELLS]; /* of the last announcement */
 };
@@ -46,6 +47,7 @@ static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(con
     w->turns = w->suspect = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
     w->awaited = awaited;
+    w->steps = NULL;
     w->context = context;
 }
 
@@ -57,6 +59,9 @@ static inline void plait_pause(void)
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+
+/* This rank no longer waits long: its ring says so, if it said otherwise. */
+void plait_wait_over(struct plait_comm *comm);
 
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
@@ -76,6 +81,8 @@ static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct 
 static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wait *w)
 {
     w->turns = 0;
+    if (w->timed)
+        plait_wait_over(comm);
     w->timed = false;
     if (w->announced)
         atomic_store_explicit(&comm->own->asleep, 0, memory_order_relaxed);
@@ -91,8 +98,8 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm);
 /* Wake `peer` if it sleeps; after news for it was written. */
 void plait_ring(struct plait_comm *comm);
 
-/* Mark the comm as failed for all ranks, unless it is already. Any thread. */
-void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text);
+/* Mark the comm as failed for all ranks, unless it is already. Any thread. culprit: rank + 1, or 0. */
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
 
 static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
 {
@@ -106,5 +113,9 @@ static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
  */
 enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same where another rank is the cause: the log shows its last operations, too. */
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA", "PLAIT_CHECK", "PLAIT_CONFIG",
-                                         "PLAIT_DEADLINE", "PLAIT_ISA",   "PLAIT_LOG",   "PLAIT_SLICE",
-                                         "PLAIT_TIMEOUT",  "PLAIT_WARN",  "PLAIT_SLICES" };
+static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",   "PLAIT_CHECK", "PLAIT_CONFIG",
+                                         "PLAIT_DEADLINE", "PLAIT_ISA",     "PLAIT_LOG",   "PLAIT_LOG_FILE",
+                                         "PLAIT_SLICE",    "PLAIT_TIMEOUT", "PLAIT_WARN",  "PLAIT_SLICES" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
@@ -315,7 +315,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
 static void log_some(void)
 {
     plait_log(PLAIT_LOG_INFO, "hidden");
-    plait_log_level(PLAIT_LOG_INFO);
+    plait_log_setup(PLAIT_LOG_INFO, "");
     plait_log(PLAIT_LOG_INFO, "shown %d\nsame line", 1);
     plait_log(PLAIT_LOG_ERROR, "%5000d", 1); /* cut, still one line */
 }

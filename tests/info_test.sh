@@ -75,7 +75,10 @@ wrong_command_lines_are_named() {
         says 2 "--round 'never'" --explain allreduce 4 --round never &&
         says 2 "--nodes '4x': must be" --algorithms --nodes 4x &&
         says 2 "has 6 ranks, but --ranks says 5" --algorithms --nodes 3+1+2 --ranks 5 &&
-        says 2 'need --explain' --inplace
+        says 2 'need --explain' --inplace &&
+        says 2 "--dump 'self': must be the number of a process" --dump self &&
+        says 2 '--last needs --dump' --last 3 &&
+        says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025
 }
 help_lists_every_option() {
     says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h

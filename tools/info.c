@@ -2,6 +2,7 @@
 /* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
 #include "bytes.h"
 #include "cli.h"
+#include "dump.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -22,7 +23,8 @@
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
 static uint32_t nrank;
 static size_t slice;
-static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding;
+static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
+static uint32_t dump_last;
 
 static const struct cli_option options[] = {
     { "--version", NULL, "the version", CLI_FLAG, &show_version },
@@ -43,6 +45,9 @@ static const struct cli_option options[] = {
     { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
     { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
     { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
+    { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
+      &dump },
+    { "--last", "N", "operations of each comm that --dump shows, at most 1024 (default 16)", CLI_NUMBER, &dump_last },
     { NULL, NULL, NULL, CLI_FLAG, NULL },
 };
 
@@ -54,7 +59,14 @@ static const struct cli_program program = {
     "\n"
     "  plait-info --config\n"
     "  plait-info --algorithms --ranks 16 --nodes 4x4\n"
-    "  plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n",
+    "  plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
+    "  plait-info --dump 4711 --last 4\n"
+    "\n"
+    "--dump shows what each rank of a process called last, oldest first: operation, state, how much of it is done, "
+    "when it\n"
+    "began, and the rank it waits for or last waited long for. A rank keeps its last 1,024 operations of each comm.\n"
+    "Operations that took less than some tens of microseconds without the engine have no time: those around them "
+    "tell.\n",
     options,
 };
 
@@ -310,6 +322,16 @@ static bool overview(void)
     return ok;
 }
 
+static void check_dump(void)
+{
+    if (dump_last > 1024)
+        cli_fail(&program, "--last %" PRIu32 ": must be at most 1024, which is what a rank keeps", dump_last);
+    if (dump == NULL && dump_last != 0)
+        cli_fail(&program, "--last needs --dump");
+    if (dump != NULL && (strspn(dump, "0123456789") != strlen(dump) || strlen(dump) - 1 >= 10))
+        cli_fail(&program, "--dump '%s': must be the number of a process", dump);
+}
+
 int main(int argc, char **argv)
 {
     bool ok = true;
@@ -324,6 +346,7 @@ int main(int argc, char **argv)
         cli_fail(&program, "--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
         cli_fail(&program, "--ranks and --nodes need --explain or --algorithms");
+    check_dump();
     if (argc == 1)
         return overview() ? 0 : 1;
     if (show_version)
@@ -338,5 +361,7 @@ int main(int argc, char **argv)
         print_algorithms();
     if (explain)
         ok = print_choice(argv[1], argv[2]) == 0 && ok;
+    if (dump != NULL)
+        ok = dump_process(dump, dump_last != 0 ? dump_last : 16) && ok;
     return ok ? 0 : 1;
 }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "record.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep)
+{
+    struct plait_progress *p = plait_ring_progress(ring, sequence);
+
+    atomic_store_explicit(&p->sequence, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&p->began, now, memory_order_relaxed);
+    atomic_store_explicit(&p->looked, now, memory_order_relaxed);
+    atomic_store_explicit(&p->steps, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->nstep, nstep, memory_order_relaxed);
+    atomic_store_explicit(&p->slices, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->nslice, nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX, memory_order_relaxed);
+    atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->waited_for, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->sequence, sequence, memory_order_release);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------- */
+
+/* The owner may write meanwhile: the caller finds out by the word. That race is meant, so thread sanitizer is not told.
+ */
+__attribute__((no_sanitize("thread"))) static void copy_what(struct plait_what *to, const struct plait_what *from)
+{
+    const volatile char *source = (const volatile char *)from;
+    char *target = (char *)to;
+
+    for (size_t i = 0; i < sizeof *to; i++)
+        target[i] = source[i];
+}
+
+static bool read_record(const struct plait_record *r, uint64_t sequence, struct plait_what *out)
+{
+    const uint64_t word = atomic_load_explicit(&r->word, memory_order_acquire);
+
+    if ((uint32_t)word != (uint32_t)sequence)
+        return false;
+    copy_what(out, &r->what);
+    out->algorithm[sizeof out->algorithm - 1] = '\0';
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&r->word, memory_order_relaxed) == word;
+}
+
+static bool read_progress(const struct plait_progress *p, struct plait_operation *out)
+{
+    if (atomic_load_explicit(&p->sequence, memory_order_acquire) != out->sequence)
+        return false;
+    out->began = atomic_load_explicit(&p->began, memory_order_relaxed);
+    out->looked = atomic_load_explicit(&p->looked, memory_order_relaxed);
+    out->steps = atomic_load_explicit(&p->steps, memory_order_relaxed);
+    out->nstep = atomic_load_explicit(&p->nstep, memory_order_relaxed);
+    out->slices = atomic_load_explicit(&p->slices, memory_order_relaxed);
+    out->nslice = atomic_load_explicit(&p->nslice, memory_order_relaxed);
+    out->waiting_for = atomic_load_explicit(&p->waiting_for, memory_order_relaxed);
+    out->waited_for = atomic_load_explicit(&p->waited_for, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&p->sequence, memory_order_relaxed) == out->sequence;
+}
+
+bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t done, bool failed,
+                     struct plait_operation *out)
+{
+    if (sequence == 0 || !read_record(plait_ring_record(ring, sequence), sequence, &out->what))
+        return false;
+    out->sequence = sequence;
+    out->state = sequence <= done ? PLAIT_DONE : failed ? PLAIT_FAILED : PLAIT_RUNNING;
+    out->has_progress = read_progress(plait_ring_progress(ring, sequence), out);
+    return true;
+}
+
+/* ---- Text ---------------------------------------------------------------------------------------- */
+
+/* Append; what does not fit is cut. */
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t room, const char *format, ...)
+{
+    const size_t n = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + n, room - n, format, args);
+    va_end(args);
+}
+
+static void put_name(const struct plait_operation *o, char *text, size_t room)
+{
+    const struct plait_what *w = &o->what;
+
+    text[0] = '\0';
+    add(text, room, "%s #%llu", plait_coll_name(w->coll), (unsigned long long)o->sequence);
+    if (w->coll != PLAIT_BARRIER)
+        add(text, room, " (%llu %s %s, %.31s)", (unsigned long long)w->count, plait_dtype_name(w->type),
+            plait_op_name(w->op), w->algorithm);
+}
+
+void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
+{
+    text[0] = '\0';
+    if (o->has_progress && o->nslice > 1)
+        add(text, room, ", %u of %u slices", o->slices, o->nslice);
+    if (o->has_progress && o->nstep > 0)
+        add(text, room, ", %llu of %llu steps", (unsigned long long)o->steps, (unsigned long long)o->nstep);
+}
+
+void plait_operation_name(const struct plait_operation *o, char *text, size_t room)
+{
+    char progress[80];
+
+    put_name(o, text, room);
+    plait_operation_progress(o, progress, sizeof progress);
+    if (o->state != PLAIT_DONE)
+        add(text, room, "%s", progress);
+}
+
+void plait_operation_text(const struct plait_operation *o, uint64_t now, char *text, size_t room)
+{
+    static const char *const states[] = { "done", "running", "failed" };
+    char progress[80];
+    size_t bytes;
+
+    put_name(o, text, room);
+    if (o->what.coll != PLAIT_BARRIER && !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
+        add(text, room, ", %zu bytes", bytes);
+    add(text, room, ", %s", states[o->state]);
+    if (!o->has_progress)
+        return;
+    plait_operation_progress(o, progress, sizeof progress);
+    if (o->state != PLAIT_DONE)
+        add(text, room, "%s", progress);
+    if (now >= o->began)
+        add(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->began));
+    if (o->state != PLAIT_DONE && o->waiting_for > 0)
+        add(text, room, ", waiting for rank %u", o->waiting_for - 1);
+    else if (o->waited_for > 0)
+        add(text, room, ", waited for rank %u", o->waited_for - 1);
+}

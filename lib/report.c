@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include "clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LISTED 4 /* operations of each rank that a failure shows; plait-info --dump shows more */
+
+static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
+{
+    const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
+
+    if (c == NULL || c->id != comm->id) /* not yet met; left and freed */
+        return false;
+    *out = atomic_load_explicit(&c->done, memory_order_acquire);
+    return true;
+}
+
+bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out)
+{
+    uint64_t done;
+
+    if (!last_operation(comm, rank, &done))
+        return false;
+    const struct plait_control *c = comm->peers[rank].control;
+    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    return plait_ring_read(&c->ring, sequence, done, failed, out);
+}
+
+size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)
+{
+    struct plait_operation o;
+    char name[192] = "";
+    const bool inside =
+        comm->own != NULL && atomic_load_explicit(&comm->own->done, memory_order_relaxed) < comm->sequence;
+
+    if (inside && plait_comm_operation(comm, comm->rank, comm->sequence, &o))
+        plait_operation_name(&o, name, sizeof name);
+    const int n =
+        snprintf(text, room, "comm '%s'%s%s: rank %u: ", comm->name, name[0] != '\0' ? ", " : "", name, comm->rank);
+    return (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    if (!plait_log_wants(level))
+        return;
+    const size_t n = plait_comm_where(comm, text, sizeof text);
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    plait_log(level, "%s", text);
+}
+
+static void list(const struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_operation o;
+    char text[320];
+    uint64_t done;
+    const uint64_t now = plait_clock_ns();
+
+    if (!last_operation(comm, rank, &done))
+        return;
+    for (uint64_t k = LISTED; k-- > 0;)
+        if (done + 1 > k && plait_comm_operation(comm, rank, done + 1 - k, &o)) {
+            plait_operation_text(&o, now, text, sizeof text);
+            plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u: last operations of rank %u: %s", comm->name, comm->rank,
+                      rank, text);
+        }
+}
+
+void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)
+{
+    if (comm->told)
+        return;
+    comm->told = true;
+    /* The text names comm, operation and the rank that found out, which may be another one. */
+    plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
+    list(comm, comm->rank);
+    if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
+        list(comm, culprit - 1);
+}

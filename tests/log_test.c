@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where log lines go and what they name. */
+#include "../lib/log.h"
+
+#include <plait/comm.h>
+#include <plait/config.h>
+#include <plait/log.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct output {
+    char out[16384], err[16384];
+    pid_t pid;
+};
+
+static void read_all(FILE *f, char *text, size_t room)
+{
+    rewind(f);
+    const size_t n = fread(text, 1, room - 1, f);
+    text[n] = '\0';
+    fclose(f);
+}
+
+/* Run in a child, so that settings, warnings once per process, and descriptors start afresh. */
+static void run(void (*body)(void), struct output *o)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    int how;
+
+    assert_true(out != NULL && err != NULL);
+    fflush(NULL);
+    o->pid = fork();
+    if (o->pid == 0) {
+        dup2(fileno(out), 1);
+        dup2(fileno(err), 2);
+        body();
+        fflush(NULL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(o->pid, &how, 0), o->pid);
+    read_all(out, o->out, sizeof o->out);
+    read_all(err, o->err, sizeof o->err);
+    if (how != 0)
+        fail_msg("status %d, stdout '%s', stderr '%s'", how, o->out, o->err);
+}
+
+static int clear_environment(void **state)
+{
+    (void)state;
+    unsetenv("PLAIT_LOG");
+    unsetenv("PLAIT_LOG_FILE");
+    return 0;
+}
+
+static char folder[] = "/tmp/plait-log-XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[64];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static void set_file(const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    setenv("PLAIT_LOG_FILE", path, 1);
+}
+
+/* The text of a file whose name is `format` with a number. */
+__attribute__((format(printf, 3, 4))) static bool read_file(char *text, size_t room, const char *format, ...)
+{
+    char name[128], path[192];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return false;
+    read_all(f, text, room);
+    return true;
+}
+
+/* A comm of one rank: is made, runs, fails, is destroyed. */
+static void live_and_fail(void)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+    float v[2] = { 1, 2 };
+
+    o.nrank = 1;
+    o.name = "brief";
+    if (plait_comm_create(&o, &comm) != PLAIT_OK ||
+        plait_allreduce(comm, v, v, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK ||
+        plait_comm_abort(comm, "enough") != PLAIT_OK ||
+        plait_allreduce(comm, v, v, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_ERR_FAILED ||
+        plait_comm_destroy(comm) != PLAIT_ERR_FAILED)
+        _exit(1);
+}
+
+static unsigned lines_of(const char *text, const char *words)
+{
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        n++;
+    return n;
+}
+
+static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **state)
+{
+    struct output o;
+
+    (void)state;
+    setenv("PLAIT_LOG", "debug", 1);
+    run(live_and_fail, &o);
+    assert_string_equal(o.out, "");
+    assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "comm 'brief': rank 0"));
+    assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: created, 1 ranks\n"), 1);
+    assert_int_equal(lines_of(o.err, "] debug: comm 'brief': rank 0: allreduce of 2 float32, sum: "), 1);
+    assert_int_equal(
+        lines_of(o.err, "] error: comm 'brief': rank 0 of 1 fails: comm 'brief': aborted by rank 0: enough\n"), 1);
+    assert_int_equal(lines_of(o.err, ": last operations of rank 0: allreduce #1 (2 float32 sum, "), 1);
+    assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: left after 1 operations\n"), 1);
+}
+
+static void less_important_lines_are_dropped(void **state)
+{
+    struct output o;
+
+    (void)state;
+    run(live_and_fail, &o); /* by default warnings and errors */
+    assert_true(lines_of(o.err, "] error: ") >= 2);
+    assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "] error: "));
+    setenv("PLAIT_LOG", "info", 1);
+    run(live_and_fail, &o);
+    assert_int_equal(lines_of(o.err, "] info: "), 2);
+    assert_int_equal(lines_of(o.err, "] debug: "), 0);
+}
+
+static void get_a_setting(void)
+{
+    struct plait_setting s;
+
+    if (plait_config_get(0, &s) != PLAIT_OK)
+        _exit(1);
+}
+
+/* ---- The file -------------------------------------------------------------------------------------- */
+
+static void each_host_and_process_has_its_file(void **state)
+{
+    struct output o;
+    char host[64] = "", text[16384];
+
+    (void)state;
+    gethostname(host, sizeof host - 1);
+    setenv("PLAIT_LOG", "info", 1);
+    set_file("%h-%p-100%%.log");
+    for (unsigned i = 0; i < 2; i++) {
+        run(live_and_fail, &o);
+        assert_string_equal(o.err, "");
+        assert_string_equal(o.out, "");
+        assert_true(read_file(text, sizeof text, "%s-%d-100%%.log", host, (int)o.pid));
+        assert_int_equal(lines_of(text, "created, 1 ranks\n"), 1);
+        assert_int_equal(lines_of(text, "aborted by rank 0"), 1);
+    }
+}
+
+static void fork_and_live(void)
+{
+    live_and_fail();
+    const pid_t child = fork();
+    if (child == 0) {
+        live_and_fail();
+        _exit(0);
+    }
+    int how;
+    if (waitpid(child, &how, 0) != child || how != 0)
+        _exit(1);
+    printf("%d\n", (int)child);
+}
+
+static void a_forked_child_has_a_file_of_its_own(void **state)
+{
+    struct output o;
+    char text[16384];
+    int child;
+
+    (void)state;
+    setenv("PLAIT_LOG", "info", 1);
+    set_file("fork-%p");
+    run(fork_and_live, &o);
+    assert_int_equal(sscanf(o.out, "%d", &child), 1);
+    assert_true(read_file(text, sizeof text, "fork-%d", (int)o.pid));
+    assert_int_equal(lines_of(text, "created, 1 ranks\n"), 1);
+    assert_true(read_file(text, sizeof text, "fork-%d", child));
+    assert_int_equal(lines_of(text, "created, 1 ranks\n"), 1);
+}
+
+static void processes_may_share_a_file_which_is_added_to(void **state)
+{
+    struct output o;
+    char text[16384];
+
+    (void)state;
+    setenv("PLAIT_LOG", "info", 1);
+    set_file("shared");
+    run(live_and_fail, &o);
+    run(live_and_fail, &o);
+    assert_true(read_file(text, sizeof text, "shared"));
+    assert_int_equal(lines_of(text, "created, 1 ranks\n"), 2);
+}
+
+static void a_file_that_cannot_be_opened_is_named_and_lines_go_to_stderr(void **state)
+{
+    struct output o;
+
+    (void)state;
+    set_file("no/such/folder-%p");
+    run(live_and_fail, &o);
+    assert_int_equal(lines_of(o.err, "warn: PLAIT_LOG_FILE='"), 1);
+    assert_int_equal(lines_of(o.err, "cannot be opened (No such file or directory): log lines go to stderr\n"), 1);
+    assert_int_equal(lines_of(o.err, "aborted by rank 0"), 1);
+}
+
+static void a_process_with_nothing_to_say_makes_no_file(void **state)
+{
+    struct output o;
+    char text[64];
+
+    (void)state;
+    set_file("silent");
+    run(get_a_setting, &o);
+    assert_string_equal(o.err, "");
+    assert_false(read_file(text, sizeof text, "silent"));
+}
+
+static void a_bad_pattern_is_refused(void **state)
+{
+    static const char *const bad[] = { "%", "a%d", "a%%%", "%H" };
+    struct plait_setting s;
+    enum plait_status status = PLAIT_OK;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bool refused = false;
+        setenv("PLAIT_LOG_FILE", bad[i], 1);
+        for (size_t k = 0; (status = plait_config_get(k, &s)) != PLAIT_ERR_ARG; k++)
+            refused |= status == PLAIT_ERR_CONFIG && strstr(plait_last_error(), "PLAIT_LOG_FILE='") != NULL &&
+                       strstr(plait_last_error(), "%h for the host, %p for the process") != NULL;
+        assert_true(refused);
+    }
+}
+
+/* ---- The callback ---------------------------------------------------------------------------------- */
+
+struct heard {
+    unsigned n[PLAIT_LOG_DEBUG + 1];
+    char last[512];
+};
+
+static void hear(void *context, enum plait_log_level level, const char *line)
+{
+    struct heard *h = context;
+
+    h->n[level]++;
+    if (level == PLAIT_LOG_INFO)
+        snprintf(h->last, sizeof h->last, "%s", line);
+    if (level == PLAIT_LOG_WARN)
+        plait_log(PLAIT_LOG_WARN, "said while listening"); /* as a call of the library might */
+}
+
+static void listen(void)
+{
+    struct heard first = { { 0 }, "" }, second = { { 0 }, "" };
+
+    plait_log_callback(hear, &first);
+    live_and_fail();
+    if (first.n[PLAIT_LOG_ERROR] < 2 || first.n[PLAIT_LOG_INFO] != 2 || first.n[PLAIT_LOG_DEBUG] != 0 ||
+        strstr(first.last, "] info: comm 'brief': rank 0: left after 1 operations") == NULL ||
+        strchr(first.last, '\n') != NULL)
+        _exit(1);
+    const struct heard before = first;
+    plait_log_callback(hear, &second);
+    plait_log(PLAIT_LOG_WARN, "to the second");
+    if (memcmp(&before, &first, sizeof first) != 0 || second.n[PLAIT_LOG_WARN] != 1)
+        _exit(2);
+    plait_log_callback(NULL, NULL);
+    plait_log(PLAIT_LOG_WARN, "to stderr again");
+    if (second.n[PLAIT_LOG_WARN] != 1)
+        _exit(3);
+}
+
+static void a_callback_gets_every_line_until_it_is_replaced(void **state)
+{
+    struct output o;
+
+    (void)state;
+    setenv("PLAIT_LOG", "info", 1);
+    run(listen, &o);
+    assert_string_equal(o.out, "");
+    assert_int_equal(lines_of(o.err, "\n"), 2);
+    assert_int_equal(lines_of(o.err, "] warn: said while listening\n"), 1);
+    assert_int_equal(lines_of(o.err, "] warn: to stderr again\n"), 1);
+}
+
+/* ---- Unknown variables ------------------------------------------------------------------------------ */
+
+static void print_names(void)
+{
+    struct plait_setting s;
+
+    for (size_t i = 0; plait_config_get(i, &s) == PLAIT_OK; i++)
+        printf("%s\n", s.name);
+}
+
+static void assert_warned_of(const char *wrong, const char *name)
+{
+    struct output o;
+    char expected[256];
+
+    setenv(wrong, "1", 1);
+    run(get_a_setting, &o);
+    unsetenv(wrong);
+    snprintf(expected, sizeof expected, "warn: environment: there is no setting '%s'; did you mean %s?", wrong, name);
+    if (strstr(o.err, expected) == NULL)
+        fail_msg("not '%s' but '%s'", expected, o.err);
+    assert_string_equal(o.out, "");
+}
+
+static void a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one(void **state)
+{
+    struct output all;
+    char wrong[64], *save = NULL;
+    unsigned n = 0;
+
+    (void)state;
+    run(print_names, &all); /* this process must not have read its settings: each warns once */
+    for (char *name = strtok_r(all.out, "\n", &save); name != NULL; name = strtok_r(NULL, "\n", &save), n++) {
+        const size_t length = strlen(name);
+        snprintf(wrong, sizeof wrong, "%sX", name);
+        assert_warned_of(wrong, name);
+        snprintf(wrong, sizeof wrong, "%s", name);
+        wrong[length - 1] = '\0';
+        assert_warned_of(wrong, name);
+    }
+    assert_true(n >= 11);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, clear_environment, clear_environment)
+    const struct CMUnitTest tests[] = {
+        /* First: it needs a process that has not warned. */
+        TEST(a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one),
+        TEST(lines_name_comm_rank_and_operation_and_stdout_stays_empty),
+        TEST(less_important_lines_are_dropped),
+        TEST(each_host_and_process_has_its_file),
+        TEST(a_forked_child_has_a_file_of_its_own),
+        TEST(processes_may_share_a_file_which_is_added_to),
+        TEST(a_file_that_cannot_be_opened_is_named_and_lines_go_to_stderr),
+        TEST(a_process_with_nothing_to_say_makes_no_file),
+        TEST(a_callback_gets_every_line_until_it_is_replaced),
+        TEST(a_bad_pattern_is_refused),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("log", tests, make_folder, remove_folder);
+}

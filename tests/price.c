@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a 4-byte all-reduce costs this rank when it waits for nobody. Built twice: with the library as it is, and with
+ * one without fingerprints, deadlines and the ring of operations (PLAIT_GUARDS in lib/comm.h); the difference is their
+ * price. Usage:
+ *
+ *   price count    "INSTRUCTIONS CLOCKS CALLS": instructions of one operation, among them entries of the vdso and
+ *                  readings of the time stamp counter, and system calls; stepped one by one
+ *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
+ *
+ * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
+ * each operation. The code that runs is the same as between processes.
+ */
+#include "../lib/comm.h"
+
+#include <plait/comm.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if !defined(__x86_64__)
+int main(void)
+{
+    fprintf(stderr, "instructions are told apart on x86_64 only\n");
+    return 77;
+}
+#else
+#include <sys/user.h>
+
+#define WARM    100
+#define COUNTED 4
+
+static struct plait_unique_id id;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "price: %s: %s\n", what, plait_last_error());
+    _exit(1);
+}
+
+static struct plait_comm *create(uint32_t rank)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+
+    o.nrank = 2;
+    o.rank = rank;
+    o.id = &id;
+    if (plait_comm_create(&o, &comm) != PLAIT_OK)
+        fail("create");
+    return comm;
+}
+
+static void sum(struct plait_comm *comm)
+{
+    static _Thread_local float in = 1, out;
+
+    if (plait_allreduce(comm, &in, &out, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
+        fail("allreduce");
+}
+
+/* ---- Alone --------------------------------------------------------------------------------------- */
+
+static void *park(void *arg)
+{
+    *(struct plait_comm **)arg = create(1);
+    sum(*(struct plait_comm **)arg); /* a real one, from which rank 0 knows the operation */
+    return NULL;
+}
+
+/* Rank 0, once rank 1 has parked. */
+static struct plait_comm *create_alone(struct plait_comm **other)
+{
+    pthread_t thread;
+
+    if (plait_unique_id_create(&id) != PLAIT_OK || pthread_create(&thread, NULL, park, other) != 0)
+        fail("rank 1");
+    struct plait_comm *comm = create(0);
+    sum(comm);
+    pthread_join(thread, NULL);
+    return comm;
+}
+
+/* Put rank 1's vector of the next operation where rank 0 looks for it. */
+static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
+{
+    atomic_store_explicit(&other->own->tiny[comm->ntiny & 1].word, plait_word(comm->last, comm->sequence + 1),
+                          memory_order_release);
+}
+
+/* ---- Instructions -------------------------------------------------------------------------------- */
+
+#define MARK() __asm__ volatile("int3" ::: "memory")
+
+static void count_me(void)
+{
+    struct plait_comm *other, *comm = create_alone(&other);
+
+    for (unsigned i = 0; i < WARM; i++) {
+        arrive(comm, other);
+        sum(comm);
+    }
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+        _exit(77);
+    for (unsigned i = 0; i < COUNTED; i++) {
+        arrive(comm, other);
+        MARK();
+        sum(comm);
+        MARK();
+    }
+    _exit(0);
+}
+
+static void find_vdso(pid_t pid, unsigned long *start, unsigned long *end)
+{
+    char path[64], line[512];
+
+    *start = *end = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strstr(line, "[vdso]") != NULL && sscanf(line, "%lx-%lx", start, end) != 2)
+            *start = *end = 0;
+    if (f != NULL)
+        fclose(f);
+}
+
+struct counted {
+    unsigned instructions, clocks, calls;
+};
+
+/* Step from one mark to the next. */
+static struct counted step_through(pid_t pid, unsigned long vdso, unsigned long vdso_end)
+{
+    struct counted c = { 0, 0, 0 };
+    bool was_inside = false;
+
+    for (;;) {
+        struct user_regs_struct regs;
+        int how;
+        ptrace(PTRACE_GETREGS, pid, NULL, &regs);
+        const unsigned long code = (unsigned long)ptrace(PTRACE_PEEKTEXT, pid, (void *)regs.rip, NULL);
+        if ((code & 0xff) == 0xcc)
+            return c;
+        const bool inside = regs.rip >= vdso && regs.rip < vdso_end;
+        c.instructions++;
+        c.clocks += (inside && !was_inside) || (code & 0xffff) == 0x310f || (code & 0xffffff) == 0xf9010f;
+        c.calls += (code & 0xffff) == 0x050f;
+        was_inside = inside;
+        if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0 || waitpid(pid, &how, 0) != pid || !WIFSTOPPED(how))
+            fail("the stepped process ended");
+    }
+}
+
+static int count(void)
+{
+    struct counted all[COUNTED];
+    unsigned long vdso, vdso_end;
+    int how;
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        count_me();
+    }
+    for (unsigned i = 0; i < COUNTED; i++) {
+        if (waitpid(pid, &how, 0) != pid || !WIFSTOPPED(how)) {
+            fprintf(stderr, "price: processes may not be traced here\n");
+            return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+        }
+        if (i == 0)
+            find_vdso(pid, &vdso, &vdso_end);
+        all[i] = step_through(pid, vdso, vdso_end);
+        ptrace(PTRACE_CONT, pid, NULL, NULL); /* over the second mark, which stops it once more */
+        waitpid(pid, &how, 0);
+        ptrace(PTRACE_CONT, pid, NULL, NULL);
+    }
+    waitpid(pid, &how, 0);
+    for (unsigned i = 1; i < COUNTED; i++) /* two slots are used in turn; nothing else may vary */
+        if (memcmp(&all[i], &all[0], sizeof all[0]) != 0)
+            fprintf(stderr, "price: operations differ: %u and %u instructions\n", all[0].instructions,
+                    all[i].instructions);
+    printf("%u %u %u\n", all[COUNTED - 1].instructions, all[COUNTED - 1].clocks, all[COUNTED - 1].calls);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+}
+
+/* ---- Time ---------------------------------------------------------------------------------------- */
+
+enum { BATCHES = 200, BATCH = 10000 };
+
+static double now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+static double time_batches(struct plait_comm *comm, struct plait_comm *other)
+{
+    double best = 1e18;
+
+    for (unsigned b = 0; b < BATCHES; b++) {
+        const double start = now_ns();
+        for (unsigned i = 0; i < BATCH; i++) {
+            if (other != NULL)
+                arrive(comm, other);
+            sum(comm);
+        }
+        const double each = (now_ns() - start) / BATCH;
+        best = each < best ? each : best;
+    }
+    return best;
+}
+
+static void pin(unsigned processor)
+{
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    CPU_SET(processor, &cpus);
+    sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
+static int measure(void)
+{
+    int how;
+    struct plait_comm *other = NULL;
+
+    if (plait_unique_id_create(&id) != PLAIT_OK)
+        fail("id");
+    const pid_t pid = fork();
+    pin(pid != 0);
+    struct plait_comm *comm = create(pid != 0);
+    const double both = time_batches(comm, NULL);
+    if (plait_comm_destroy(comm) != PLAIT_OK)
+        fail("destroy");
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, &how, 0);
+    comm = create_alone(&other);
+    printf("alone %.2f ns, two processes %.2f ns (best of %d batches of %d)\n", time_batches(comm, other), both,
+           BATCHES, BATCH);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "count") == 0)
+        return count();
+    if (argc == 2 && strcmp(argv[1], "time") == 0)
+        return measure();
+    fprintf(stderr, "usage: price count|time\n");
+    return 2;
+}
+#endif

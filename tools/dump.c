@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Another process's arena is found among its descriptors in /proc, mapped read-only and shown. The process need not
+ * run or answer. One that was forked also has its parent's arena, which is known by the process number in it.
+ */
+#include "dump.h"
+
+#include "../lib/dump.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_ARENAS 16 /* two copies of the library in one process have one each */
+
+struct process {
+    const char *pid; /* here */
+    int own_pid;     /* as it sees itself: in a container it may have another number */
+    char state;      /* of /proc/PID/status */
+    char words[32];  /* "S (sleeping)" */
+    ino_t seen[MOST_ARENAS];
+    unsigned nseen, nshown;
+};
+
+static bool complain(const struct process *p, const char *text)
+{
+    fprintf(stderr, "plait-info: process %s: %s\n", p->pid, text);
+    return false;
+}
+
+static bool read_status(struct process *p)
+{
+    char path[64], line[512];
+
+    snprintf(path, sizeof path, "/proc/%.20s/status", p->pid);
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return complain(p, "there is no such process on this machine (or /proc is missing)");
+    p->own_pid = atoi(p->pid);
+    while (fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *last = strrchr(line, '\t');
+        if (last != NULL && strncmp(line, "State:", 6) == 0)
+            snprintf(p->words, sizeof p->words, "%s", last + 1);
+        else if (last != NULL && strncmp(line, "NSpid:", 6) == 0)
+            p->own_pid = atoi(last + 1);
+    }
+    fclose(f);
+    p->state = p->words[0];
+    return p->state == 'Z' || p->state == 'X' ? complain(p, "it has ended, and its memory is gone") : true;
+}
+
+static void print_line(void *context, const char *text)
+{
+    (void)context;
+    puts(text);
+}
+
+/* Show the arena that `fd` is, if it is one and this process's own, and not shown already. */
+static bool show_arena(struct process *p, int fd, uint32_t last)
+{
+    struct stat s;
+    struct timespec t;
+
+    if (fstat(fd, &s) != 0 || s.st_size <= 0)
+        return true;
+    for (unsigned i = 0; i < p->nseen; i++)
+        if (p->seen[i] == s.st_ino)
+            return true;
+    if (p->nseen < MOST_ARENAS)
+        p->seen[p->nseen++] = s.st_ino;
+    const size_t size = (size_t)s.st_size;
+    void *base = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED)
+        return complain(p, strerror(errno));
+    bool ok = true;
+    if (plait_dump_pid(base, size) == p->own_pid) {
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        struct plait_dump how = { .last = last,
+                                  .now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec,
+                                  .line = print_line };
+        if (p->nshown++ == 0)
+            printf("process %s, %s\n", p->pid, p->words);
+        ok = plait_dump(base, size, &how) == PLAIT_OK || complain(p, how.error);
+    }
+    munmap(base, size);
+    return ok;
+}
+
+static bool refused(const struct process *p)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "%s; run plait-info as the user of that process, or as root", strerror(errno));
+    return complain(p, text);
+}
+
+bool dump_process(const char *pid, uint32_t last)
+{
+    struct process p = { .pid = pid };
+    char path[64], target[64];
+    bool ok = true;
+
+    if (!read_status(&p))
+        return false;
+    snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
+    DIR *d = opendir(path);
+    if (d == NULL)
+        return refused(&p);
+    for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
+        const ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strncmp(target, "/memfd:plait ", 13) != 0)
+            continue;
+        const int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) {
+            ok = refused(&p);
+            break;
+        }
+        ok = show_arena(&p, fd, last);
+        close(fd);
+    }
+    closedir(d);
+    if (ok && p.nshown == 0)
+        return complain(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
+    return ok;
+}
