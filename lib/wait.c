@@ -164,8 +164,10 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 {
     const uint32_t gone = find_gone(comm);
 
-    if (gone == UINT32_MAX)
+    if (gone == UINT32_MAX) {
+        w->suspect = 0;
         return PLAIT_OK;
+    }
     if (w->suspect != gone + 1) { /* once more around: its last messages may have arrived */
         w->suspect = gone + 1;
         return PLAIT_OK;
@@ -263,11 +265,11 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
     enum plait_status status = look_at_calls(comm);
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
-    if (status == PLAIT_OK && now >= w->check) {
+    if (status == PLAIT_OK && (now >= w->check || now - w->start >= comm->call_deadline)) {
         status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
-    return status == PLAIT_OK ? look_at_clock(comm, w, now) : status;
+    return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */
 }
 
 /* ---- Sleeping -------------------------------------------------------------------------------------- */

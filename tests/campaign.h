@@ -118,13 +118,13 @@ static inline double patience(const struct injection *j)
     return !fault_kinds[j->fault].silence ? 0 : j->fault == FAULT_ABSENT ? j->timeout : j->deadline;
 }
 
-#define PHASE_LIST(X)                                                                              \
-    X(PHASE_START, "starting")                                                                     \
-    X(PHASE_CREATE, "creation")                                                                    \
-    X(PHASE_GOOD, "an operation before the fault")                                                 \
-    X(PHASE_STRUCK, "the struck operation")                                                        \
-    X(PHASE_AWAY, "no call, by intent") X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") \
-        X(PHASE_DONE, "nothing: it is done")
+#define PHASE_LIST(X)                              \
+    X(PHASE_START, "starting")                     \
+    X(PHASE_CREATE, "creation")                    \
+    X(PHASE_GOOD, "an operation before the fault") \
+    X(PHASE_STRUCK, "the struck operation")        \
+    X(PHASE_AWAY, "no call, by intent")            \
+    X(PHASE_DESTROY, "destroy") X(PHASE_AGAIN, "the new comm") X(PHASE_DONE, "nothing: it is done")
 
 enum phase {
 #define X(symbol, name) symbol,
@@ -137,7 +137,7 @@ struct report { /* of one rank */
     pid_t pid;
     double entered, returned; /* the call that failed */
     enum plait_status status; /* of it */
-    uint64_t number;          /* of it; calls so far */
+    _Atomic uint64_t number;  /* of it; calls so far */
     uint64_t wrong;           /* calls that returned PLAIT_OK with a wrong sum */
     uint64_t untold;          /* calls that returned PLAIT_OK although the arguments differed */
     bool early;               /* the failure came before the fault */
@@ -153,6 +153,7 @@ struct scene { /* shared by a worker and its ranks */
     _Atomic uint32_t idle;   /* mask of processes whose ranks are done */
     _Atomic int measure;     /* look for what is left now */
     _Atomic double fault;    /* when; 0: not yet */
+    uint64_t aborted;        /* calls of the actor when it aborted */
     double duration;         /* of a struck operation */
     char *want[NSTEP];       /* results */
     struct report reports[MOST_RANKS];
