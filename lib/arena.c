@@ -164,6 +164,17 @@ bool plait_arena_free(void *p)
     return e != NULL;
 }
 
+size_t plait_arena_used(void)
+{
+    size_t used = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct extent *e = extents; e != NULL && arena_pid == getpid(); e = e->next)
+        used += e->used ? e->size : 0;
+    pthread_mutex_unlock(&lock);
+    return used;
+}
+
 bool plait_arena_contains(const void *p, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)p, base = (uintptr_t)arena.base;

@@ -37,6 +37,9 @@ enum plait_status plait_arena_alloc(size_t bytes, void **out);
 /* Give the pages back. NULL is allowed. False when `p` was not allocated here. */
 bool plait_arena_free(void *p);
 
+/* Bytes allocated now. */
+size_t plait_arena_used(void);
+
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 

@@ -175,8 +175,7 @@ void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size);
 
 /* What a process has and a comm that is gone must not have left. */
 struct footprint {
-    size_t heap, mapped; /* bytes; mapped: but for the heap's own */
-    bool arena;          /* something is allocated in it */
+    size_t heap, arena, mapped; /* bytes; mapped: but for the heap's own */
     unsigned descriptors, shared, threads;
     char named[256]; /* a file in /dev/shm or /tmp, open or mapped */
 };

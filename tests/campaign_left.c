@@ -48,15 +48,11 @@ static void count_mappings(struct footprint *f)
 static struct footprint look(void)
 {
     struct footprint f = { 0 };
-    const struct plait_arena *arena;
-    void *whole = NULL;
 
     f.descriptors = count_entries("/proc/self/fd", &f);
     f.threads = count_entries("/proc/self/task", &f);
     count_mappings(&f);
-    must(plait_arena_get(0, &arena) == PLAIT_OK, "arena");
-    f.arena = plait_arena_alloc(arena->size, &whole) != PLAIT_OK; /* nothing else may be in it; it costs no memory */
-    plait_arena_free(whole);
+    f.arena = plait_arena_used();
     malloc_trim(0);
     const struct mallinfo2 m = mallinfo2();
     f.heap = m.uordblks + m.hblkhd;
@@ -107,7 +103,7 @@ void footprint_compare(const struct footprint *before, const struct footprint *a
         const char *what;
         size_t had, has;
     } all[] = { { "bytes of heap", before->heap, after->heap },
-                { "memory of the arena", before->arena, after->arena },
+                { "bytes of the arena", before->arena, after->arena },
                 { "bytes mapped", before->mapped, after->mapped },
                 { "descriptors", before->descriptors, after->descriptors },
                 { "shared mappings", before->shared, after->shared },
