@@ -149,7 +149,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
         o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
     };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
-    return PLAIT_DETECTS ? (uint32_t)(h ^ h >> 32) : 0;
+    return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
 }
 
 static void describe(const struct plait_op_plan *o, struct plait_what *out)

@@ -26,8 +26,9 @@
 #define PLAIT_NFLIGHT    4     /* slices in flight */
 
 /*
- * 0 leaves out fingerprints, deadlines and the ring of operations: only to measure what they cost (tests/price.c).
- * A library without them lies and hangs.
+ * 0 leaves out fingerprints, the ring of operations and every look for a difference, a death or silence. For tests
+ * only: to count what they cost (tests/price.c), and to see that the fault campaign reports what it then must find. A
+ * library without them lies and hangs.
  */
 #ifndef PLAIT_GUARDS
 #define PLAIT_GUARDS 1

@@ -164,8 +164,10 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 {
     const uint32_t gone = find_gone(comm);
 
-    if (gone == UINT32_MAX)
+    if (gone == UINT32_MAX) {
+        w->suspect = 0;
         return PLAIT_OK;
+    }
     if (w->suspect != gone + 1) { /* once more around: its last messages may have arrived */
         w->suspect = gone + 1;
         return PLAIT_OK;
@@ -293,13 +295,19 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     add(v, "rank %u is in it and does not answer", at);
 }
 
+/* Of the operation in progress. */
+static double deadline_of(const struct plait_comm *comm)
+{
+    return comm->call != NULL && comm->call->deadline > 0 ? comm->call->deadline : comm->deadline;
+}
+
 /* The warning and the error say the same, at different times. */
 #define STALLED "no progress for %g s: %s"
 
 static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
 {
     const double waited = now - w->start;
-    const double deadline = comm->call != NULL && comm->call->deadline > 0 ? comm->call->deadline : comm->deadline;
+    const double deadline = deadline_of(comm);
     struct verdict v;
 
     if (waited < deadline && (waited < comm->warn || w->warned))
@@ -315,16 +323,16 @@ static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wai
 
 static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, double now)
 {
-    if (!PLAIT_DETECTS)
+    if (!PLAIT_GUARDS)
         return PLAIT_OK;
     enum plait_status status = look_at_calls(comm);
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
-    if (status == PLAIT_OK && now >= w->check) {
+    if (status == PLAIT_OK && (now >= w->check || now - w->start >= deadline_of(comm))) {
         status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
-    return status == PLAIT_OK ? look_at_clock(comm, w, now) : status;
+    return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */
 }
 
 /* ---- Sleeping -------------------------------------------------------------------------------------- */

@@ -16,16 +16,6 @@
 #define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
 #define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
 
-/*
- * A build for tests only, which sees no difference, death or silence: the fault campaign must report what it then
- * finds, or it would not find it in the library either.
- */
-#ifdef PLAIT_NO_DETECTION
-#define PLAIT_DETECTS false
-#else
-#define PLAIT_DETECTS true
-#endif
-
 #define PLAIT_BELLS 16 /* ranks whose bells a sleeper waits on */
 
 struct plait_wait {

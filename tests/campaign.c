@@ -39,6 +39,7 @@ struct options {
 
 struct board { /* shared by the workers */
     _Atomic uint64_t next, done, failed;
+    _Atomic int big; /* an injection that needs much memory runs */
     struct outcome outcomes[];
 };
 
@@ -128,6 +129,12 @@ static double limit_of(const struct options *o, const struct injection *j)
     return LIMIT + silence;
 }
 
+/* Only one of these runs at a time: all ranks' vectors may take gigabytes. */
+static bool is_big(const struct injection *j)
+{
+    return j->nrank * (step_bytes(&j->steps[STEP_STRUCK]) + step_bytes(&j->steps[STEP_OTHER])) > ((size_t)64 << 20);
+}
+
 static void work(const struct options *o, struct board *board, const uint64_t *seeds)
 {
     struct scene *s = shared(sizeof *s);
@@ -135,7 +142,12 @@ static void work(const struct options *o, struct board *board, const uint64_t *s
 
     for (uint64_t i; (i = board->next++) < o->count;) {
         injection_draw(seeds[i], &j);
+        const bool big = is_big(&j);
+        while (big && atomic_exchange(&board->big, 1))
+            usleep(1000);
         injection_run(&j, s, limit_of(o, &j));
+        if (big)
+            board->big = 0;
         injection_judge(&j, s, &board->outcomes[i]);
         board->failed += outcome_failed(&board->outcomes[i]);
         board->done++;

@@ -137,7 +137,7 @@ struct report { /* of one rank */
     pid_t pid;
     double entered, returned; /* the call that failed */
     enum plait_status status; /* of it */
-    uint64_t number;          /* of it; calls so far */
+    _Atomic uint64_t number;  /* of it; calls so far */
     uint64_t wrong;           /* calls that returned PLAIT_OK with a wrong sum */
     uint64_t untold;          /* calls that returned PLAIT_OK although the arguments differed */
     bool early;               /* the failure came before the fault */
@@ -153,6 +153,7 @@ struct scene { /* shared by a worker and its ranks */
     _Atomic uint32_t idle;   /* mask of processes whose ranks are done */
     _Atomic int measure;     /* look for what is left now */
     _Atomic double fault;    /* when; 0: not yet */
+    uint64_t aborted;        /* calls of the actor when it aborted */
     double duration;         /* of a struck operation */
     char *want[NSTEP];       /* results */
     struct report reports[MOST_RANKS];
@@ -174,8 +175,7 @@ void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size);
 
 /* What a process has and a comm that is gone must not have left. */
 struct footprint {
-    size_t heap, mapped; /* bytes; mapped: but for the heap's own */
-    size_t arena;        /* bytes allocated in it */
+    size_t heap, arena, mapped; /* bytes; mapped: but for the heap's own */
     unsigned descriptors, shared, threads;
     char named[256]; /* a file in /dev/shm or /tmp, open or mapped */
 };

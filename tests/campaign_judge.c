@@ -127,19 +127,18 @@ static bool names_difference(const struct injection *j, const char *text)
 
 /*
  * "allreduce #5": this rank's call, or the one before or after, which another rank was in. An abort comes from a thread
- * that knows what is done: "after operation #4".
+ * that knows what was done when it was called: "after operation #4".
  */
-static bool names_operation(const struct injection *j, const struct report *r, const char *text)
+static bool names_operation(const struct injection *j, const struct scene *s, const struct report *r)
 {
-    const char *at = strchr(text, '#');
-    const uint64_t before = j->fault == FAULT_ABORT ? 2 : 1;
-    const bool what = strstr(text, "allreduce #") != NULL || strstr(text, "barrier #") != NULL ||
-                      (j->fault == FAULT_ABORT && strstr(text, "after operation #") != NULL);
+    const char *at = strchr(r->text, '#');
+    const bool abort = j->fault == FAULT_ABORT && strstr(r->text, "after operation #") != NULL;
+    const uint64_t least = abort ? s->aborted : r->number;
 
-    if (at == NULL || !what)
+    if (at == NULL || !(abort || strstr(r->text, "allreduce #") != NULL || strstr(r->text, "barrier #") != NULL))
         return false;
     const uint64_t number = strtoull(at + 1, NULL, 10);
-    return number + before >= r->number && number <= r->number + 1;
+    return number + 1 >= least && number <= r->number + 1;
 }
 
 static bool says_enough(const struct injection *j, const struct scene *s, uint32_t rank)
@@ -151,7 +150,7 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
         return names_absent(j, text);
     if (j->fault == FAULT_BIRTH && s->reports[rank].number == 0)
         return names_unborn(j, text);
-    if (!names_operation(j, &s->reports[rank], text))
+    if (!names_operation(j, s, &s->reports[rank]))
         return false;
     if (fault_kinds[j->fault].differs)
         return names_difference(j, text);

@@ -154,6 +154,7 @@ static void *abort_later(void *arg)
         sched_yield();
     wait_moment(until_fault(a->j, a->s));
     a->s->fault = plait_clock();
+    a->s->aborted = a->report->number;
     must(plait_comm_abort(a->comm, "campaign") == PLAIT_OK, "abort");
     return NULL;
 }

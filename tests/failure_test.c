@@ -688,6 +688,34 @@ static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
     munmap(c, sizeof *c);
 }
 
+static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float in[COUNT] = { 0 }, out[COUNT];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 1)
+        raise(SIGKILL);
+    while (!plait_process_dead((*comm)->peers[1].process))
+        usleep(1000);
+    call.deadline = 0.02;
+    CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_PEER);
+    CHECK(says("rank 1 (process ") && says("died"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* A deadline that passed between two looks for deaths came first: the dead rank "did not answer". */
+static void a_death_is_told_before_the_deadline_is(void **state)
+{
+    const struct ranks r = ranks_of(3, 1, die_before_a_short_deadline, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -708,6 +736,7 @@ int main(void)
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
         cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
+        cmocka_unit_test(a_death_is_told_before_the_deadline_is),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };
 
