@@ -23,7 +23,7 @@
 #define PAGE            ((size_t)4096)
 #define MOST_BY_DEFAULT ((size_t)256 << 30)
 #define BACK_AT_ONCE    ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
-#define CGROUP_LEAST    ((size_t)1 << 20)  /* smaller allocations do not ask the control group: it costs 50 us */
+#define CHECK_LEAST     ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
@@ -139,9 +139,12 @@ static bool split(struct extent *e, size_t bytes)
  */
 static enum plait_status back(size_t start, size_t bytes)
 {
-    enum plait_status status = bytes >= CGROUP_LEAST ? plait_check_cgroup(bytes) : PLAIT_OK;
+    enum plait_status status = PLAIT_OK;
 
     for (size_t at = 0; at < bytes && status == PLAIT_OK;) {
+        /* Again for each part, as other processes take memory at the same time. */
+        if (bytes - at >= CHECK_LEAST && (status = plait_check_memory(bytes - at)) != PLAIT_OK)
+            break;
         const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
         if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
             at += n;

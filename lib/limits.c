@@ -124,7 +124,7 @@ static bool lists(const char *list, const char *name)
     }
 }
 
-enum plait_status plait_check_cgroup(size_t bytes)
+static enum plait_status check_cgroup(size_t bytes)
 {
     char text[4096], *save = NULL;
     enum plait_status status = PLAIT_OK;
@@ -145,4 +145,25 @@ enum plait_status plait_check_cgroup(size_t bytes)
                 status = check_groups(&versions[i], group, bytes);
     }
     return status;
+}
+
+/* Bytes of one line of /proc/meminfo; `none` when it is not there. */
+static uint64_t line_of(const char *text, const char *name, uint64_t none)
+{
+    const char *at = strstr(text, name);
+
+    return at != NULL ? strtoull(at + strlen(name), NULL, 10) << 10 : none;
+}
+
+enum plait_status plait_check_memory(size_t bytes)
+{
+    char text[4096];
+
+    if (read_start("/proc/meminfo", text, sizeof text)) {
+        const uint64_t left = line_of(text, "\nMemAvailable:", NO_LIMIT) + line_of(text, "\nSwapFree:", 0);
+        if (bytes > left)
+            return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes of memory: this machine has %llu available", bytes,
+                              (unsigned long long)left);
+    }
+    return check_cgroup(bytes);
 }

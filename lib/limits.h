@@ -10,7 +10,7 @@
 /* Can this process open `n` more descriptors? `who` says for what. */
 enum plait_status plait_check_descriptors(size_t n, const char *who);
 
-/* Does the memory limit of this process's control groups leave room for `bytes`? Beyond it the kernel kills. */
-enum plait_status plait_check_cgroup(size_t bytes);
+/* Has the machine, and have this process's control groups, room for `bytes` of memory? Beyond it the kernel kills. */
+enum plait_status plait_check_memory(size_t bytes);
 
 #endif

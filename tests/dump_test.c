@@ -131,7 +131,7 @@ static void a_comm_that_failed_says_why(void **state)
     assert_int_equal(dump_own(16, &l, NULL), PLAIT_OK);
     assert_int_equal(l.n, 4);
     assert_string_equal(l.text + 512, "comm 'fails', rank 0 of 1: 1 operation completed, failed");
-    assert_string_equal(l.text + 1024, "  failed: comm 'fails': aborted by rank 0: had?enough");
+    assert_string_equal(l.text + 1024, "  failed: comm 'fails' after operation #1: aborted by rank 0: had?enough");
     assert_non_null(strstr(l.text + 1536, "allreduce #1 (7 float32 sum, one-shot), 28 bytes, done"));
     assert_int_equal(plait_comm_destroy(comm), PLAIT_ERR_FAILED);
 }

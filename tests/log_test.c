@@ -142,7 +142,10 @@ static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **sta
     assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: created, 1 ranks\n"), 1);
     assert_int_equal(lines_of(o.err, "] debug: comm 'brief': rank 0: allreduce of 2 float32, sum: "), 1);
     assert_int_equal(
-        lines_of(o.err, "] error: comm 'brief': rank 0 of 1 fails: comm 'brief': aborted by rank 0: enough\n"), 1);
+        lines_of(
+            o.err,
+            "] error: comm 'brief': rank 0 of 1 fails: comm 'brief' after operation #1: aborted by rank 0: enough\n"),
+        1);
     assert_int_equal(lines_of(o.err, ": last operations of rank 0: allreduce #1 (2 float32 sum, "), 1);
     assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: left after 1 operations\n"), 1);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: what the builder derives and refuses, and the text form. PLAIT_TEST_GOLDEN_UPDATE=1 writes the golden files anew.
+/* Plans: what the builder derives and refuses, and the text form. PLAIT_TEST_GOLDEN_UPDATE=1 writes the golden files
+ * anew.
  */
 #include "plans.h"
 #include "specs.h"

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -213,6 +214,29 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
     munmap(job, sizeof *job);
 }
 
+/* ---- Main memory ------------------------------------------------------------------------------------------------ */
+
+static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
+{
+    const size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    int how;
+
+    (void)state;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const int fd = open("/proc/self/oom_score_adj", O_WRONLY); /* if it is a kill after all, then of this one */
+        void *memory;
+        if (fd < 0 || write(fd, "1000", 4) != 4)
+            _exit(3);
+        if (plait_mem_alloc(all - (1 << 20), &memory) != PLAIT_ERR_NOMEM)
+            _exit(1);
+        _exit(strstr(plait_last_error(), " of memory: ") != NULL ? 0 : 2);
+    }
+    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
 /* ---- Control groups -------------------------------------------------------------------------------------------- */
 
 #define QUOTE(x) #x
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };
 
