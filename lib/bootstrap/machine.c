@@ -141,6 +141,11 @@ static enum plait_status blame(const struct plait_bootstrap *b, uint32_t rank, e
     return status;
 }
 
+static bool is_error(int32_t status)
+{
+    return status < PLAIT_OK && strcmp(plait_status_name((enum plait_status)status), "PLAIT_ERR_UNKNOWN") != 0;
+}
+
 /* A frame of exactly `bytes` from `rank`, or the error it reports, whose text is recorded here as it came. */
 static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
                                     double until)
@@ -154,13 +159,15 @@ static enum plait_status read_frame(const struct plait_bootstrap *b, uint32_t ra
         return blame(b, rank, status);
     if (f.status == PLAIT_OK && f.bytes == bytes)
         return blame(b, rank, read_all(fd, data, bytes, until));
-    if (f.status == PLAIT_OK || f.bytes >= sizeof text)
-        return plait_fail(PLAIT_ERR_PEER, "bootstrap: a message of %u bytes where %zu are due", f.bytes, bytes);
+    if (!is_error(f.status) || f.bytes >= sizeof text)
+        return plait_fail(PLAIT_ERR_PEER, "comm creation: rank %u sent a message of %u bytes where %zu are due", rank,
+                          f.bytes, bytes);
     status = read_all(fd, text, f.bytes, until);
     if (status != PLAIT_OK)
         return blame(b, rank, status);
     text[f.bytes] = '\0';
-    return plait_fail((enum plait_status)f.status, "%s", text);
+    return plait_fail((enum plait_status)f.status, "%s",
+                      text[0] != '\0' ? text : plait_status_text((enum plait_status)f.status));
 }
 
 /* Rank 0 gives up: everyone who is connected learns why. */
@@ -348,7 +355,8 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, const voi
 
 static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double until)
 {
-    char byte = 'F', control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    char byte = 'F';
     struct iovec iov = { &byte, 1 };
     struct msghdr m = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
@@ -377,7 +385,8 @@ static enum plait_status send_fds(int socket, const int *fds, uint32_t n, double
 
 static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double until)
 {
-    char byte, control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    char byte;
     struct iovec iov = { &byte, 1 };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
     const enum plait_status status = wait_for(socket, POLLIN, until);
@@ -388,8 +397,14 @@ static enum plait_status receive_fds(int socket, int *fds, uint32_t n, double un
         return PLAIT_ERR_PEER;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     const size_t got = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if (got > 0)
-        memcpy(fds, CMSG_DATA(c), (got < n ? got : n) * sizeof(int));
+    for (size_t i = 0; i < got; i++) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+        if (i < n)
+            fds[i] = fd;
+        else
+            close(fd);
+    }
     if (got < n)
         return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: %zu of %u descriptors arrived; raise the limit (ulimit -n)",
                           got, n);
@@ -452,7 +467,9 @@ enum plait_status plait_bootstrap_agree(struct plait_bootstrap *b, enum plait_st
         snprintf(mine.text, sizeof mine.text, "%s", plait_last_error());
     status = plait_bootstrap_allgather(b, &mine, sizeof mine, all);
     for (uint32_t r = 0; r < b->nrank && status == PLAIT_OK; r++)
-        if (all[r].status != PLAIT_OK)
+        if (all[r].status != PLAIT_OK && !is_error(all[r].status))
+            status = plait_fail(PLAIT_ERR_PEER, "comm creation: rank %u sent %d, which is no status", r, all[r].status);
+        else if (all[r].status != PLAIT_OK)
             status = r == b->rank ? plait_fail(own, "%s", mine.text)
                                   : plait_fail((enum plait_status)all[r].status, "rank %u: %.*s", r,
                                                (int)sizeof all[r].text - 1, all[r].text);
