@@ -214,8 +214,12 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
 
 /* ---- Running --------------------------------------------------------------------------------------- */
 
-/* Say what this rank calls, so that the others can compare and name it. */
-static void record(struct plait_comm *comm, const struct plait_op_plan *o)
+/*
+ * Say what this rank calls, so that the others can compare and name it. The engine's operations are seen inside before
+ * they look for failures: a rank that failed waits in destroy for those it sees inside (comm.c). Both sides write one
+ * flag and then read the other's, so both flags are sequentially consistent.
+ */
+static inline void record(struct plait_comm *comm, const struct plait_op_plan *o, memory_order order)
 {
     struct plait_record *r = plait_control_record(comm->own, comm->sequence);
 
@@ -227,7 +231,7 @@ static void record(struct plait_comm *comm, const struct plait_op_plan *o)
     r->inplace = o->inplace;
     memcpy(r->algorithm, o->selection.spec, sizeof r->algorithm);
     r->algorithm[sizeof r->algorithm - 1] = '\0';
-    atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, memory_order_release);
+    atomic_store_explicit(&r->word, (uint64_t)o->fingerprint << 32 | (uint32_t)comm->sequence, order);
 }
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
@@ -242,12 +246,11 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
         return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
     const uint32_t environment = plait_fpenv_enter();
     comm->sequence++;
-    record(comm, o);
     if (o->selection.tiny) {
+        record(comm, o, memory_order_release);
         status = plait_tiny_run(comm, o, in, out);
     } else {
-        /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
-        atomic_thread_fence(memory_order_seq_cst);
+        record(comm, o, memory_order_seq_cst);
         status = plait_look_for_failures(comm);
         if (status == PLAIT_OK)
             status = plait_engine_run(comm, o, in, out);

@@ -51,6 +51,23 @@ static enum plait_status differs(uint32_t rank, const char *what, const char *a,
     return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
 }
 
+/* Cards come from other programs: nothing in them is used before this. */
+static enum plait_status check_cards(const struct card *all, uint32_t nrank)
+{
+    const size_t bytes = plait_control_bytes(nrank);
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        const struct card *c = &all[r];
+        if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
+            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
+            return plait_fail(PLAIT_ERR_MISMATCH,
+                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
+                              "with the same libplait",
+                              r);
+    }
+    return PLAIT_OK;
+}
+
 /* Options and settings that must be equal; the first difference is named. */
 static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
 {
@@ -106,18 +123,31 @@ static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
-        if (r != comm->rank && c->id == comm->id && !atomic_load_explicit(&c->departed, memory_order_acquire) &&
-            !plait_process_dead(comm->peers[r].process))
+        if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
+            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_process_dead(comm->peers[r].process))
             return false;
     }
     return true;
 }
 
+/* This rank's block is about to be given back, and used for anything: ranks of this process look at it no more. */
+static void forget(const struct plait_comm *comm)
+{
+    for (struct retired *r = retired; r != NULL; r = r->next)
+        if (r->comm->id == comm->id)
+            r->comm->peers[comm->rank].control = NULL;
+}
+
+/* Leave the comm, and release all that nobody reads. Ranks of one process leave under the lock: see forget(). */
 static void retire(struct plait_comm *comm)
 {
     struct retired **link, *r = comm != NULL ? malloc(sizeof *r) : NULL;
 
     pthread_mutex_lock(&retired_lock);
+    if (comm != NULL) {
+        atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
+        plait_ring(comm);
+    }
     if (r != NULL) {
         *r = (struct retired){ comm, retired };
         retired = r;
@@ -128,6 +158,7 @@ static void retire(struct plait_comm *comm)
             continue;
         }
         *link = r->next;
+        forget(r->comm);
         release_shared(r->comm);
         free(r);
     }
@@ -332,9 +363,12 @@ static enum plait_status join(struct plait_comm *comm, const struct plait_comm_o
     if (status == PLAIT_OK)
         status = plait_bootstrap_allgather(boot, &own, sizeof own, all);
     if (status == PLAIT_OK)
+        status = check_cards(all, comm->nrank);
+    if (status == PLAIT_OK)
         status = compare_cards(all, comm->nrank);
     if (status == PLAIT_OK) {
-        comm->own->id = comm->id = all[0].id;
+        comm->id = all[0].id;
+        atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
         comm->cache = all[0].cache;
         comm->last_level = all[0].last_level;
         /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
@@ -444,7 +478,6 @@ static void wait_for_insiders(struct plait_comm *comm)
 {
     const double until = plait_clock() + (comm->deadline < MOST_PATIENCE ? comm->deadline : MOST_PATIENCE);
 
-    atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t r = 0; r < comm->nrank; r++)
         while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) &&
                plait_clock() < until)
@@ -464,8 +497,6 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
         wait_for_insiders(comm);
         plait_fail(status, "%s", comm->own->failure);
     }
-    atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
-    plait_ring(comm);
     free_private(comm);
     retire(comm);
     return status;

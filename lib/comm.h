@@ -52,8 +52,8 @@ struct plait_tiny {        /* a rank's vector of a tiny operation */
  * that are written at different times are apart. posts and acks follow, [nrank][PLAIT_WINDOW] each.
  */
 struct plait_control {
-    _Alignas(PLAIT_LINE) uint64_t id; /* random, equal in the whole comm; 0 once the block is freed */
-    _Atomic uint32_t departed;        /* destroy was called; `done` is final */
+    _Alignas(PLAIT_LINE) _Atomic uint64_t id; /* random, equal in the whole comm; 0 once the block is freed */
+    _Atomic uint32_t departed;                /* destroy was called; `done` is final */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     _Atomic uint32_t waiting_for;               /* rank + 1 that this rank last waited long for */
