@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool complain(const char *format, ...)
+bool(complain)(const char *format, ...)
 {
     va_list arguments;
 

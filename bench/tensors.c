@@ -3,14 +3,14 @@
 
 #include "message.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_TENSORS 16384
 
-/* The third field, a whole number above 0. */
+/* The third field, a whole number above 0; strtoull alone would take a sign and blanks before it. */
 static bool parse_line(const char *line, uint64_t *elements)
 {
     const char *field = line;
@@ -24,36 +24,50 @@ static bool parse_line(const char *line, uint64_t *elements)
     }
     errno = 0;
     *elements = strtoull(field, &end, 10);
-    return end != field && errno == 0 && *elements > 0 && *elements < 1u << 31 && (*end == ',' || *end == '\n');
+    return isdigit((unsigned char)*field) && errno == 0 && *elements > 0 && *elements < 1u << 31 &&
+           (*end == ',' || *end == '\n');
 }
 
-bool tensors_read(const char *path, struct tensors *out)
+bool tensors_parse(FILE *file, const char *name, struct tensors *out)
 {
     struct tensors t = { calloc(MAX_TENSORS, sizeof *t.count), 0 };
-    FILE *file = fopen(path, "r");
-    char line[1024];
-    bool ok = t.count != NULL;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    bool ok = t.count != NULL || complain("--tensors %s: out of memory", name);
 
-    if (file == NULL)
-        ok = complain("--tensors %s: %s", path, strerror(errno));
-    for (unsigned number = 1; ok && fgets(line, sizeof line, file) != NULL; number++) {
+    for (unsigned number = 1; ok && (length = getline(&line, &room, file)) >= 0; number++) {
         if (number == 1 && strncmp(line, "id,name,elements", 16) == 0)
             continue;
         if (t.n == MAX_TENSORS)
-            ok = complain("--tensors %s: more than %d tensors", path, MAX_TENSORS);
+            ok = complain("--tensors %s: more than %d tensors", name, MAX_TENSORS);
+        else if (strlen(line) != (size_t)length)
+            ok = complain("--tensors %s, line %u: a NUL byte; the file must be text", name, number);
         else if (!parse_line(line, &t.count[t.n++]))
-            ok = complain("--tensors %s, line %u: expected id,name,elements,kind", path, number);
+            ok = complain("--tensors %s, line %u: expected id,name,elements,kind", name, number);
     }
+    if (ok && ferror(file))
+        ok = complain("--tensors %s: %s", name, strerror(errno));
     if (ok && t.n == 0)
-        ok = complain("--tensors %s: no tensors in it", path);
-    if (file != NULL)
-        fclose(file);
+        ok = complain("--tensors %s: no tensors in it", name);
+    free(line);
     if (!ok) {
         tensors_finish(&t);
         return false;
     }
     *out = t;
     return true;
+}
+
+bool tensors_read(const char *path, struct tensors *out)
+{
+    FILE *file = fopen(path, "r");
+
+    if (file == NULL)
+        return complain("--tensors %s: %s", path, strerror(errno));
+    const bool ok = tensors_parse(file, path, out);
+    fclose(file);
+    return ok;
 }
 
 void tensors_finish(struct tensors *t)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct tensors {
     uint64_t *count; /* [n] elements */
@@ -13,6 +14,8 @@ struct tensors {
 
 /* Errors name the file and the line. Free with tensors_finish(). */
 bool tensors_read(const char *path, struct tensors *out);
+/* The same of an open file; `name` is for the errors. */
+bool tensors_parse(FILE *file, const char *name, struct tensors *out);
 void tensors_finish(struct tensors *t);
 
 /* How many tensors have min <= elements < max (0: no limit), and their elements. */

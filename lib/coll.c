@@ -228,6 +228,10 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
 
 /* ---- Running --------------------------------------------------------------------------------------- */
 
+/*
+ * First be seen inside, by the ring, then look for failures: a rank that failed waits in destroy for those it sees
+ * inside (comm.c). Both sides write one flag and then read the other's, so both flags are sequentially consistent.
+ */
 static enum plait_status run_engine(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
 {
     enum plait_status status;
@@ -238,8 +242,6 @@ static enum plait_status run_engine(struct plait_comm *comm, const struct plait_
     status = plait_engine_prepare(comm, o);
     if (status != PLAIT_OK) /* the others must not wait for this rank */
         return comm->failed != PLAIT_OK ? status : plait_comm_fail(comm, status, "%s", plait_last_error());
-    /* First be seen inside, then look: a rank that failed waits in destroy for those it sees inside (comm.c). */
-    atomic_thread_fence(memory_order_seq_cst);
     status = plait_look_for_failures(comm);
     return status == PLAIT_OK ? plait_engine_run(comm, o, in, out) : status;
 }
@@ -268,7 +270,8 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     const uint32_t environment = plait_fpenv_enter();
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
-        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what);
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what,
+                       o->selection.tiny ? memory_order_release : memory_order_seq_cst);
     status = o->selection.tiny ? plait_tiny_run(comm, o, word, in, out) : run_engine(comm, o, in, out);
     if (status == PLAIT_OK) {
         comm->stats.operations++;

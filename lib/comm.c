@@ -54,6 +54,23 @@ static enum plait_status differs(uint32_t rank, const char *what, const char *a,
     return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
 }
 
+/* Cards come from other programs: nothing in them is used before this. */
+static enum plait_status check_cards(const struct card *all, uint32_t nrank)
+{
+    const size_t bytes = plait_control_bytes(nrank);
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        const struct card *c = &all[r];
+        if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
+            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
+            return plait_fail(PLAIT_ERR_MISMATCH,
+                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
+                              "with the same libplait",
+                              r);
+    }
+    return PLAIT_OK;
+}
+
 /* Options and settings that must be equal; the first difference is named. */
 static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
 {
@@ -106,20 +123,33 @@ static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
-        if (r != comm->rank && c->id == comm->id && !atomic_load_explicit(&c->departed, memory_order_acquire) &&
-            !plait_process_dead(comm->peers[r].process))
+        if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
+            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_process_dead(comm->peers[r].process))
             return false;
     }
     return true;
 }
 
-/* Put a comm (or none) to the retired ones, and release those that nobody reads any more. */
+/* This rank's block is about to be given back, and used for anything: ranks of this process look at it no more. */
+static void forget(const struct plait_comm *comm)
+{
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
+        if (c->id == comm->id)
+            c->peers[comm->rank].control = NULL;
+}
+
+/*
+ * Leave the comm (or none), and release all that nobody reads any more. Ranks of one process leave under the lock: see
+ * forget().
+ */
 static void retire(struct plait_comm *comm)
 {
     struct plait_comm **link, *c;
 
     pthread_mutex_lock(&retired_lock);
     if (comm != NULL) {
+        atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
+        plait_ring(comm);
         comm->next_retired = retired;
         retired = comm;
     }
@@ -129,6 +159,7 @@ static void retire(struct plait_comm *comm)
             continue;
         }
         *link = c->next_retired;
+        forget(c);
         release_shared(c);
     }
     pthread_mutex_unlock(&retired_lock);
@@ -413,10 +444,13 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
 
     if (status == PLAIT_OK)
+        status = check_cards(all, comm->nrank);
+    if (status == PLAIT_OK)
         status = compare_cards(all, comm->nrank);
     if (status != PLAIT_OK)
         return status;
-    comm->own->id = comm->id = all[0].id;
+    comm->id = all[0].id;
+    atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
     /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
@@ -530,7 +564,6 @@ static void wait_for_insiders(struct plait_comm *comm)
 {
     const double until = plait_clock() + (comm->deadline < MOST_PATIENCE ? comm->deadline : MOST_PATIENCE);
 
-    atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t r = 0; r < comm->nrank; r++)
         while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) &&
                plait_clock() < until)
@@ -554,8 +587,6 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     }
     plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
-    atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
-    plait_ring(comm);
     free_private(comm);
     retire(comm);
     alive--;

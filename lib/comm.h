@@ -52,7 +52,7 @@ struct plait_tiny {        /* a rank's vector of a tiny operation */
  */
 struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_shown shown;
-    uint64_t id;               /* random, equal in the whole comm; 0 before all have met and once the block is freed */
+    _Atomic uint64_t id;       /* random, equal in the whole comm; 0 before all have met and once the block is freed */
     uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
     _Atomic uint32_t departed; /* destroy was called; `done` is final */
     char name[64];

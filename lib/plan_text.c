@@ -84,9 +84,9 @@ struct parser {
     const char *at; /* the next character */
     uint32_t line;
     enum plait_status status; /* sticky: after the first error nothing is read */
-    struct plait_plan head;
     struct plait_step *steps;
     uint32_t *deps;
+    struct plait_plan head; /* last: its steps are not here */
 };
 
 static void fail(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

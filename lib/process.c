@@ -41,6 +41,11 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         return status;
     if (fd < 0)
         return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
+    struct stat file;
+    if (fstat(fd, &file) != 0 || file.st_size < 0 || (size_t)file.st_size < p->size)
+        return plait_fail(PLAIT_ERR_PEER,
+                          "the shared memory that process %d passed is smaller than the %zu bytes it said", p->pid,
+                          p->size);
     void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
         return plait_fail_errno(errno, "cannot map %zu bytes of process %d", p->size, p->pid);

@@ -60,16 +60,16 @@ static inline struct plait_progress *plait_ring_progress(const struct plait_ring
     return (struct plait_progress *)(uintptr_t)&ring->progress[sequence % PLAIT_NRECORD];
 }
 
-/* Say what this rank calls, so that the others can compare and name it. */
+/* Say what this rank calls, so that the others can compare and name it. `order` of the word: release, or stronger. */
 static inline void plait_ring_add(struct plait_ring *ring, uint64_t sequence, uint64_t word,
-                                  const struct plait_what *what)
+                                  const struct plait_what *what, memory_order order)
 {
     struct plait_record *r = plait_ring_record(ring, sequence);
 
     atomic_store_explicit(&r->word, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     r->what = *what;
-    atomic_store_explicit(&r->word, word, memory_order_release);
+    atomic_store_explicit(&r->word, word, order);
 }
 
 /* From now on the operation has a time and a progress: of `nslice` slices, `nstep` steps in all. */

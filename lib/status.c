@@ -38,7 +38,7 @@ const char *plait_last_error(void)
     return last_error;
 }
 
-enum plait_status plait_fail(enum plait_status status, const char *format, ...)
+enum plait_status(plait_fail)(enum plait_status status, const char *format, ...)
 {
     va_list args;
 

@@ -17,4 +17,8 @@ enum plait_status plait_fail_errno(int error, const char *format, ...) __attribu
 /* The same for an allocation that failed; names the limit on address space where there is one. PLAIT_ERR_NOMEM. */
 enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+#ifdef __clang_analyzer__ /* it sees one file at a time, and would think that an error may be returned as success */
+#define plait_fail(status, ...) (plait_fail(status, __VA_ARGS__), (status))
+#endif
+
 #endif

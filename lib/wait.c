@@ -35,7 +35,7 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
     if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
         comm->own->culprit = culprit;
-        atomic_store_explicit(&comm->own->failed, status, memory_order_release);
+        atomic_store(&comm->own->failed, status); /* before the looks of wait_for_insiders (comm.c) */
     }
     plait_ring(comm);
 }
@@ -106,10 +106,14 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
 
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
 {
-    atomic_thread_fence(memory_order_acquire); /* what was read before was read before these flags */
+    /*
+     * What was read before was read before these flags. The fence orders loads only: no data is passed by it, so that
+     * tools which do not know fences (thread sanitizers) miss nothing.
+     */
+    atomic_thread_fence(memory_order_acquire);
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
-        const int32_t failed = atomic_load_explicit(&c->failed, memory_order_acquire);
+        const int32_t failed = atomic_load(&c->failed);
         if (__builtin_expect(failed != PLAIT_OK, 0))
             return poison(comm, (enum plait_status)failed, c->failure, c->culprit);
     }
@@ -139,7 +143,7 @@ static bool finished(const struct plait_comm *comm, uint32_t rank)
 /* Its block is no longer there: it did not get through creation, which somebody's death may have cut short. */
 static bool unborn(const struct plait_comm *comm, uint32_t rank)
 {
-    return comm->peers[rank].control->id != comm->id;
+    return atomic_load_explicit(&comm->peers[rank].control->id, memory_order_relaxed) != comm->id;
 }
 
 /* The lowest rank that is gone without having finished, or NONE: one that left, else died, else was never there. */

@@ -1,12 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs the build into an empty folder and uses it from there, as a stranger's program would.
-# Usage: install_test.sh BUILD_DIR SOURCE_DIR
+# Usage: install_test.sh BUILD_DIR SOURCE_DIR SANITIZERS
+# SANITIZERS (meson's b_sanitize): the stranger's program is built with them too, and their own names and libraries
+# are not counted as the library's.
 set -u
 build=$1
 source=$2
 CC=${CC:-cc}
 CXX=${CXX:-c++}
+runtime='^$' # names and libraries that come with the sanitizers
+if [ "$3" != none ]; then
+    CC="$CC -fsanitize=$3" CXX="$CXX -fsanitize=$3"
+    runtime='^__[a-z]*san_\|^__odr_asan\|^__start___sancov\|^__stop___sancov\|lib[a-z]*san\.so'
+fi
 room=$(mktemp -d) || exit 1
 trap 'rm -rf "$room"' EXIT
 dest=$room/dest
@@ -29,7 +36,7 @@ the_library_has_a_soname() {
     test -e "$lib/$soname"
 }
 the_library_exports_only_its_own_names() {
-    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' >"$room/names"
+    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' | grep -v "$runtime" >"$room/names"
     grep -q '^plait_version$' "$room/names"
     ! grep -v '^plait_' "$room/names"
 }
@@ -37,11 +44,13 @@ the_library_exports_only_its_own_names() {
 the_library_exports_what_the_headers_declare() {
     sed 's,/\*.*\*/,,' "$include"/plait/*.h | tr '\n' ' ' | grep -o 'PLAIT_API [^;({]*' |
         grep -o 'plait_[a-z0-9_]*\(\[\]\)\? *$' | tr -d '[] ' | sort -u >"$room/declared"
-    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' | sort -u >"$room/exported"
+    nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' | grep -v "$runtime" |
+        sort -u >"$room/exported"
     diff "$room/declared" "$room/exported"
 }
 the_library_needs_only_libc() {
-    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s
+    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s |
+        grep -v "$runtime"
 }
 each_header_compiles_alone_as_c() {
     for h in "$include"/plait/*.h; do

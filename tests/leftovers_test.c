@@ -214,7 +214,7 @@ static int sum_once(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void sixty_four_processes_meet_and_part(void **state)
 {
-    const struct ranks r = { .nprocess = 64, .nthread = 1, .limit = 120, .body = sum_once };
+    const struct ranks r = { .nprocess = 64, .nthread = 1, .limit = 120, .body = sum_once, .processes = true };
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);

@@ -208,6 +208,35 @@ static void statistics_of_one_to_a_hundred(void **state)
     assert_int_equal(stats_of(NULL, 0).n, 0);
 }
 
+/* How many tensors a list has; 0: it is refused. */
+static uint32_t tensors_of(const char *text, size_t bytes)
+{
+    struct tensors t = { NULL, 0 };
+    FILE *f = fmemopen((char *)(uintptr_t)text, bytes, "r");
+
+    assert_non_null(f);
+    const uint32_t n = tensors_parse(f, "list.csv", &t) ? t.n : 0;
+    fclose(f);
+    if (n > 0)
+        tensors_finish(&t);
+    return n;
+}
+
+/* strtoull reads the sign as 2^64 - x; long lines used to be cut into several tensors. */
+static void a_tensor_list_has_one_unsigned_number_per_line(void **state)
+{
+    static const char negative[] = "0,a,-18446744073709551615,x\n", blank[] = "0,a, 5,x\n", nul[] = "0,a,5,\0x\n";
+    char line[3000];
+
+    (void)state;
+    assert_int_equal(tensors_of("0,a,5,x\n", 8), 1);
+    assert_int_equal(tensors_of(negative, sizeof negative - 1), 0);
+    assert_int_equal(tensors_of(blank, sizeof blank - 1), 0);
+    assert_int_equal(tensors_of(nul, sizeof nul - 1), 0);
+    snprintf(line, sizeof line, "0,a,5,%0*d,b,7,x\n", 1017, 0);
+    assert_int_equal(tensors_of(line, strlen(line)), 1);
+}
+
 static void resnet50_has_161_tensors(void **state)
 {
     struct tensors t;
@@ -254,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_processor_with_one_speed_has_one_mode),
         cmocka_unit_test(without_a_guard_there_is_no_mode),
         cmocka_unit_test(statistics_of_one_to_a_hundred),
+        cmocka_unit_test(a_tensor_list_has_one_unsigned_number_per_line),
         cmocka_unit_test(resnet50_has_161_tensors),
         cmocka_unit_test(the_bound_grows_with_bytes_and_ranks),
     };

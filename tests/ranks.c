@@ -83,7 +83,7 @@ static int run_process(const struct ranks *r, uint32_t process)
     return failed;
 }
 
-unsigned ranks_run(const struct ranks *r)
+static unsigned run_all(const struct ranks *r)
 {
     const double until = now() + (r->limit > 0 ? r->limit : 60);
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
@@ -120,4 +120,16 @@ unsigned ranks_run(const struct ranks *r)
     }
     free(pids);
     return failed;
+}
+
+unsigned ranks_run(const struct ranks *r)
+{
+    const char *threads = getenv("PLAIT_TEST_THREADS");
+    struct ranks all = *r;
+
+    if (threads != NULL && strcmp(threads, "1") == 0 && !r->processes) {
+        all.nthread *= r->nprocess;
+        all.nprocess = 1;
+    }
+    return run_all(&all);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Run a function as every rank of a comm, in processes, threads or both, with a time limit. */
+/*
+ * Run a function as every rank of a comm, in processes, threads or both, with a time limit. With PLAIT_TEST_THREADS=1
+ * all ranks are threads of one process, which is what a thread sanitizer can see, except where a rank dies, or
+ * ranks share static memory: such a test sets `processes`.
+ */
 #ifndef PLAIT_TESTS_RANKS_H
 #define PLAIT_TESTS_RANKS_H
 
@@ -15,7 +19,8 @@ struct ranks {
     /* One rank. 0 is success; anything else has printed why. It may destroy the comm and set *comm to NULL. */
     int (*body)(struct plait_comm **comm, uint32_t rank, void *arg);
     void *arg;
-    bool no_comm; /* body makes the comm itself: *comm is NULL, options are in ranks_options() */
+    bool processes; /* they stay processes although PLAIT_TEST_THREADS is 1 */
+    bool no_comm;   /* body makes the comm itself: *comm is NULL, options are in ranks_options() */
 };
 
 /* Number of ranks that failed, were killed by a signal or by the limit. */

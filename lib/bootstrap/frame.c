@@ -116,6 +116,11 @@ enum plait_status plait_frame_write_error(int fd, const struct plait_error *erro
     return write_frame(fd, error->status, error->text, strlen(error->text), until);
 }
 
+static bool is_error(int32_t status)
+{
+    return status < PLAIT_OK && strcmp(plait_status_name((enum plait_status)status), "PLAIT_ERR_UNKNOWN") != 0;
+}
+
 /* What follows a head: `bytes` of data, or an error's text. */
 static enum plait_status read_rest(int fd, const struct head *head, void *data, size_t bytes, double until,
                                    struct plait_error *error)
@@ -123,12 +128,15 @@ static enum plait_status read_rest(int fd, const struct head *head, void *data, 
     error->status = (enum plait_status)head->status;
     if (head->status == PLAIT_OK && head->bytes == bytes)
         return plait_frame_receive(fd, data, bytes, until);
-    if (head->status == PLAIT_OK || head->bytes >= sizeof error->text) {
+    if (!is_error(head->status) || head->bytes >= sizeof error->text) {
         error->status = PLAIT_ERR_PEER;
         snprintf(error->text, sizeof error->text, "comm creation: a message of %u bytes where %zu are due", head->bytes,
                  bytes);
         return PLAIT_OK;
     }
+    snprintf(error->text, sizeof error->text, "%s", plait_status_text(error->status));
+    if (head->bytes == 0) /* an error without a text */
+        return PLAIT_OK;
     error->text[head->bytes] = '\0';
     return plait_frame_receive(fd, error->text, head->bytes, until);
 }
@@ -146,7 +154,7 @@ enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double unti
 enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, double until)
 {
     struct head head = { PLAIT_OK, 0 };
-    char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
     struct iovec iov = { &head, sizeof head };
     struct msghdr m = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
@@ -179,7 +187,7 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
 enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error, bool *all)
 {
     struct head head;
-    char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
     struct iovec iov = { &head, sizeof head };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
     enum plait_status status;
@@ -197,8 +205,14 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
         return PLAIT_ERR_PEER;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     const size_t came = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if (came > 0)
-        memcpy(fds, CMSG_DATA(c), (came < n ? came : n) * sizeof(int));
+    for (size_t i = 0; i < came; i++) {
+        int one;
+        memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+        if (i < n)
+            fds[i] = one;
+        else
+            close(one); /* more than are due */
+    }
     *all = came >= n;
     status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);
     return status != PLAIT_OK ? status : read_rest(fd, &head, NULL, 0, until, error);

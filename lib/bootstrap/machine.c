@@ -118,62 +118,77 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
 }
 
 /*
- * Take one connection and read who it is. *out is -1 when it is nobody or a stranger, who is dropped, and on errors:
- * PLAIT_ERR_PEER, one of this user's processes that ended before it had said so; others, this process's own.
+ * Read who has connected. Strangers are not `ours`; PLAIT_ERR_PEER: one of this user's processes ended before it had
+ * said who it is.
  */
+static enum plait_status read_hello(int fd, struct hello *hello, struct plait_error *verdict, double until, bool *ours)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+
+    *ours = false;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.uid != geteuid())
+        return PLAIT_OK;
+    enum plait_status status = plait_frame_receive(fd, hello, sizeof *hello, until);
+    if (status == PLAIT_OK && hello->magic == MAGIC)
+        status = plait_frame_read(fd, NULL, 0, until, verdict);
+    *ours = status == PLAIT_OK && hello->magic == MAGIC;
+    return status != PLAIT_ERR_PEER
+               ? PLAIT_OK
+               : plait_fail(status, "comm creation: a rank (process %d) left or died", (int)who.pid);
+}
+
+/* Take one connection. *out is -1 when it is nobody or a stranger, who is dropped, and on errors. */
 static enum plait_status take(int listener, struct hello *hello, struct plait_error *verdict, double until, int *out)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred who;
-    socklen_t length = sizeof who;
-    enum plait_status status = PLAIT_OK;
+    bool ours;
 
     *out = -1;
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
         return PLAIT_OK;
     if (fd < 0)
         return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid()) {
-        status = plait_frame_receive(fd, hello, sizeof *hello, until);
-        if (status == PLAIT_OK && hello->magic == MAGIC)
-            status = plait_frame_read(fd, NULL, 0, until, verdict);
-        if (status == PLAIT_OK && hello->magic == MAGIC) {
-            *out = fd;
-            return PLAIT_OK;
-        }
-    }
-    close(fd);
-    return status != PLAIT_ERR_PEER
-               ? PLAIT_OK
-               : plait_fail(status, "comm creation: a rank (process %d) left or died", (int)who.pid);
+    const enum plait_status status = read_hello(fd, hello, verdict, until, &ours);
+    if (ours)
+        *out = fd;
+    else
+        close(fd);
+    return status;
 }
 
-/* Let the next rank in. An error of its own, or in what it says of itself, ends the meeting. */
-static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined, double until)
+/* Let a rank in. An error of its own, or in what it says of itself, ends the meeting. */
+static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct hello *hello,
+                                const struct plait_error *verdict, uint32_t *joined)
 {
-    struct hello hello;
-    struct plait_error verdict;
-    int fd;
-    enum plait_status status = take(b->peers[0].fd, &hello, &verdict, until, &fd);
+    enum plait_status status = PLAIT_OK;
 
-    if (fd < 0)
-        return status;
-    if (verdict.status != PLAIT_OK)
-        status = plait_fail(verdict.status, "%s", verdict.text);
-    else if (hello.nrank != b->nrank)
+    if (verdict->status != PLAIT_OK)
+        status = plait_fail(verdict->status, "%s", verdict->text);
+    else if (hello->nrank != b->nrank)
         status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
-                            hello.nrank, hello.rank);
-    else if (hello.rank == 0 || hello.rank >= b->nrank || b->peers[hello.rank].fd >= 0)
-        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello.rank);
+                            hello->nrank, hello->rank);
+    else if (hello->rank == 0 || hello->rank >= b->nrank || b->peers[hello->rank].fd >= 0)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello->rank);
     ++*joined;
     if (status == PLAIT_OK) {
-        b->peers[hello.rank].fd = fd;
+        b->peers[hello->rank].fd = fd;
         return PLAIT_OK;
     }
     const struct plait_error why = plait_error_of(status);
     plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
     close(fd);
     return status;
+}
+
+static enum plait_status admit(struct plait_bootstrap *b, uint32_t *joined, double until)
+{
+    struct hello hello;
+    struct plait_error verdict;
+    int fd;
+    const enum plait_status status = take(b->peers[0].fd, &hello, &verdict, until, &fd);
+
+    return fd < 0 ? status : let_in(b, fd, &hello, &verdict, joined);
 }
 
 /* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes through the bootstrap's sockets: rank 0 against hostile members, and a member against a hostile rank 0.
+ * The input's first byte says which; the rest is what the other side has sent, in two streams divided by the second
+ * byte. The file is included because connections are made here by hand: everything has been sent and the other ends
+ * are closed, so nothing waits, and whatever came, each call ends in success or in an error with a text.
+ */
+#include "fuzz.h"
+
+#include "../../lib/bootstrap/machine.c"
+
+#include <fcntl.h>
+
+#define NRANK 3
+
+/* A socket on which these bytes and then the end arrive. */
+static int socket_with(const uint8_t *data, size_t size)
+{
+    int ends[2];
+
+    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    MUST(size == 0 || send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
+    close(ends[1]);
+    return ends[0];
+}
+
+static void must_be_a_result(enum plait_status status)
+{
+    MUST(status <= PLAIT_OK && strcmp(plait_status_name(status), "PLAIT_ERR_UNKNOWN") != 0);
+    MUST(status == PLAIT_OK || plait_last_error()[0] != '\0');
+}
+
+/* Everything that the creation of a comm exchanges, with small cards. */
+static void exchange(struct plait_bootstrap *b)
+{
+    const bool gives[NRANK] = { true, true, true };
+    char own[8] = "own", all[NRANK][8];
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), fds[NRANK][2];
+    const int mine[2] = { null, null };
+    enum plait_status status = plait_bootstrap_agree(b, PLAIT_OK);
+
+    must_be_a_result(status);
+    if (status == PLAIT_OK)
+        must_be_a_result(status = plait_bootstrap_allgather(b, PLAIT_OK, own, sizeof own, all));
+    if (status == PLAIT_OK) {
+        must_be_a_result(plait_bootstrap_share(b, gives, mine, 2, &fds[0][0]));
+        for (uint32_t r = 0; r < NRANK; r++)
+            for (unsigned i = 0; i < 2; i++)
+                MUST(fds[r][i] == -1); /* no descriptor can come as bytes */
+    }
+    close(null);
+}
+
+static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
+{
+    struct hello hello;
+    struct plait_error verdict;
+    bool ours;
+    const enum plait_status status = read_hello(fd, &hello, &verdict, plait_clock() + 1, &ours);
+
+    if (ours)
+        return let_in(b, fd, &hello, &verdict, joined);
+    close(fd);
+    return status;
+}
+
+static void as_root(const uint8_t *data, size_t size, size_t cut)
+{
+    struct plait_bootstrap b = { .nrank = NRANK, .limit = 1, .root = -1 };
+    struct pollfd peers[NRANK] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+    uint32_t joined = 1;
+    enum plait_status status;
+
+    b.peers = peers;
+    must_be_a_result(status = join_with(&b, socket_with(data, cut), &joined));
+    if (status == PLAIT_OK)
+        must_be_a_result(status = join_with(&b, socket_with(data + cut, size - cut), &joined));
+    if (status == PLAIT_OK) {
+        MUST(joined == 1u + (peers[1].fd >= 0) + (peers[2].fd >= 0) && peers[0].fd == -1);
+        if (joined == NRANK)
+            exchange(&b);
+    }
+    for (uint32_t r = 0; r < NRANK; r++)
+        if (peers[r].fd >= 0)
+            close(peers[r].fd);
+}
+
+static void as_member(const uint8_t *data, size_t size)
+{
+    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .limit = 1, .root = socket_with(data, size) };
+
+    exchange(&b);
+    close(b.root);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static int highest = -1;
+
+    if (size < 2 || size > 8192)
+        return 0;
+    const size_t cut = data[1] < size - 2 ? data[1] : size - 2;
+    if (data[0] % 2 == 0)
+        as_root(data + 2, size - 2, cut);
+    else
+        as_member(data + 2, size - 2);
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* no descriptor is lost */
+    MUST(fd >= 0 && (highest < 0 || fd == highest));
+    highest = fd;
+    close(fd);
+    return 0;
+}
