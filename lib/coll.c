@@ -269,13 +269,20 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
         comm->call = call; /* its deadline, if a wait is long */
     const uint32_t environment = plait_fpenv_enter();
     const uint64_t word = plait_word(o, ++comm->sequence);
-    if (PLAIT_GUARDS)
-        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what,
-                       o->selection.tiny ? memory_order_release : memory_order_seq_cst);
-    status = o->selection.tiny ? plait_tiny_run(comm, o, word, in, out) : run_engine(comm, o, in, out);
+    if (o->selection.tiny) {
+        if (PLAIT_GUARDS)
+            plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
+        status = plait_tiny_run(comm, o, word, in, out);
+    } else {
+        if (PLAIT_GUARDS)
+            plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_seq_cst);
+        status = run_engine(comm, o, in, out);
+    }
     if (status == PLAIT_OK) {
         comm->stats.operations++;
         atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+        if (PLAIT_GUARDS)
+            plait_ring_expect(&comm->own->ring, comm->sequence + 1);
     }
     plait_fpenv_leave(environment);
     return status;

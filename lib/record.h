@@ -60,9 +60,11 @@ static inline struct plait_progress *plait_ring_progress(const struct plait_ring
     return (struct plait_progress *)(uintptr_t)&ring->progress[sequence % PLAIT_NRECORD];
 }
 
-/* Say what this rank calls, so that the others can compare and name it. `order` of the word: release, or stronger. */
-static inline void plait_ring_add(struct plait_ring *ring, uint64_t sequence, uint64_t word,
-                                  const struct plait_what *what, memory_order order)
+/* Say what this rank calls, so that the others can compare and name it. `order` of the word: release, or stronger;
+ * a constant, as compilers take any other for the strongest. */
+static inline __attribute__((always_inline)) void plait_ring_add(struct plait_ring *ring, uint64_t sequence,
+                                                                 uint64_t word, const struct plait_what *what,
+                                                                 memory_order order)
 {
     struct plait_record *r = plait_ring_record(ring, sequence);
 
@@ -70,6 +72,15 @@ static inline void plait_ring_add(struct plait_ring *ring, uint64_t sequence, ui
     atomic_thread_fence(memory_order_release);
     r->what = *what;
     atomic_store_explicit(&r->word, word, order);
+}
+
+/*
+ * Fetch the line that operation `sequence` will write. What it sends is stored after its record and stores happen in
+ * order, so a record that had to wait for its line would hold up the data.
+ */
+static inline void plait_ring_expect(struct plait_ring *ring, uint64_t sequence)
+{
+    __builtin_prefetch(plait_ring_record(ring, sequence), 1);
 }
 
 /* From now on the operation has a time and a progress: of `nslice` slices, `nstep` steps in all. */

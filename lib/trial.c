@@ -7,7 +7,8 @@
 #define LEAST_HOLD 16
 #define MOST_HOLD  (8 * PLAIT_TRIAL_PERIOD)
 
-#define UNTRIED 1e9
+#define SHORT_PLACES 5
+#define UNTRIED      1e9
 
 static bool in_round(const struct plait_trial *t, uint32_t n)
 {
@@ -30,11 +31,23 @@ static void begin_round(struct plait_trial *t, uint32_t n, uint32_t places, bool
         t->cost[w] = UNTRIED;
 }
 
-/* A short round tries the ways to write results only. */
+static unsigned cheapest(const struct plait_trial *t)
+{
+    unsigned best = t->way;
+
+    for (unsigned w = 0; w < PLAIT_NWAY; w++)
+        if (t->cost[w] < t->cost[best])
+            best = w;
+    return best;
+}
+
+/* A short round tries the ways to write results twice, and whether the other way to share is better still, once. */
 static unsigned way_at(const struct plait_trial *t, uint32_t place)
 {
     if (t->places == PLAIT_TRIAL_PLACES)
         return place % PLAIT_NWAY;
+    if (place == SHORT_PLACES - 1)
+        return cheapest(t) ^ PLAIT_SHARED_PAST;
     return (t->way & PLAIT_SHARED_PAST) | (place % 2 ? PLAIT_RESULT_PAST : 0);
 }
 
@@ -44,7 +57,7 @@ unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
     const uint32_t n = t->n++;
 
     if (n > 0 && begins_round(t, n))
-        begin_round(t, n, n == 1 && all->known ? PLAIT_TRIAL_PLACES / 2 : PLAIT_TRIAL_PLACES, false);
+        begin_round(t, n, n == 1 && all->known ? SHORT_PLACES : PLAIT_TRIAL_PLACES, false);
     *timed = in_round(t, n) || (n > 0 && bytes >= PLAIT_TRIAL_WATCHED);
     t->trying = in_round(t, n) ? way_at(t, n - t->start) : t->way;
     return t->trying;
@@ -79,12 +92,9 @@ static void tell_others(struct plait_trials *all, const struct plait_trial *t)
 
 static void decide(struct plait_trial *t)
 {
-    unsigned best = t->way;
-
-    for (unsigned w = 0; w < PLAIT_NWAY; w++)
-        if (t->cost[w] < t->cost[best])
-            best = w;
+    const unsigned best = cheapest(t);
     const bool better = t->cost[best] < GAIN * t->cost[t->way];
+
     if (better)
         t->way = best;
     if (t->called && !better)

@@ -12,7 +12,7 @@
  *   and PERIOD operations are seconds. A round that then changes nothing makes the next one wait longer.
  *
  * Whether cores share a cache is not a matter of size: a size that finds it out clearly tells the others, and
- * the first round of the sizes that come after it leaves that out.
+ * the first round of the sizes that come after it asks that only once.
  *
  * What is timed is this rank's copying until the first message comes, and everything from then on: waiting for
  * a rank that is late does not count, waiting for slow data does. Bits do not depend on it. All ranks try the same way

@@ -125,9 +125,22 @@ static void a_new_size_starts_from_what_is_known(void **state)
     operate(&all, SMALL, far, 10, used);
     memset(used, 0, sizeof used);
     operate(&all, LARGE, far, PLAIT_TRIAL_EARLY, used);
-    assert_int_equal(used[0] + used[2], 0);
+    assert_int_equal(used[0] + used[2], 1);
     operate(&all, LARGE, near, PLAIT_TRIAL_PLACES, used);
     assert_int_equal(plait_trial_of(&all, LARGE)->way & PLAIT_SHARED_PAST, 0);
+}
+
+/* The first size came before the machine changed: the second would have kept its finding for 32 operations. */
+static void a_new_size_sees_that_the_machine_has_changed(void **state)
+{
+    struct plait_trials all = { 0 };
+    uint32_t used[PLAIT_NWAY] = { 0 };
+
+    (void)state;
+    operate(&all, SMALL, near, 10, used);
+    operate(&all, LARGE, far, 6, used);
+    assert_int_equal(plait_trial_of(&all, LARGE)->way & PLAIT_SHARED_PAST, PLAIT_SHARED_PAST);
+    assert_int_equal(plait_trial_of(&all, SMALL)->way & PLAIT_SHARED_PAST, PLAIT_SHARED_PAST);
 }
 
 static void a_small_gain_changes_nothing(void **state)
@@ -161,6 +174,7 @@ int main(void)
         cmocka_unit_test(costs_that_vary_by_themselves_cause_few_rounds),
         cmocka_unit_test(one_size_tells_the_others_how_cores_share_caches),
         cmocka_unit_test(a_new_size_starts_from_what_is_known),
+        cmocka_unit_test(a_new_size_sees_that_the_machine_has_changed),
         cmocka_unit_test(a_small_gain_changes_nothing),
         cmocka_unit_test(the_first_operation_does_not_count),
     };
