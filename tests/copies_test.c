@@ -288,6 +288,12 @@ static struct usage usage(void)
     return u;
 }
 
+#ifdef __SANITIZE_ADDRESS__ /* address sanitizer keeps what is freed, in mappings of its own */
+#define MAPS_MEMORY true
+#else
+#define MAPS_MEMORY false
+#endif
+
 static int unload(uint32_t rank, const struct ids *ids)
 {
     struct copy c = { 0 };
@@ -313,7 +319,8 @@ static int unload(uint32_t rank, const struct ids *ids)
         if (round == 2)
             first = u;
         if (round > 2)
-            CHECK(u.descriptors == first.descriptors && u.mappings <= first.mappings && u.threads == first.threads);
+            CHECK(u.descriptors == first.descriptors && u.threads == first.threads &&
+                  (MAPS_MEMORY || u.mappings <= first.mappings));
         const pid_t child = fork(); /* the copy that is gone is not told */
         if (child == 0)
             _exit(0);

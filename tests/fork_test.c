@@ -465,5 +465,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--count-descriptors") == 0)
         return count_own();
     self = argv[0];
+#ifdef __SANITIZE_ADDRESS__ /* its allocator's locks stay as another thread left them: gcc 12's knows nothing of \
+                               fork() */
+    cmocka_set_skip_filter("fork_in_the_middle_of_operations_of_other_threads");
+#endif
     return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }

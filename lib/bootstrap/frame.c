@@ -134,11 +134,11 @@ static enum plait_status read_rest(int fd, const struct head *head, void *data, 
                  bytes);
         return PLAIT_OK;
     }
-    snprintf(error->text, sizeof error->text, "%s", plait_status_text(error->status));
-    if (head->bytes == 0) /* an error without a text */
-        return PLAIT_OK;
     error->text[head->bytes] = '\0';
-    return plait_frame_receive(fd, error->text, head->bytes, until);
+    const enum plait_status status = plait_frame_receive(fd, error->text, head->bytes, until);
+    if (error->text[0] == '\0')
+        snprintf(error->text, sizeof error->text, "%s", plait_status_text(error->status));
+    return status;
 }
 
 enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double until, struct plait_error *error)
