@@ -260,20 +260,20 @@ static void every_algorithm_is_right_between_processes(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 9; n++)
-        random_trials(n, 1, full() ? 40 : 2, full() || n == 2 ? 10000000 : 65537);
+        random_trials(n, 1, full() ? 10 : 2, full() || n == 2 ? 10000000 : 65537);
 }
 
 static void every_algorithm_is_right_between_threads(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 9; n += full() ? 1 : 3)
-        random_trials(1, n, full() ? 40 : 2, full() ? 10000000 : 65537);
+        random_trials(1, n, full() ? 10 : 2, full() ? 10000000 : 65537);
 }
 
 static void two_processes_of_three_threads(void **state)
 {
     (void)state;
-    random_trials(2, 3, full() ? 40 : 4, full() ? 10000000 : 1000003);
+    random_trials(2, 3, full() ? 10 : 4, full() ? 10000000 : 1000003);
 }
 
 static void sixty_four_threads(void **state)
