@@ -97,8 +97,8 @@ void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t
 
     for (size_t i = 0; i < count && i < PERIOD; i++)
         values_store(vector, type, i, values_in(op, nrank, rank, i));
-    for (size_t i = PERIOD; i < count; i++)
-        memcpy((char *)vector + i * size, (char *)vector + (i - PERIOD) * size, size);
+    for (size_t i = PERIOD; i < count; i += PERIOD)
+        memcpy((char *)vector + i * size, vector, (count - i < PERIOD ? count - i : PERIOD) * size);
 }
 
 /* One period of results, kept: every rank compares with it again and again. One number of ranks at a time. */
@@ -129,7 +129,7 @@ size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op,
     const double *want = count >= PERIOD / 8 ? results(op, nrank) : NULL;
     size_t wrong = 0;
 
-    for (size_t i = 0; i < count; i++)
-        wrong += !(values_load(vector, type, i) == (want != NULL ? want[i % PERIOD] : values_out(op, nrank, i)));
+    for (size_t i = 0, k = 0; i < count; i++, k = k + 1 < PERIOD ? k + 1 : 0)
+        wrong += !(values_load(vector, type, i) == (want != NULL ? want[k] : values_out(op, nrank, i)));
     return wrong;
 }
