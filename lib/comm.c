@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creating a comm: meet, compare, map each other's arenas. Destroying it: leave without hurting late readers. */
+/* The life of a comm: what one rank makes before it meets the others (meet.c), and leaving without hurting late
+ * readers. */
 #include "comm.h"
 
-#include "bootstrap/bootstrap.h"
 #include "clock.h"
 #include "flight.h"
-#include "hash.h"
-#include "limits.h"
+#include "meet.h"
 #include "report.h"
 #include "status.h"
 #include "wait.h"
@@ -14,92 +13,15 @@
 #include <plait/topology.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MOST_RANKS    4096
 #define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for ranks that do not notice it */
-
-/* ---- What ranks tell each other at creation ---------------------------------------------------------- */
-
-struct card {
-    struct plait_token process;
-    uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
-    int32_t pid, reproducible, round;
-    char version[16];
-    char algo[64];
-    cpu_set_t cpus; /* this rank may run on */
-};
-
-static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
-{
-    uint64_t h = PLAIT_HASH_START;
-
-    for (; algorithms != NULL && *algorithms != NULL; algorithms++)
-        h = plait_hash(h, (*algorithms)->name, strlen((*algorithms)->name) + 1);
-    return h;
-}
-
-static enum plait_status differs(uint32_t rank, const char *what, const char *a, const char *b)
-{
-    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
-}
-
-/* Cards come from other programs: nothing in them is used before this. */
-static enum plait_status check_cards(const struct card *all, uint32_t nrank)
-{
-    const size_t bytes = plait_control_bytes(nrank);
-
-    for (uint32_t r = 0; r < nrank; r++) {
-        const struct card *c = &all[r];
-        if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
-            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
-            return plait_fail(PLAIT_ERR_MISMATCH,
-                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
-                              "with the same libplait",
-                              r);
-    }
-    return PLAIT_OK;
-}
-
-/* Options and settings that must be equal; the first difference is named. */
-static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
-{
-    char a[64], b[64];
-
-    for (uint32_t r = 1; r < nrank; r++) {
-        const struct {
-            const char *name;
-            uint64_t here, there;
-        } numbers[] = {
-            { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
-            { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
-            { "PLAIT_SLICE", all[0].slice, all[r].slice },
-            { "the node map (hash)", all[0].node_hash, all[r].node_hash },
-            { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
-        };
-        if (strcmp(all[0].version, all[r].version) != 0)
-            return differs(r, "the library's version", all[0].version, all[r].version);
-        if (strcmp(all[0].algo, all[r].algo) != 0)
-            return differs(r, "PLAIT_ALGO", all[0].algo, all[r].algo);
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            if (numbers[i].here != numbers[i].there) {
-                snprintf(a, sizeof a, "%llu", (unsigned long long)numbers[i].here);
-                snprintf(b, sizeof b, "%llu", (unsigned long long)numbers[i].there);
-                return differs(r, numbers[i].name, a, b);
-            }
-    }
-    return PLAIT_OK;
-}
 
 /* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
 
@@ -247,14 +169,6 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     return PLAIT_OK;
 }
 
-/* What only the meeting of the ranks needs. */
-struct meeting {
-    struct card own, *all; /* [nrank] */
-    bool *leads;           /* [nrank] the lowest rank of its process, which speaks for it */
-    int (*fds)[2];         /* [nrank] of the other processes: arena, pidfd */
-    int given[2];          /* this process's; given[1] < 0: not open */
-};
-
 /* Everything that needs no other rank: nothing that can fail on one rank alone comes between the ranks' messages. */
 static enum plait_status create_own(struct plait_comm *comm, const struct plait_comm_options *o)
 {
@@ -302,165 +216,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     return plait_flights_create(comm->nrank, &comm->flights);
 }
 
-static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
-{
-    const struct plait_arena *arena;
-    const enum plait_status status = plait_arena_get(0, &arena);
-
-    if (status != PLAIT_OK)
-        return status;
-    *card = (struct card){
-        .process = arena->token,
-        .control = (uint64_t)((char *)comm->own - arena->base),
-        .arena_size = arena->size,
-        .slice = comm->config.slice,
-        .cache = comm->cache,
-        .last_level = comm->last_level,
-        .node_hash =
-            comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
-        .algorithms_hash = hash_algorithms(o->algorithms),
-        .pid = getpid(),
-        .reproducible = comm->reproducible,
-        .round = comm->round,
-    };
-    snprintf(card->version, sizeof card->version, "%s", plait_version());
-    memcpy(card->algo, comm->config.algo, sizeof card->algo);
-    if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
-        CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
-    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
-        return plait_fail_errno(errno, "no random bytes for a comm");
-    card->id |= 1; /* 0 is no comm's */
-    return PLAIT_OK;
-}
-
-static bool one_process(const struct card *a, const struct card *b)
-{
-    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
-}
-
-/* The lowest rank of a process speaks for it. */
-static bool is_leader(const struct card *all, uint32_t rank)
-{
-    for (uint32_t r = 0; r < rank; r++)
-        if (one_process(&all[r], &all[rank]))
-            return false;
-    return true;
-}
-
-/* A descriptor through which the others see this process die. */
-static int open_pidfd(int instead)
-{
-    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-
-    /* An old kernel, or a filter of system calls: deaths show as stalls only; another descriptor stands in. */
-    return fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM ? fcntl(instead, F_DUPFD_CLOEXEC, 0) : fd;
-}
-
-static enum plait_status open_meeting(struct meeting *m, const struct plait_comm *comm,
-                                      const struct plait_comm_options *o)
-{
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
-
-    if (status == PLAIT_OK)
-        status = fill_card(comm, o, &m->own);
-    if (status != PLAIT_OK)
-        return status;
-    m->all = calloc(comm->nrank, sizeof *m->all);
-    m->leads = calloc(comm->nrank, sizeof *m->leads);
-    m->fds = malloc(comm->nrank * sizeof *m->fds);
-    if (m->all == NULL || m->leads == NULL || m->fds == NULL)
-        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
-    m->given[0] = arena->fd;
-    m->given[1] = open_pidfd(arena->fd);
-    if (m->given[1] < 0)
-        return plait_fail_errno(errno, "no descriptor through which other processes see this one die");
-    return PLAIT_OK;
-}
-
-static void close_meeting(struct meeting *m)
-{
-    if (m->given[1] >= 0)
-        close(m->given[1]);
-    free(m->all);
-    free(m->leads);
-    free(m->fds);
-}
-
-/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
-static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
-{
-    enum plait_status status;
-    size_t nleader = 0;
-
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        nleader += m->leads[r] = is_leader(m->all, r);
-    /* Rank 0 takes all before it passes them on; the others dup one of each two. */
-    status = plait_check_descriptors(m->leads[comm->rank] ? 2 * (nleader - 1) : 0, "a comm, to reach other processes");
-    status = plait_bootstrap_agree(boot, status);
-    if (status != PLAIT_OK)
-        return status;
-    status = plait_bootstrap_share(boot, m->leads, m->given, 2, &m->fds[0][0]);
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r])
-            status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
-                                       m->fds[r][1], &comm->peers[r].process);
-        for (unsigned i = 0; i < 2; i++)
-            if (m->fds[r][i] >= 0)
-                close(m->fds[r][i]);
-    }
-    return plait_bootstrap_agree(boot, status);
-}
-
-/* Every rank's control block, once the processes are mapped. */
-static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
-{
-    const struct card *all = m->all;
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
-    cpu_set_t cpus;
-
-    CPU_ZERO(&cpus);
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
-        struct plait_peer *p = &comm->peers[r];
-        if (p->process == NULL)
-            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
-        if (status != PLAIT_OK)
-            break;
-        const char *base = p->process->base != NULL ? p->process->base : arena->base;
-        p->control = (const struct plait_control *)(const void *)(base + all[r].control);
-        CPU_OR(&cpus, &cpus, &all[r].cpus);
-        if (p->process->pidfd >= 0 && m->leads[r])
-            comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
-    }
-    /* Ranks bound to one processor each are not short of processors: count those of all ranks together. */
-    comm->oversubscribed = CPU_COUNT(&cpus) > 0 && comm->nrank > (uint32_t)CPU_COUNT(&cpus);
-    return status;
-}
-
-static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
-{
-    const struct card *all = m->all;
-    enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
-
-    if (status == PLAIT_OK)
-        status = check_cards(all, comm->nrank);
-    if (status == PLAIT_OK)
-        status = compare_cards(all, comm->nrank);
-    if (status != PLAIT_OK)
-        return status;
-    comm->id = all[0].id;
-    atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
-    comm->cache = all[0].cache;
-    comm->last_level = all[0].last_level;
-    /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
-    comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
-    if (comm->flight_bytes > comm->cache / 2)
-        comm->flight_bytes = comm->cache / 2;
-    status = share_arenas(comm, boot, m);
-    return status == PLAIT_OK ? plait_bootstrap_agree(boot, find_controls(comm, m)) : status;
-}
-
 static void free_private(struct plait_comm *comm)
 {
     for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++)
@@ -481,9 +236,7 @@ static void free_private(struct plait_comm *comm)
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
-    struct meeting m = { .given = { -1, -1 } };
     struct plait_comm *comm = NULL;
-    struct plait_bootstrap *boot = NULL;
     const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_options(options, out);
 
@@ -496,16 +249,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
         alive++;
     }
     status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
-    if (status == PLAIT_OK)
-        status = open_meeting(&m, comm, options);
-    /* A rank that has failed comes too, to say so. */
-    status = plait_bootstrap_create(options->id, options->rank, options->nrank,
-                                    options->timeout > 0 || comm == NULL ? options->timeout : comm->config.timeout,
-                                    status, &boot);
-    if (status == PLAIT_OK)
-        status = join(comm, boot, &m);
-    plait_bootstrap_destroy(boot);
-    close_meeting(&m);
+    status = plait_meet(comm, options, status);
     if (status == PLAIT_OK) {
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
         *out = comm;

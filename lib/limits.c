@@ -4,6 +4,7 @@
 #include "status.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -155,15 +156,25 @@ static uint64_t line_of(const char *text, const char *name, uint64_t none)
     return at != NULL ? strtoull(at + strlen(name), NULL, 10) << 10 : none;
 }
 
-enum plait_status plait_check_memory(size_t bytes)
+static enum plait_status check_machine(size_t bytes)
 {
     char text[4096];
 
-    if (read_start("/proc/meminfo", text, sizeof text)) {
-        const uint64_t left = line_of(text, "\nMemAvailable:", NO_LIMIT) + line_of(text, "\nSwapFree:", 0);
-        if (bytes > left)
-            return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes of memory: this machine has %llu available", bytes,
-                              (unsigned long long)left);
-    }
-    return check_cgroup(bytes);
+    if (!read_start("/proc/meminfo", text, sizeof text))
+        return PLAIT_OK;
+    const uint64_t left = line_of(text, "\nMemAvailable:", NO_LIMIT) + line_of(text, "\nSwapFree:", 0);
+    return bytes <= left ? PLAIT_OK
+                         : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes of memory: this machine has %llu available", bytes,
+                                      (unsigned long long)left);
+}
+
+enum plait_status plait_check_memory(size_t bytes)
+{
+    const int saved = errno; /* of files that this machine does not have */
+    enum plait_status status = check_machine(bytes);
+
+    if (status == PLAIT_OK)
+        status = check_cgroup(bytes);
+    errno = saved;
+    return status;
 }

@@ -23,15 +23,6 @@ static bool same(struct plait_token a, struct plait_token b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* Where the kernel gives no pidfd, a second descriptor of the arena comes in its place: then there is none. */
-static bool is_pidfd(int pidfd, int arena_fd)
-{
-    struct stat a, b;
-
-    return pidfd >= 0 && fstat(pidfd, &a) == 0 && fstat(arena_fd, &b) == 0 &&
-           (a.st_dev != b.st_dev || a.st_ino != b.st_ino);
-}
-
 static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
 {
     const struct plait_arena *own;
@@ -49,8 +40,8 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
     void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
         return plait_fail_errno(errno, "cannot map %zu bytes of process %d", p->size, p->pid);
-    p->pidfd = is_pidfd(pidfd, fd) ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
-    if (is_pidfd(pidfd, fd) && p->pidfd < 0) {
+    p->pidfd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (pidfd >= 0 && p->pidfd < 0) {
         status = plait_fail_errno(errno, "no descriptor to see the death of process %d", p->pid);
         munmap(base, p->size);
         return status;

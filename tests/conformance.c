@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "conformance.h"
 
-#include "../lib/prog.h"
 #include "plans.h"
+#include "prog.h"
 #include "reduce_reference.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring of a rank's last operations, read from an arena: the right ones, and no harm from any bytes. */
-#include "../lib/arena.h"
-#include "../lib/clock.h"
-#include "../lib/comm.h"
-#include "../lib/dump.h"
+#include "arena.h"
+#include "clock.h"
+#include "comm.h"
+#include "dump.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
-#include "../lib/comm.h"
-#include "../lib/plan_check.h"
-#include "../lib/prog.h"
+#include "comm.h"
 #include "jobs.h"
+#include "plan_check.h"
 #include "plans.h"
+#include "prog.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 #include "specs.h"

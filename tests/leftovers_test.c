@@ -3,6 +3,7 @@
  * Nothing is left behind: ranks that are killed leave no process, file or socket, because there never is
  * a file and the meeting point has no name in the file system.
  */
+#include "clock.h"
 #include "ranks.h"
 #include "values.h"
 
@@ -32,14 +33,6 @@ struct scene { /* shared by the test and its ranks */
     char text[NRANK][512];
     pid_t pid[NRANK];
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* All-reduce until somebody is gone. */
 static void rank_main(struct scene *s, uint32_t rank)
@@ -84,7 +77,7 @@ static struct scene *open_scene(unsigned nrank)
 
 static bool wait_until(bool (*ready)(struct scene *), struct scene *s)
 {
-    for (const double until = now() + 30; now() < until; usleep(1000))
+    for (const double until = plait_clock() + 30; plait_clock() < until; usleep(1000))
         if (ready(s))
             return true;
     return false;
@@ -151,7 +144,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
         assert_true(wait_until(all_run, s));
         assert_no_named_file(s->pid[dead]);
         assert_false(socket_exists(s)); /* the meeting is over */
-        const double start = now();
+        const double start = plait_clock();
         kill(s->pid[dead], SIGKILL);
         snprintf(want, sizeof want, "rank %u (process %d) died", dead, (int)s->pid[dead]);
         for (uint32_t r = 0; r < NRANK; r++) {
@@ -163,7 +156,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
             if (r != dead && strstr(s->text[r], want) == NULL)
                 fail_msg("rank %u says '%s', not '%s'", r, s->text[r], want);
         }
-        assert_true(now() - start < 15); /* well before the deadline */
+        assert_true(plait_clock() - start < 15); /* well before the deadline */
         close_scene(s);
     }
 }

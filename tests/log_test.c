@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
-#include "../lib/log.h"
+#include "log.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>

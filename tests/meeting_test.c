@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
+#include "clock.h"
 #include "ranks.h"
 
 #include <setjmp.h>
@@ -31,14 +32,6 @@ struct scene { /* shared by the test and its ranks */
     pid_t pid[NRANK];
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static struct scene *open_scene(void)
 {
     struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -52,14 +45,14 @@ static void rank_main(struct scene *s, uint32_t rank)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_comm *comm = NULL;
-    const double start = now();
+    const double start = plait_clock();
 
     o.nrank = NRANK;
     o.rank = rank;
     o.id = &s->id;
     o.timeout = 600;
     s->status[rank] = plait_comm_create(&o, &comm);
-    s->seconds[rank] = now() - start;
+    s->seconds[rank] = plait_clock() - start;
     snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] != PLAIT_OK ? plait_last_error() : "");
     _exit(0);
 }
@@ -96,8 +89,8 @@ static unsigned count_sockets(const struct scene *s)
 
 static void wait_for_sockets(const struct scene *s, unsigned n)
 {
-    for (const double until = now() + 30; count_sockets(s) < n; usleep(1000))
-        assert_true(now() < until);
+    for (const double until = plait_clock() + 30; count_sockets(s) < n; usleep(1000))
+        assert_true(plait_clock() < until);
 }
 
 /* `rank` has learnt it; those who come only now are told too. */

@@ -11,7 +11,7 @@
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
  * each operation. The code that runs is the same as between processes.
  */
-#include "../lib/comm.h"
+#include "comm.h"
 
 #include <plait/comm.h>
 

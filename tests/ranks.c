@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,14 +19,6 @@ struct thread {
     uint32_t rank;
     int result;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
 {
@@ -85,7 +78,7 @@ static int run_process(const struct ranks *r, uint32_t process)
 
 static unsigned run_all(const struct ranks *r)
 {
-    const double until = now() + (r->limit > 0 ? r->limit : 60);
+    const double until = plait_clock() + (r->limit > 0 ? r->limit : 60);
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
     unsigned failed = 0, left = r->nprocess;
 
@@ -110,7 +103,7 @@ static unsigned run_all(const struct ranks *r)
             if (WIFSIGNALED(how) && WTERMSIG(how) != SIGKILL)
                 fprintf(stderr, "process %u: signal %d\n", p, WTERMSIG(how));
         }
-        if (now() > until) {
+        if (plait_clock() > until) {
             fprintf(stderr, "time limit: %u processes killed\n", left);
             for (uint32_t p = 0; p < r->nprocess; p++)
                 if (pids[p] > 0)

@@ -3,6 +3,7 @@
  * At the system's limits: the rank that meets one says which it is and how to raise it, and the others get the same
  * error with the rank's number.
  */
+#include "clock.h"
 #include "ranks.h"
 #include "values.h"
 
@@ -38,14 +39,6 @@ struct job { /* shared by the test and its ranks */
     char text[NRANK][512];
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static struct job *open_job(void)
 {
     struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -64,11 +57,11 @@ static int create(struct plait_comm **comm, uint32_t rank, struct job *job)
 {
     struct ranks r = { .nprocess = NRANK, .nthread = 1 };
     struct plait_comm_options o = ranks_options(&r, rank);
-    const double start = now();
+    const double start = plait_clock();
 
     o.timeout = 600;
     note(job, rank, plait_comm_create(&o, comm));
-    CHECK(now() - start < LATE);
+    CHECK(plait_clock() - start < LATE);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks did last, seen from outside, in warnings, errors and the log. Usage: ring_test PLAIT_INFO */
-#include "../lib/arena.h"
+#include "arena.h"
+#include "clock.h"
 #include "ranks.h"
 
 #include <plait/log.h>
@@ -26,14 +27,6 @@
 
 static const char *info;
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* plait-info --dump of a process, both outputs; its exit status. */
 static int dump(pid_t pid, const char *more, char *text, size_t room)
 {
@@ -54,7 +47,7 @@ static int dump(pid_t pid, const char *more, char *text, size_t room)
 /* Dump until the text has the words, which the process comes to by itself. */
 static bool dump_says(pid_t pid, const char *words, char *text, size_t room)
 {
-    for (const double until = now() + 20; now() < until; usleep(20000))
+    for (const double until = plait_clock() + 20; plait_clock() < until; usleep(20000))
         if (dump(pid, "--last 1", text, room) == 0 && strstr(text, words) != NULL)
             return true;
     return false;
@@ -104,7 +97,7 @@ static void start_scene(struct scene *s)
         assert_true(pid > 0);
         s->pid[r] = pid;
     }
-    for (const double until = now() + 30; s->running < 3 && now() < until; usleep(1000))
+    for (const double until = plait_clock() + 30; s->running < 3 && plait_clock() < until; usleep(1000))
         ;
     assert_int_equal(s->running, 3);
 }
@@ -391,7 +384,7 @@ static void a_process_without_an_arena_is_refused_with_the_reason(void **state)
     assert_refused(pid, "it has no arena of Plait");
     end(pid);
     pid = start(make_other_arena);
-    for (const double until = now() + 10; now() < until && dump(pid, "", text, sizeof text) == 1;)
+    for (const double until = plait_clock() + 10; plait_clock() < until && dump(pid, "", text, sizeof text) == 1;)
         if (strstr(text, "9.8.7") != NULL)
             break;
     assert_refused(pid, "runs Plait 9.8.7, whose arena has layout 99");

@@ -3,9 +3,9 @@
  * Rounding of 16-bit floats: every algorithm gives the bits that its plan means, and keeps the bounds
  * that enum plait_round promises, against sums in 80 bits.
  */
-#include "../lib/reduce.h"
 #include "jobs.h"
 #include "plans.h"
+#include "reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
 

@@ -8,6 +8,7 @@
  * All processes draw the same random numbers, so they agree on what comes next without talking. At a *checkpoint* no
  * comm is alive: then heap, arena, descriptors and mappings are as they were at the first one.
  */
+#include "clock.h"
 #include "specs.h"
 #include "values.h"
 
@@ -67,14 +68,6 @@ struct soak {
 };
 
 static char statics[2][MOST_BYTES];
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* splitmix64 */
 static uint64_t draw(struct soak *s)
@@ -373,7 +366,7 @@ static void show(const struct shared *s, double seconds)
 /* Until all have ended. One that fails ends all: the others may wait for it. */
 static int watch(struct shared *s, const pid_t *pids, uint32_t nrank, double seconds)
 {
-    const double start = now();
+    const double start = plait_clock();
     double shown = start, moved = start;
     uint64_t moment = 0;
     int failed = 0;
@@ -387,22 +380,22 @@ static int watch(struct shared *s, const pid_t *pids, uint32_t nrank, double sec
         }
         if (s->moment != moment) {
             moment = s->moment;
-            moved = now();
+            moved = plait_clock();
         }
-        if (failed == 0 && now() - moved > 180) {
+        if (failed == 0 && plait_clock() - moved > 180) {
             fprintf(stderr, "soak: nothing moves for 180 s\n");
             failed = 1;
         }
         for (uint32_t r = 0; r < nrank && failed > 0; r++)
             kill(pids[r], SIGKILL);
-        s->stop = now() - start > seconds;
-        if (now() - shown > 10) {
-            show(s, now() - start);
-            shown = now();
+        s->stop = plait_clock() - start > seconds;
+        if (plait_clock() - shown > 10) {
+            show(s, plait_clock() - start);
+            shown = plait_clock();
         }
         usleep(20000);
     }
-    show(s, now() - start);
+    show(s, plait_clock() - start);
     return failed;
 }
 

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "../../lib/comm.c"
+#include "../../lib/meet.c"
 
 #define NRANK 3
 
