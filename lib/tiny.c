@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MOST_ASKED 256 /* bytes after the first line that are asked for while waiting */
-
 struct turn { /* the rank whose vector is next, the i-th */
     uint32_t rank, i;
 };
@@ -31,14 +29,7 @@ static uint64_t steps(const void *context)
     return ((const struct turn *)context)->i - 1;
 }
 
-/* The lines after the first come on their own; asked for together with the word they come at the same time. */
-static inline void ask_for(const struct plait_tiny *slot, size_t bytes)
-{
-    for (size_t at = PLAIT_LINE; at < offsetof(struct plait_tiny, data) + bytes && at <= MOST_ASKED; at += PLAIT_LINE)
-        __builtin_prefetch((const char *)slot + at);
-}
-
-static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word, size_t bytes,
+static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word,
                                   struct turn turn)
 {
     struct plait_wait w;
@@ -46,12 +37,20 @@ static enum plait_status wait_for(struct plait_comm *comm, const struct plait_ti
 
     plait_wait_init(&w, awaited, &turn);
     w.steps = steps;
-    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word) {
-        ask_for(slot, bytes);
+    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word)
         status = plait_wait_turn(comm, &w);
-    }
     plait_wait_progress(comm, &w);
     return status;
+}
+
+/*
+ * Sizes repeat: the lines that the next operation will write come while the caller works. Not the first, at whose word
+ * the others may look already.
+ */
+static inline void own(struct plait_tiny *slot, size_t bytes)
+{
+    for (size_t at = PLAIT_LINE; at < offsetof(struct plait_tiny, data) + bytes; at += PLAIT_LINE)
+        __builtin_prefetch((char *)slot + at, 1);
 }
 
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
@@ -72,10 +71,11 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         plait_wake(comm, r);
         from[r] = slot->data;
         if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
-            status = wait_for(comm, slot, word, bytes, (struct turn){ r, i });
+            status = wait_for(comm, slot, word, (struct turn){ r, i });
     }
     if (status == PLAIT_OK && bytes > 0)
         o->reduce(out, from, comm->nrank, o->count, o->divisor);
+    own(&comm->own->tiny[set ^ 1], bytes);
     comm->stats.bytes_reduced += bytes;
     comm->stats.messages += comm->nrank - 1;
     comm->stats.bytes_sent += (comm->nrank - 1) * bytes;
