@@ -21,7 +21,7 @@
 #define PLAIT_LINE       64    /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_WINDOW     16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA  48    /* payload that travels in the line that offers it */
-#define PLAIT_TINY_MAX   32760 /* bytes of a vector that can run without the engine; with its word, eight pages */
+#define PLAIT_TINY_MAX   32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
 #define PLAIT_TINY_RANKS 64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT    4     /* slices in flight */
 
@@ -41,9 +41,12 @@ struct plait_post {                /* an offered message */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
 
+#define PLAIT_BESIDE_WORD 56 /* bytes that fit into its line */
+
 struct plait_tiny {        /* a rank's vector of a tiny operation */
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
-    uint8_t data[PLAIT_TINY_MAX];
+    uint8_t few[PLAIT_BESIDE_WORD];
+    uint8_t many[PLAIT_TINY_MAX]; /* a vector that does not fit there; whole lines, not cut by the word */
 };
 
 /*

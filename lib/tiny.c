@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tiny all-reduces. Data and the word that says whose operation it belongs to share a cache line as far as
- * they fit (56 bytes); the data is stored first and the word last, so whoever sees the word sees all of
- * it, and the others' data is combined where it lies. Two slots are used in turn: when a rank writes a
- * slot again, it has read all others' data of the operation before, so all others have finished the
- * operation before that, which used this slot.
+ * Tiny all-reduces. The word that says whose operation it belongs to shares a line with the data where that fits; the
+ * data is stored first and the word last, so whoever sees the word sees all of it, and the others' data is combined
+ * where it lies. Two slots are used in turn: when a rank writes a slot again, it has read all others' data of the
+ * operation before, so all others have finished the operation before that, which used this slot.
  */
 #include "tiny.h"
 
 #include "wait.h"
 
-#include <stddef.h>
 #include <string.h>
 
 struct turn { /* the rank whose vector is next, the i-th */
@@ -43,14 +41,19 @@ static enum plait_status wait_for(struct plait_comm *comm, const struct plait_ti
     return status;
 }
 
+static inline uint8_t *data_of(struct plait_tiny *slot, size_t bytes)
+{
+    return bytes <= PLAIT_BESIDE_WORD ? slot->few : slot->many;
+}
+
 /*
  * Sizes repeat: the lines that the next operation will write come while the caller works. Not the first, at whose word
  * the others may look already.
  */
 static inline void own(struct plait_tiny *slot, size_t bytes)
 {
-    for (size_t at = PLAIT_LINE; at < offsetof(struct plait_tiny, data) + bytes; at += PLAIT_LINE)
-        __builtin_prefetch((char *)slot + at, 1);
+    for (size_t at = 0; bytes > PLAIT_BESIDE_WORD && at < bytes; at += PLAIT_LINE)
+        __builtin_prefetch(slot->many + at, 1);
 }
 
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
@@ -62,14 +65,14 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     enum plait_status status = PLAIT_OK;
 
     if (bytes > 0)
-        memcpy(comm->own->tiny[set].data, in, bytes);
+        memcpy(data_of(&comm->own->tiny[set], bytes), in, bytes);
     atomic_store_explicit(&comm->own->tiny[set].word, word, memory_order_release);
     from[comm->rank] = in;
     for (uint32_t i = 1, r = comm->rank; i < comm->nrank && status == PLAIT_OK; i++) {
         r = r + 1 < comm->nrank ? r + 1 : 0;
         const struct plait_tiny *slot = &comm->peers[r].control->tiny[set];
         plait_wake(comm, r);
-        from[r] = slot->data;
+        from[r] = data_of((struct plait_tiny *)(uintptr_t)slot, bytes);
         if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
             status = wait_for(comm, slot, word, (struct turn){ r, i });
     }
