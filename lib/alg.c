@@ -31,6 +31,15 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
 
     if (algs == NULL || spec == NULL || shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_alg_find: an argument is NULL");
+    if ((unsigned)shape->coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_find: coll is %d, which is no enum plait_coll", (int)shape->coll);
+    const struct plait_geometry g = plait_geometry_of(shape->coll, shape->nrank, 0, 0, 0);
+    if (g.rooted && shape->root >= shape->nrank)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s: root is %u, but there are %u ranks", plait_coll_name(shape->coll),
+                          shape->root, shape->nrank);
+    if (g.kind == PLAIT_KIND_PAIR && shape->inplace)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s has no form in place: every block of the input goes to another rank",
+                          plait_coll_name(shape->coll));
     colon = strchr(spec, ':');
     length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
 

@@ -363,6 +363,9 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
     if ((unsigned)coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
+    if (coll != PLAIT_ALLREDUCE && coll != PLAIT_BARRIER)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "plait_comm_choose: %s has plans, but does not run yet",
+                          plait_coll_name(coll));
     status = plait_check_operation(comm->kernels, count, type, op, call);
     if (status != PLAIT_OK)
         return status;

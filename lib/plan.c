@@ -5,8 +5,8 @@
  * An author writes moves as if they ran one after the other. The builder keeps, for every slot of
  * every buffer, the last step that wrote it and the steps that have read it since; from these it
  * derives what each new step must wait for: read after write, write after read, write after write.
- * In place, IN is OUT. The first broken rule is kept and everything after it is ignored, so that
- * emitters contain no error handling.
+ * In place, slots of IN and OUT that hold the same block are one. The first broken rule is kept and everything after it
+ * is ignored, so that emitters contain no error handling.
  */
 #include <plait/plan.h>
 
@@ -17,7 +17,7 @@
 
 _Static_assert(sizeof(struct plait_span) == 4, "a span is one word");
 _Static_assert(sizeof(struct plait_step) == 32, "two steps per cache line");
-_Static_assert(offsetof(struct plait_plan, step) == 32, "steps are aligned to their size");
+_Static_assert(offsetof(struct plait_plan, step) == 36, "a plan has no padding, so that equal ones have equal bytes");
 
 #define NONE UINT32_MAX
 
@@ -33,10 +33,11 @@ struct slot {
 struct plait_builder {
     const struct plait_alg *alg;
     const struct plait_shape *shape;
+    struct plait_geometry geometry;
     uint32_t rank, nblk, ntmp, lane, nlane;
     enum plait_status status;
 
-    struct slot *slots; /* [nblk] OUT, [nblk] IN, unused in place, then TMP */
+    struct slot *slots; /* OUT, IN (those that are no slot of OUT too), then TMP */
     size_t cslot;
     struct reader *readers;
     uint32_t nreader, creader;
@@ -72,22 +73,38 @@ static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t 
 
 static bool span_fits(const struct plait_builder *b, struct plait_span s, uint32_t nblk)
 {
-    const uint64_t end = (uint64_t)s.slot + nblk;
-    return s.buf == PLAIT_TMP ? end <= b->ntmp : s.buf < PLAIT_TMP && end <= b->nblk;
+    const uint32_t nslot[] = {
+        [PLAIT_IN] = b->geometry.in.nslot, [PLAIT_OUT] = b->geometry.out.nslot, [PLAIT_TMP] = b->ntmp
+    };
+    return s.buf < PLAIT_NBUF && (uint64_t)s.slot + nblk <= nslot[s.buf];
 }
 
 static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32_t i)
 {
+    const struct plait_side *in = &b->geometry.in, *out = &b->geometry.out;
     const uint32_t n = s.slot + i;
+    uint32_t alias = NONE;
 
     switch (s.buf) {
     case PLAIT_TMP:
-        return &b->slots[2 * (size_t)b->nblk + n];
+        return &b->slots[(size_t)out->nslot + in->nslot + n];
     case PLAIT_IN:
-        return &b->slots[b->shape->inplace ? n : b->nblk + n];
+        if (b->shape->inplace)
+            alias = plait_side_slot(out, in->blk + n * in->stride);
+        return &b->slots[alias != NONE ? alias : out->nslot + (size_t)n];
     default:
         return &b->slots[n];
     }
+}
+
+static bool same_place(struct plait_builder *b, struct plait_span x, struct plait_span y, uint32_t nblk)
+{
+    if (!span_fits(b, x, nblk) || !span_fits(b, y, nblk))
+        return false;
+    for (uint32_t i = 0; i < nblk; i++)
+        if (slot_at(b, x, i) != slot_at(b, y, i))
+            return false;
+    return nblk > 0;
 }
 
 static void depend(struct plait_builder *b, uint32_t on)
@@ -141,8 +158,20 @@ static void tidy_deps(struct plait_builder *b, uint32_t first)
     b->ndep = n;
 }
 
+static const char *as_lies_fault(const struct plait_builder *b, const struct plait_step *s)
+{
+    const bool tmp =
+        (s->verb == PLAIT_SEND || s->dst.buf == PLAIT_TMP) && (s->verb == PLAIT_RECV || s->a.buf == PLAIT_TMP);
+
+    if (b->geometry.kind == PLAIT_KIND_VECTOR)
+        return "blocks that differ in size cannot move as they lie";
+    return s->verb == PLAIT_REDUCE || !tmp ? "only moves between slots of TMP can be as they lie" : NULL;
+}
+
 static void add(struct plait_builder *b, struct plait_step step)
 {
+    const char *fault;
+
     static const struct {
         bool dst, a, b;
     } uses[PLAIT_NVERB] = {
@@ -156,7 +185,9 @@ static void add(struct plait_builder *b, struct plait_step step)
         return;
     if (b->nblk == 0)
         return fail(b, "a move before plait_blocks()");
-    if (step.nblk == 0 || (uint64_t)step.blk + step.nblk > b->nblk)
+    if (step.blk == PLAIT_AS_LIES && (fault = as_lies_fault(b, &step)) != NULL)
+        return fail(b, fault);
+    if (step.nblk == 0 || (step.blk != PLAIT_AS_LIES && (uint64_t)step.blk + step.nblk > b->nblk))
         return fail(b, "the blocks of a move are outside the vector");
     if (step.peer >= 0 && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
         return fail(b, "the peer of a move is this rank or outside the comm");
@@ -207,8 +238,11 @@ void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
         return fail(b, "plait_blocks() twice");
     if (nblk == 0 || nblk >= 1u << 30 || ntmp >= 1u << 30)
         return fail(b, "a plan has 1 to 2^30-1 blocks and fewer than 2^30 TMP slots");
+    b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->rank, nblk);
+    if (b->geometry.kind != PLAIT_KIND_VECTOR && nblk != plait_block_count(b->shape->coll, b->shape->nrank))
+        return fail(b, "the collective has another number of blocks (plait_block_count)");
     b->nblk = nblk;
-    add_slots(b, 0, 2 * (size_t)nblk + ntmp);
+    add_slots(b, 0, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + ntmp);
     b->ntmp = ntmp;
 }
 
@@ -222,7 +256,7 @@ uint32_t plait_slots(struct plait_builder *b, uint32_t n)
         fail(b, b->nblk == 0 ? "plait_slots() before plait_blocks()" : "a plan has fewer than 2^30 TMP slots");
         return 0;
     }
-    add_slots(b, 2 * (size_t)b->nblk + first, n);
+    add_slots(b, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + first, n);
     b->ntmp += n;
     return first;
 }
@@ -239,9 +273,7 @@ void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, ui
 
 void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk)
 {
-    const bool itself = to.slot == from.slot &&
-                        (to.buf == from.buf || (b->shape->inplace && to.buf < PLAIT_TMP && from.buf < PLAIT_TMP));
-    if (!itself)
+    if (!same_place(b, to, from, nblk))
         add(b, (struct plait_step){ .verb = PLAIT_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
 }
 
@@ -276,6 +308,7 @@ static enum plait_status finish(const struct plait_builder *b, struct plait_plan
         .ntmp = b->ntmp,
         .nstep = b->nstep,
         .ndep = b->ndep,
+        .root = b->geometry.rooted ? b->shape->root : 0,
         .bytes = (uint32_t)bytes,
         .coll = (uint8_t)b->shape->coll,
         .inplace = b->shape->inplace,
@@ -297,6 +330,8 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
 
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "rank is %u, but the comm has %u ranks", rank, shape->nrank);
+    if ((unsigned)shape->coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "coll is %d, which is no enum plait_coll", (int)shape->coll);
     alg->emit(alg, &b, shape, rank);
     if (b.status == PLAIT_OK && b.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");

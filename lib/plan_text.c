@@ -8,9 +8,10 @@
  *     r2 #2 reduce out[1] = tmp[0], in[1]   after 1
  *     r2 #3 send out[1..2] to r3 lane 1   after 0, 2
  *
- * A step of n blocks shows slots first..last in every span. The first block is shown only when it is
- * not the first slot of the step's first span, the lane only when it is not 0. Blanks between words
- * are free. Reading needs memory in proportion to the text, whatever numbers stand in it.
+ * A rooted collective has "root N" behind its name. A step of n blocks shows slots first..last in every span. The first
+ * block is shown only when it is not the first slot of the step's first span ("as it lies": PLAIT_AS_LIES), the lane
+ * only when it is not 0. Blanks between words are free. Reading needs memory in proportion to the text, whatever
+ * numbers stand in it.
  */
 #include <plait/plan.h>
 
@@ -42,13 +43,20 @@ static void print_step(FILE *f, const struct plait_plan *p, uint32_t i)
         fprintf(f, ", %s", plait_span_text(s->b, s->nblk).s);
     if (s->verb == PLAIT_SEND || s->verb == PLAIT_RECV)
         fprintf(f, " %s r%d", s->verb == PLAIT_SEND ? "to" : "from", s->peer);
-    if (s->blk != first_span(s).slot)
+    if (s->blk == PLAIT_AS_LIES)
+        fprintf(f, " as it lies");
+    else if (s->blk != first_span(s).slot)
         fprintf(f, " block %u", s->blk);
     if (s->lane != 0)
         fprintf(f, " lane %u", s->lane);
     for (uint32_t d = 0; d < s->ndep; d++)
         fprintf(f, "%s %u", d == 0 ? "   after" : ",", deps[d]);
     fputc('\n', f);
+}
+
+static bool is_rooted(const struct plait_plan *p)
+{
+    return p->coll < PLAIT_NCOLL && plait_geometry_of((enum plait_coll)p->coll, p->nrank, 0, 0, 0).rooted;
 }
 
 enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
@@ -64,9 +72,11 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
     FILE *f = open_memstream(&text, &size);
     if (f == NULL)
         return plait_fail_memory("out of memory for the text of a plan");
-    fprintf(f, "plan %u %s rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", plan->version,
-            plait_coll_name((enum plait_coll)plan->coll), plan->rank, plan->nrank, plan->nblk, plan->ntmp, plan->nlane,
-            plan->inplace ? "in place" : "out of place");
+    fprintf(f, "plan %u %s", plan->version, plait_coll_name((enum plait_coll)plan->coll));
+    if (is_rooted(plan))
+        fprintf(f, " root %u", plan->root);
+    fprintf(f, " rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", plan->rank, plan->nrank, plan->nblk, plan->ntmp,
+            plan->nlane, plan->inplace ? "in place" : "out of place");
     for (uint32_t i = 0; i < plan->nstep; i++)
         print_step(f, plan, i);
     const bool failed = ferror(f) != 0;
@@ -182,6 +192,10 @@ static void parse_head(struct parser *p)
     expect(p, "plan");
     h->version = (uint8_t)number(p, "the version", PLAIT_PLAN_VERSION, PLAIT_PLAN_VERSION);
     h->coll = (uint8_t)choice(p, "collective", colls, PLAIT_NCOLL);
+    if (is_rooted(h)) {
+        expect(p, "root");
+        h->root = number(p, "the root", 0, INT32_MAX - 1);
+    }
     expect(p, "rank");
     h->rank = number(p, "the rank", 0, INT32_MAX - 1);
     expect(p, "of");
@@ -262,7 +276,10 @@ static void parse_step(struct parser *p)
         expect(p, "r");
         s.peer = (int32_t)number(p, "the peer", 0, h->nrank - 1);
     }
-    s.blk = accept(p, "block") ? number(p, "the block", 0, h->nblk - 1) : first.slot;
+    if (accept(p, "as it lies"))
+        s.blk = PLAIT_AS_LIES;
+    else
+        s.blk = accept(p, "block") ? number(p, "the block", 0, h->nblk - 1) : first.slot;
     if (accept(p, "lane"))
         s.lane = (uint8_t)number(p, "the lane", 0, h->nlane - 1u);
     if (accept(p, "after"))

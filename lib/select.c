@@ -159,6 +159,9 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
                           (int)shape->coll);
+    if (shape->coll != PLAIT_ALLREDUCE && shape->coll != PLAIT_BARRIER)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "plait_choose: %s has plans, but does not run yet",
+                          plait_coll_name(shape->coll));
     copy = *shape;
     status = plait_check_operation(plait_kernels_find(""), count, type, op, call);
     if (status == PLAIT_OK)

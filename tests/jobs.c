@@ -187,7 +187,7 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
         .size = sizeof(struct partial),
         .combine = combine_partials,
         .arg = &meaning,
-        .in = (const void *const *)in,
+        .in = (const void *const *)(job->inplace ? out : in),
         .out = (void *const *)out,
         .seed = seed,
     };

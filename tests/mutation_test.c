@@ -293,7 +293,7 @@ static bool oracle_finds_wrong(const struct plans *p, uint32_t orders, uint64_t 
 
     for (uint32_t i = 0; i < orders; i++) {
         const size_t count = (i % 3 + 1) * nblk + nblk / 2 + i % 2;
-        if (!plans_sum_right(p, count, seed + i) || !plans_same_bits(p, count, seed + i))
+        if (!plans_right(p, count, seed + i) || !plans_same_bits(p, count, seed + i))
             return true;
     }
     return false;

@@ -16,7 +16,7 @@ static void check_sums(const struct spec *spec, size_t count, uint64_t seed)
 {
     struct plans p = plans_emit(spec->alg, &spec->shape);
 
-    if (!plans_sum_right(&p, count, seed) || !plans_same_bits(&p, count, seed))
+    if (!plans_right(&p, count, seed) || !plans_same_bits(&p, count, seed))
         fail_msg("%s, %u ranks%s, %zu elements, seed %llu: wrong; %s", spec->text, p.n,
                  spec->shape.inplace ? " in place" : "", count, (unsigned long long)seed, plait_last_error());
     plans_free(&p);
@@ -54,7 +54,7 @@ static void assert_refused(const char *const *texts, uint32_t n, const char *mes
 {
     struct plans p = plans_read(texts, n, false);
 
-    assert_false(plans_sum_right(&p, 10, 1));
+    assert_false(plans_right(&p, 10, 1));
     if (strstr(plait_last_error(), message) == NULL)
         fail_msg("'%s' does not contain '%s'", plait_last_error(), message);
     plans_free(&p);
@@ -96,7 +96,7 @@ static void a_missing_dependency_shows_in_some_order(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 40; seed++)
-        wrong += !plans_sum_right(&p, 5, seed);
+        wrong += !plans_right(&p, 5, seed);
     assert_in_range(wrong, 1, 39);
     plans_free(&p);
 }

@@ -88,60 +88,134 @@ static void scramble(void *dst, const void *x, const void *y, size_t count, void
         d[i] = (a[i] * 0x9e3779b97f4a7c15u ^ a[i] >> 29) + 3 * b[i];
 }
 
-/* [n][count] numbers, of which the out-of-place OUT holds garbage and IN the input. */
-struct vectors {
-    uint64_t **in, **out, *sum;
+/* One rank's memory. IN and OUT are parts of it, apart or, in place, as the collective's callers lay them. */
+struct room {
+    uint64_t *memory, *in, *out;
+    size_t nin, nout; /* elements */
 };
 
-static struct vectors make_vectors(uint32_t n, size_t count, bool inplace, uint64_t seed)
+/* What a rank has and gets, in blocks of `n` ranks' parts or in vectors; written down from what MPI says. */
+static void sizes_of(enum plait_coll coll, uint32_t n, bool root, size_t *in, size_t *out)
 {
-    struct vectors v = { must(calloc(n, sizeof *v.in)), must(calloc(n, sizeof *v.out)), must(calloc(count + 1, 8)) };
+    const size_t all_at_root = root ? n : 0, at_root = root;
 
-    for (uint32_t r = 0; r < n; r++) {
-        v.in[r] = must(malloc((count + 1) * sizeof **v.in));
-        v.out[r] = must(malloc((count + 1) * sizeof **v.out));
-        for (size_t i = 0; i < count; i++) {
-            v.in[r][i] = random_below(&seed, UINT32_MAX);
-            v.sum[i] += v.in[r][i];
-            v.out[r][i] = inplace ? v.in[r][i] : 0xdeadbeefdeadbeefu;
-        }
-    }
-    return v;
+    *in = coll == PLAIT_REDUCE_SCATTER || coll == PLAIT_ALLTOALL ? n
+          : coll == PLAIT_SCATTER                                ? all_at_root
+          : coll == PLAIT_BROADCAST                              ? at_root
+                                                                 : 1;
+    *out = coll == PLAIT_ALLGATHER || coll == PLAIT_ALLTOALL ? n
+           : coll == PLAIT_GATHER                            ? all_at_root
+           : coll == PLAIT_REDUCE_TO_ROOT                    ? at_root
+                                                             : 1;
 }
 
-static void free_vectors(struct vectors *v, uint32_t n)
+/* OUT holds garbage at first, except where it is the input. */
+static struct room make_room(const struct plans *p, uint32_t r, size_t count, uint64_t *seed)
 {
-    for (uint32_t r = 0; r < n; r++) {
-        free(v->in[r]);
-        free(v->out[r]);
+    const struct plait_plan *plan = p->plan[r];
+    struct room m = { 0 };
+    size_t in, out;
+
+    sizes_of((enum plait_coll)plan->coll, p->n, r == plan->root, &in, &out);
+    m.nin = in * count;
+    m.nout = out * count;
+    m.memory = must(malloc((m.nin + m.nout + 1) * sizeof *m.memory));
+    m.in = m.memory;
+    m.out = plan->inplace && m.nin > 0 && m.nout > 0 ? m.memory : m.memory + m.nin;
+    if (m.out == m.in && m.nin > m.nout)
+        m.out += r * count;
+    else if (m.out == m.in && m.nin < m.nout)
+        m.in += r * count;
+    for (size_t i = 0; i < m.nin + m.nout; i++)
+        m.memory[i] = 0xdeadbeefdeadbeefu;
+    for (size_t i = 0; i < m.nin; i++)
+        m.in[i] = random_below(seed, UINT32_MAX);
+    return m;
+}
+
+/* Element i of what rank `me` must get: inputs[r] is rank r's. */
+static uint64_t expected(enum plait_coll coll, uint64_t *const *inputs, uint32_t n, uint32_t root, uint32_t me,
+                         size_t count, size_t i)
+{
+    const size_t own = coll == PLAIT_REDUCE_SCATTER ? me * count + i : i;
+    uint64_t sum = 0;
+
+    switch (coll) {
+    case PLAIT_ALLGATHER:
+    case PLAIT_GATHER:
+        return inputs[i / count][i % count];
+    case PLAIT_BROADCAST:
+        return inputs[root][i];
+    case PLAIT_SCATTER:
+        return inputs[root][me * count + i];
+    case PLAIT_ALLTOALL:
+        return inputs[i / count][me * count + i % count];
+    default:
+        for (uint32_t r = 0; r < n; r++)
+            sum += inputs[r][own];
+        return sum;
     }
-    free(v->in);
-    free(v->out);
-    free(v->sum);
+}
+
+static bool is_combining(enum plait_coll coll)
+{
+    return coll == PLAIT_ALLREDUCE || coll == PLAIT_REDUCE_SCATTER || coll == PLAIT_REDUCE_TO_ROOT;
+}
+
+static bool compare(const struct plans *p, const struct room *rooms, uint64_t *const *inputs, size_t count, bool sum)
+{
+    const enum plait_coll coll = (enum plait_coll)p->plan[0]->coll;
+
+    for (uint32_t r = 0; r < p->n; r++)
+        for (size_t i = 0; i < rooms[r].nout; i++) {
+            /* Of what is combined in any other way than a sum, equality is all that is known. */
+            if (!sum && coll != PLAIT_ALLREDUCE && is_combining(coll))
+                continue;
+            if (rooms[r].out[i] != (!sum && is_combining(coll)
+                                        ? rooms[0].out[i]
+                                        : expected(coll, inputs, p->n, p->plan[0]->root, r, count, i)))
+                return false;
+        }
+    return true;
 }
 
 static bool run(const struct plans *p, size_t count, uint64_t seed, bool sum)
 {
-    struct vectors v = make_vectors(p->n, count, p->plan[0]->inplace, seed);
+    struct room *rooms = must(calloc(p->n, sizeof *rooms));
+    const void **in = must(calloc(p->n, sizeof *in));
+    void **out = must(calloc(p->n, sizeof *out));
+    uint64_t **inputs = must(calloc(p->n, sizeof *inputs)), random = seed;
     const struct plait_local_job job = {
         .plans = CONST_PLANS(p),
         .nrank = p->n,
         .count = count,
         .size = sizeof(uint64_t),
         .combine = sum ? add : scramble,
-        .in = (const void *const *)v.in,
-        .out = (void *const *)v.out,
+        .in = in,
+        .out = out,
         .seed = seed,
     };
-    bool right = plait_local_run(&job) == PLAIT_OK;
 
-    for (uint32_t r = 0; r < p->n && right; r++)
-        right = memcmp(v.out[r], sum ? v.sum : v.out[0], count * sizeof **v.out) == 0;
-    free_vectors(&v, p->n);
+    for (uint32_t r = 0; r < p->n; r++) {
+        rooms[r] = make_room(p, r, count, &random);
+        in[r] = rooms[r].in;
+        out[r] = rooms[r].out;
+        inputs[r] = must(malloc((rooms[r].nin + 1) * sizeof **inputs));
+        memcpy(inputs[r], rooms[r].in, rooms[r].nin * sizeof **inputs);
+    }
+    const bool right = plait_local_run(&job) == PLAIT_OK && compare(p, rooms, inputs, count, sum);
+    for (uint32_t r = 0; r < p->n; r++) {
+        free(rooms[r].memory);
+        free(inputs[r]);
+    }
+    free(rooms);
+    free(in);
+    free(out);
+    free(inputs);
     return right;
 }
 
-bool plans_sum_right(const struct plans *p, size_t count, uint64_t seed)
+bool plans_right(const struct plans *p, size_t count, uint64_t seed)
 {
     return run(p, count, seed, true);
 }

@@ -23,12 +23,16 @@ struct plans plans_read(const char *const *texts, uint32_t n, bool inplace);
 void plans_free(struct plans *p);
 
 /*
- * Run with `count` elements of 64-bit integers, ready steps in the order of `seed`: did the run end and
- * does every rank have the sum? The inputs depend on the seed too.
+ * Run with `count` elements of 64-bit integers (per block, where blocks have one size), ready steps in the order of
+ * `seed`: did the run end and does every rank have what the collective promises, with sums where it combines? The
+ * inputs depend on the seed too.
  */
-bool plans_sum_right(const struct plans *p, size_t count, uint64_t seed);
+bool plans_right(const struct plans *p, size_t count, uint64_t seed);
 
-/* The same with an operator that is neither commutative nor associative: do all ranks have the same? */
+/*
+ * The same with an operator that is neither commutative nor associative: do all ranks of an
+ * all-reduce have the same? Collectives that do not combine must not care.
+ */
 bool plans_same_bits(const struct plans *p, size_t count, uint64_t seed);
 
 /* A seeded random number below n; *state is the seed at first. */

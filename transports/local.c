@@ -14,6 +14,7 @@
 
 struct rank {
     const struct plait_plan *plan;
+    struct plait_geometry geometry;
     uint32_t *pending; /* [nstep] dependencies that are not done */
     uint32_t *partner; /* [nstep] step of the peer at the other end of the message, or NONE */
     unsigned char *in, *out, *tmp;
@@ -41,13 +42,21 @@ static uint32_t random_below(struct local *l, uint32_t n)
     return (uint32_t)((l->random >> 32) * n >> 32);
 }
 
+static bool equal_blocks(const struct local *l)
+{
+    return l->ranks[0].geometry.kind != PLAIT_KIND_VECTOR;
+}
+
+/* Where block `blk` of a vector, or slot `blk` of blocks of one size, starts. */
 static size_t start_of(const struct local *l, uint32_t blk)
 {
-    return plait_block_start(l->job->count, l->ranks[0].plan->nblk, blk);
+    return equal_blocks(l) ? blk * l->job->count : plait_block_start(l->job->count, l->ranks[0].plan->nblk, blk);
 }
 
 static size_t step_bytes(const struct local *l, const struct plait_step *s)
 {
+    if (equal_blocks(l))
+        return s->nblk * l->job->count * l->job->size;
     return (start_of(l, s->blk + s->nblk) - start_of(l, s->blk)) * l->job->size;
 }
 
@@ -65,8 +74,9 @@ static unsigned char *address(const struct local *l, const struct rank *r, struc
 
     if (s.buf == PLAIT_TMP)
         return end <= r->plan->ntmp ? r->tmp + s.slot * largest_block(l) : NULL;
-    const size_t start = end <= r->plan->nblk ? start_of(l, s.slot) * l->job->size : 0;
-    if (s.buf > PLAIT_TMP || end > r->plan->nblk || start + bytes > l->job->count * l->job->size)
+    const uint32_t nslot = s.buf == PLAIT_IN ? r->geometry.in.nslot : r->geometry.out.nslot;
+    const size_t start = end <= nslot ? start_of(l, s.slot) * l->job->size : 0;
+    if (s.buf > PLAIT_TMP || end > nslot || start + bytes > start_of(l, nslot) * l->job->size)
         return NULL;
     return (s.buf == PLAIT_IN ? r->in : r->out) + start;
 }
@@ -76,8 +86,9 @@ static bool step_fits(const struct local *l, const struct rank *r, uint32_t i)
     const struct plait_plan *p = r->plan;
     const struct plait_step *s = &p->step[i];
 
-    if (s->verb >= PLAIT_NVERB || s->nblk == 0 || (uint64_t)s->blk + s->nblk > p->nblk ||
-        (uint64_t)s->dep0 + s->ndep > p->ndep)
+    if (s->blk == PLAIT_AS_LIES ? !equal_blocks(l) : (uint64_t)s->blk + s->nblk > p->nblk)
+        return false;
+    if (s->verb >= PLAIT_NVERB || s->nblk == 0 || (uint64_t)s->dep0 + s->ndep > p->ndep)
         return false;
     for (uint32_t d = 0; d < s->ndep; d++)
         if (plait_plan_deps(p)[s->dep0 + d] >= i)
@@ -129,8 +140,7 @@ static bool init_rank(struct local *l, uint32_t r)
         return false;
     memset(rank->tmp, 0xa5, tmp);
     rank->out = l->job->out[r];
-    /* Never written: step_fits() refuses a destination in IN. */
-    rank->in = rank->plan->inplace ? rank->out : (unsigned char *)(uintptr_t)l->job->in[r];
+    rank->in = (unsigned char *)(uintptr_t)l->job->in[r]; /* never written: step_fits() refuses a destination in IN */
     for (uint32_t i = 0; i < rank->plan->nstep; i++)
         rank->pending[i] = rank->plan->step[i].ndep;
     return true;
@@ -203,6 +213,8 @@ static enum plait_status prepare(struct local *l)
     for (uint32_t r = 0; r < l->job->nrank; r++) {
         l->ranks[r].plan = l->job->plans[r];
         l->nstep += l->ranks[r].plan->nstep;
+        l->ranks[r].geometry = plait_geometry_of((enum plait_coll)l->job->plans[r]->coll, l->job->nrank,
+                                                 l->job->plans[r]->root, r, l->job->plans[r]->nblk);
         if (l->ranks[r].plan->nblk != l->ranks[0].plan->nblk || l->ranks[r].plan->nrank != l->job->nrank)
             return plait_fail(PLAIT_ERR_PLAN, "rank %u's plan has other blocks or ranks than rank 0's", r);
     }

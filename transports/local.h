@@ -13,13 +13,13 @@
 struct plait_local_job {
     const struct plait_plan *const *plans; /* [nrank] */
     uint32_t nrank;
-    size_t count; /* elements of the vector */
+    size_t count; /* elements of the vector; where blocks all have one size, of a block */
     size_t size;  /* bytes of an element */
     /* dst[i] = x[i] op y[i]; dst may equal x or y. */
     void (*combine)(void *dst, const void *x, const void *y, size_t count, void *arg);
     void *arg;
-    const void *const *in; /* [nrank][count]; in place: ignored, OUT holds the input */
-    void *const *out;      /* [nrank][count] */
+    const void *const *in; /* [nrank], each as long as the rank's IN; in place they share memory with OUT */
+    void *const *out;      /* [nrank] */
     uint64_t seed;
 };
 

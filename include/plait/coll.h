@@ -25,7 +25,14 @@ struct plait_comm;
 /* symbol, name, text */
 #define PLAIT_COLL_LIST(X)                                                                     \
     X(PLAIT_ALLREDUCE, "allreduce", "combine every rank's vector; every rank gets the result") \
-    X(PLAIT_BARRIER, "barrier", "return when every rank has entered")
+    X(PLAIT_BARRIER, "barrier", "return when every rank has entered")                          \
+    X(PLAIT_REDUCE_SCATTER, "reduce_scatter", "combine; every rank gets its own part")         \
+    X(PLAIT_ALLGATHER, "allgather", "every rank gets every rank's part")                       \
+    X(PLAIT_BROADCAST, "broadcast", "every rank gets the root's vector")                       \
+    X(PLAIT_REDUCE_TO_ROOT, "reduce", "combine every rank's vector; the root gets the result") \
+    X(PLAIT_GATHER, "gather", "the root gets every rank's part")                               \
+    X(PLAIT_SCATTER, "scatter", "every rank gets its part of the root's vector")               \
+    X(PLAIT_ALLTOALL, "alltoall", "every rank gets a part from every rank")
 
 enum plait_coll {
 #define PLAIT_X(symbol, name, text) symbol,

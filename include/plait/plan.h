@@ -37,9 +37,10 @@ enum plait_verb { PLAIT_SEND, PLAIT_RECV, PLAIT_COPY, PLAIT_REDUCE, PLAIT_NVERB 
 enum plait_buf { PLAIT_IN, PLAIT_OUT, PLAIT_TMP, PLAIT_NBUF };
 
 /*
- * Where: slot counts blocks of that buffer. In IN and OUT of an all-reduce, slot b holds block b. A
- * step of n blocks uses slots slot .. slot+n-1. A TMP slot has room for the largest block; blocks
- * that were written into TMP by one step are read from the same first slot with the same first block.
+ * Where: slot counts blocks of that buffer. Which block a slot of IN or OUT holds is the collective's geometry
+ * (plait_geometry_of); in an all-reduce slot b holds block b. A step of n blocks uses slots slot .. slot+n-1. A TMP
+ * slot has room for the largest block; where blocks may differ in size (PLAIT_KIND_VECTOR), those that were written
+ * into TMP by one step are read from the same first slot with the same first block.
  */
 struct plait_span {
     uint32_t buf : 2, slot : 30;
@@ -50,10 +51,16 @@ struct plait_step { /* what one rank does once */
     uint8_t lane; /* 0 .. nlane-1: rail, thread block or stream */
     uint16_t ndep;
     int32_t peer;                /* SEND, RECV: rank in the comm, else -1 */
-    uint32_t blk, nblk;          /* which logical blocks: gives the size */
+    uint32_t blk, nblk;          /* which logical blocks: gives the size. blk may be PLAIT_AS_LIES */
     struct plait_span dst, a, b; /* SEND reads a; RECV writes dst; COPY dst <- a; REDUCE dst <- a op b */
     uint32_t dep0;               /* first of ndep entries in the dependency array */
 };
+
+/*
+ * Instead of a first block: whatever the slots of TMP hold, which need not be consecutive blocks. For SEND, RECV and
+ * COPY from TMP to TMP, in collectives whose blocks all have the same size.
+ */
+#define PLAIT_AS_LIES UINT32_MAX
 
 /*
  * One allocation without pointers: memcpy it anywhere. The array order is topological: a
@@ -69,6 +76,7 @@ struct plait_plan {
     uint32_t nblk; /* logical blocks of the vector */
     uint32_t ntmp; /* TMP slots, each as big as the largest block */
     uint32_t nstep, ndep;
+    uint32_t root;  /* of a rooted collective, else 0 */
     uint32_t bytes; /* of this allocation */
     uint8_t coll, inplace, nlane, version;
 #ifndef __cplusplus
@@ -90,6 +98,52 @@ struct plait_shape {
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
 };
+
+/*
+ * How a collective cuts what it moves into blocks.
+ *
+ * VECTOR  a vector, into as many blocks as the algorithm likes; they differ in size by one element at most
+ * PART    one block for each rank; all have the same size
+ * PAIR    one block for each pair of ranks: block s * nrank + d goes from s to d; all have the same size
+ */
+enum plait_kind { PLAIT_KIND_VECTOR, PLAIT_KIND_PART, PLAIT_KIND_PAIR };
+
+struct plait_side {       /* IN or OUT of one rank */
+    uint32_t nslot;       /* 0: this rank has no such buffer */
+    uint32_t blk, stride; /* slot i holds block blk + i * stride */
+};
+
+struct plait_geometry {
+    enum plait_kind kind;
+    bool combines; /* an output block holds every rank's contribution; else it is its source's block, untouched */
+    bool rooted;
+    struct plait_side in, out;
+};
+
+/**
+ * What the slots of a rank's IN and OUT hold.
+ *
+ * In place, a slot of IN and a slot of OUT with the same block are the same memory (as in NCCL); PLAIT_KIND_PAIR has no
+ * form in place.
+ *
+ * root  of a rooted collective
+ * nblk  what plait_blocks() was given; PART and PAIR leave no choice: see plait_block_count()
+ */
+PLAIT_API struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
+                                                  uint32_t nblk);
+
+/** The blocks of a collective over `nrank` ranks; 0: the algorithm chooses, or 2^30 blocks are too few. */
+PLAIT_API uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank);
+
+/** The rank whose IN a block comes from, in a collective that does not combine. */
+PLAIT_API uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk);
+
+/** The slot of this side that holds the block; UINT32_MAX when none does. */
+static inline uint32_t plait_side_slot(const struct plait_side *side, uint32_t blk)
+{
+    const uint32_t i = side->nslot > 0 && blk >= side->blk ? (blk - side->blk) / side->stride : UINT32_MAX;
+    return i < side->nslot && side->blk + i * side->stride == blk ? i : UINT32_MAX;
+}
 
 /*
  * What an algorithm costs, as closed formulas over the shape. depth, sent and received are equal to
@@ -158,7 +212,10 @@ PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntm
 /** Reserve `n` more TMP slots in a row; returns the first. For emitters made of parts, each with slots of its own. */
 PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 
-/** Send, receive, copy or combine the `nblk` logical blocks from `blk` on. `reduce` is dst <- x op y, in this order. */
+/**
+ * Send, receive, copy or combine the `nblk` logical blocks from `blk` on, or with PLAIT_AS_LIES (not `reduce`) move
+ * what `nblk` slots of TMP hold. `reduce` is dst <- x op y, in this order.
+ */
 PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);
 PLAIT_API void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk);
 PLAIT_API void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk,
@@ -175,9 +232,9 @@ PLAIT_API void plait_lane(struct plait_builder *b, uint32_t lane);
  * Find an algorithm by its spec, e.g. "ring" or "torus:4x8", and set the shape's parameters.
  *
  * algs   NULL-ended array to search, e.g. plait_algs
- * shape  coll, nrank, inplace and node are set by the caller; nparam and param are written
+ * shape  coll, nrank, root, inplace and node are set by the caller; nparam and param are written
  * Errors: PLAIT_ERR_CONFIG: no such name (the nearest is named), bad parameters, or it does not
- *         apply to this shape.
+ *         apply to this shape; or the collective has no such root or no form in place.
  */
 PLAIT_API enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char *spec,
                                            struct plait_shape *shape, const struct plait_alg **out);
@@ -196,6 +253,12 @@ PLAIT_API void plait_plan_destroy(struct plait_plan *plan);
 /** The dependency array of a plan: plan->ndep numbers of steps. */
 PLAIT_API const uint32_t *plait_plan_deps(const struct plait_plan *plan);
 
+/**
+ * Can long operations run this plan over slices of every block? With PART and PAIR a slice of several blocks is not in
+ * one piece in IN and OUT, but it is in TMP: so there steps that touch IN or OUT must move one block each.
+ */
+PLAIT_API bool plait_plan_sliceable(const struct plait_plan *plan);
+
 /** First element of block `blk` when `count` elements are cut into `nblk` blocks; blk == nblk gives count. */
 static inline size_t plait_block_start(size_t count, uint32_t nblk, uint32_t blk)
 {
@@ -206,13 +269,13 @@ static inline size_t plait_block_start(size_t count, uint32_t nblk, uint32_t blk
 /* ---- Checking ---------------------------------------------------------------------------------- */
 
 /* symbol, name, what it proves */
-#define PLAIT_CHECK_LIST(X)                                                                    \
-    X(PLAIT_CHECK_SHAPE, "shape", "fields are in range; dependencies are earlier steps")       \
-    X(PLAIT_CHECK_MATCHING, "matching", "every SEND has its RECV, with the same blocks")       \
-    X(PLAIT_CHECK_DEADLOCK, "deadlock", "no cycle when every send waits for its receive")      \
-    X(PLAIT_CHECK_RACE, "race", "conflicting accesses are ordered by the rank's dependencies") \
-    X(PLAIT_CHECK_MEANING, "meaning", "every block ends with each contribution exactly once")  \
-    X(PLAIT_CHECK_SAME_BITS, "same bits", "all ranks evaluate the same expression")            \
+#define PLAIT_CHECK_LIST(X)                                                                                       \
+    X(PLAIT_CHECK_SHAPE, "shape", "fields are in range; dependencies are earlier steps")                          \
+    X(PLAIT_CHECK_MATCHING, "matching", "every SEND has its RECV, with the same blocks")                          \
+    X(PLAIT_CHECK_DEADLOCK, "deadlock", "no cycle when every send waits for its receive")                         \
+    X(PLAIT_CHECK_RACE, "race", "conflicting accesses are ordered by the rank's dependencies")                    \
+    X(PLAIT_CHECK_MEANING, "meaning", "every block ends with each contribution once, or as it was at its source") \
+    X(PLAIT_CHECK_SAME_BITS, "same bits", "all ranks evaluate the same expression")                               \
     X(PLAIT_CHECK_CLAIM, "claim", "the plan's figures equal the algorithm's claim")
 
 enum plait_check {
@@ -227,8 +290,9 @@ struct plait_report {
     enum plait_check failed; /* valid after PLAIT_ERR_PLAN */
     char text[512];          /* "ring, 7 ranks: rank 3 step 12 reads out[4], which was never written" */
     struct plait_claim seen; /* the plan's own figures */
-    bool canonical;          /* every block has the canonical expression */
-    bool no_partials;        /* no partial result travels */
+    bool canonical;          /* every block is combined, and in the canonical order */
+    bool no_partials;        /* blocks are combined, but no partial result travels */
+    bool sliceable;          /* plait_plan_sliceable(), of all ranks' plans */
     bool probabilistic;      /* contributor sets were random-weight sums (more than 1,024 ranks) */
 };
 

@@ -95,6 +95,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
     struct plait_checker c = { .name = name,
                                .plans = plans,
                                .nrank = shape->nrank,
+                               .root = shape->root,
                                .inplace = shape->inplace,
                                .coll = shape->coll,
                                .report = report != NULL ? report : &own };
@@ -116,6 +117,7 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
     struct plait_checker c = { .name = name,
                                .plans = plans,
                                .nrank = shape->nrank,
+                               .root = shape->root,
                                .inplace = shape->inplace,
                                .coll = shape->coll,
                                .report = &report,

@@ -27,7 +27,7 @@ struct plait_graph {
 struct plait_checker {
     const char *name;
     const struct plait_plan *const *plans;
-    uint32_t nrank;
+    uint32_t nrank, root;
     bool inplace;
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
@@ -47,6 +47,12 @@ struct plait_span_text {
 };
 struct plait_span_text plait_span_text(struct plait_span span, uint32_t nblk);
 
+/* "block 4" or "blocks as they lie", for messages. */
+struct plait_block_text {
+    char s[24];
+};
+struct plait_block_text plait_block_text(const struct plait_step *step);
+
 /* Which spans a verb uses: one place for all who walk over steps. */
 struct plait_uses {
     bool dst, a, b;
@@ -59,6 +65,18 @@ static inline const struct plait_step *plait_graph_step(const struct plait_check
 {
     const uint32_t r = c->graph.rank[number];
     return &c->plans[r]->step[number - c->graph.first[r]];
+}
+
+/* Of a rank whose plan has the right shape. */
+static inline struct plait_geometry plait_geometry_at(const struct plait_checker *c, uint32_t rank)
+{
+    return plait_geometry_of(c->coll, c->nrank, c->root, rank, c->plans[rank]->nblk);
+}
+
+/* The slot of OUT that is the same memory as slot `slot` of IN, or PLAIT_NONE. */
+static inline uint32_t plait_alias(const struct plait_geometry *g, bool inplace, uint32_t slot)
+{
+    return inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
 }
 
 /* Step number inside its rank, for messages. */

@@ -166,8 +166,10 @@ enum plait_status plait_check_figures(struct plait_checker *c)
     struct plait_claim *seen = &c->report->seen;
 
     *seen = (struct plait_claim){ .nblk = c->plans[0]->nblk, .rounds_exact = true };
+    c->report->sliceable = true;
     for (uint32_t r = 0; r < c->nrank; r++) {
         uint64_t sent = 0, received = 0;
+        c->report->sliceable &= plait_plan_sliceable(c->plans[r]);
         for (uint32_t i = 0; i < c->plans[r]->nstep; i++) {
             const struct plait_step *s = &c->plans[r]->step[i];
             sent += s->verb == PLAIT_SEND ? s->nblk : 0;

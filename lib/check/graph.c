@@ -213,9 +213,9 @@ static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *co
         n = on;
     }
     const struct plait_step *s = plait_graph_step(c, start);
-    return plait_check_fail(c, PLAIT_CHECK_DEADLOCK, "rank %u step %u (%s block %u) waits for itself, through%s%s",
-                            g->rank[start], plait_graph_index(g, start), plait_verb_names[s->verb], s->blk, circle,
-                            length > 5 ? ", ..." : "");
+    return plait_check_fail(c, PLAIT_CHECK_DEADLOCK, "rank %u step %u (%s %s) waits for itself, through%s%s",
+                            g->rank[start], plait_graph_index(g, start), plait_verb_names[s->verb],
+                            plait_block_text(s).s, circle, length > 5 ? ", ..." : "");
 }
 
 enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused)

@@ -72,15 +72,15 @@ static int compare_ends(const struct end *x, const struct end *y)
 static enum plait_status lonely_send(struct plait_checker *c, const struct end *e)
 {
     return plait_check_fail(
-        c, PLAIT_CHECK_MATCHING, "rank %u step %u sends block %u to rank %u on lane %u, which has no receive for it",
-        e->from, plait_graph_index(&c->graph, e->number), plait_graph_step(c, e->number)->blk, e->to, e->lane);
+        c, PLAIT_CHECK_MATCHING, "rank %u step %u sends %s to rank %u on lane %u, which has no receive for it", e->from,
+        plait_graph_index(&c->graph, e->number), plait_block_text(plait_graph_step(c, e->number)).s, e->to, e->lane);
 }
 
 static enum plait_status lonely_recv(struct plait_checker *c, const struct end *e)
 {
     return plait_check_fail(
-        c, PLAIT_CHECK_MATCHING, "rank %u step %u receives block %u from rank %u on lane %u, which does not send it",
-        e->to, plait_graph_index(&c->graph, e->number), plait_graph_step(c, e->number)->blk, e->from, e->lane);
+        c, PLAIT_CHECK_MATCHING, "rank %u step %u receives %s from rank %u on lane %u, which does not send it", e->to,
+        plait_graph_index(&c->graph, e->number), plait_block_text(plait_graph_step(c, e->number)).s, e->from, e->lane);
 }
 
 static enum plait_status pair_up(struct plait_checker *c, const struct end *sends, uint32_t nsend,
@@ -97,11 +97,11 @@ static enum plait_status pair_up(struct plait_checker *c, const struct end *send
         const uint32_t from = sends[i].number, to = recvs[i].number;
         const struct plait_step *s = plait_graph_step(c, from), *r = plait_graph_step(c, to);
         if (s->blk != r->blk || s->nblk != r->nblk)
-            return plait_check_fail(
-                c, PLAIT_CHECK_MATCHING,
-                "rank %u step %u sends %u block%s from block %u, but rank %u step %u receives %u from block %u",
-                sends[i].from, plait_graph_index(g, from), s->nblk, s->nblk == 1 ? "" : "s", s->blk, sends[i].to,
-                plait_graph_index(g, to), r->nblk, r->blk);
+            return plait_check_fail(c, PLAIT_CHECK_MATCHING,
+                                    "rank %u step %u sends %u block%s from %s, but rank %u step %u receives %u from %s",
+                                    sends[i].from, plait_graph_index(g, from), s->nblk, s->nblk == 1 ? "" : "s",
+                                    plait_block_text(s).s, sends[i].to, plait_graph_index(g, to), r->nblk,
+                                    plait_block_text(r).s);
         g->pair[from] = to;
         g->pair[to] = from;
     }

@@ -4,7 +4,8 @@
  *
  * A slot holds a value: which block it is, which ranks have contributed, and a hash of the expression
  * that was evaluated. A message is done in one go, so values go from slot to slot and no message is
- * ever stored. Values share their contributor sets; a step of many blocks usually makes one new set.
+ * ever stored. What IN and OUT hold at the start and must hold at the end is the collective's geometry. Values share
+ * their contributor sets; a step of many blocks usually makes one new set.
  *
  * The hash of a op b depends on the order of a and b: equal hashes mean equal bits even for operators
  * that are neither commutative nor associative, and for what a NaN carries.
@@ -27,22 +28,9 @@ struct value {
 struct meaning {
     struct plait_checker *c;
     struct plait_sets sets;
-    struct value **slots; /* [nrank][nblk + ntmp] OUT, then TMP */
-    uint32_t nblk;
-};
-
-/* What must be in OUT[slot] of a rank at the end: the contributors, a rank or ALL; the block is the slot's. */
-#define ALL PLAIT_NONE
-
-static uint32_t from_all(uint32_t rank, uint32_t slot)
-{
-    (void)rank;
-    (void)slot;
-    return ALL;
-}
-
-static uint32_t (*const wanted[PLAIT_NCOLL])(uint32_t rank, uint32_t slot) = {
-    [PLAIT_ALLREDUCE] = from_all, [PLAIT_BARRIER] = from_all, /* the token of each rank stems from all */
+    struct value **slots;            /* [nrank][] OUT, then TMP */
+    struct plait_geometry *geometry; /* [nrank] */
+    bool combines;
 };
 
 static uint64_t leaf(uint32_t rank)
@@ -69,15 +57,26 @@ static uint64_t canonical(uint32_t first, uint32_t n)
 
 static struct value *slot_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
 {
-    return &m->slots[rank][span.slot + i + (span.buf == PLAIT_TMP ? m->nblk : 0)];
+    return &m->slots[rank][span.slot + i + (span.buf == PLAIT_TMP ? m->geometry[rank].out.nslot : 0)];
+}
+
+static uint32_t block_of(const struct plait_side *side, uint32_t slot)
+{
+    return side->blk + slot * side->stride;
 }
 
 /* The value that block i of the step reads from `span`; the input is what it always was unless it is the output. */
 static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
 {
-    if (span.buf == PLAIT_IN && !m->c->inplace)
-        return (struct value){ leaf(rank), rank, span.slot + i, span.slot, 0 };
-    return *slot_at(m, rank, span, i);
+    const struct plait_geometry *g = &m->geometry[rank];
+    uint32_t alias = PLAIT_NONE;
+
+    if (span.buf != PLAIT_IN)
+        return *slot_at(m, rank, span, i);
+    alias = plait_alias(g, m->c->inplace, span.slot + i);
+    if (alias != PLAIT_NONE)
+        return m->slots[rank][alias];
+    return (struct value){ leaf(rank), rank, block_of(&g->in, span.slot + i), span.slot, 0 };
 }
 
 static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i,
@@ -94,18 +93,19 @@ static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_
 /* May step n read block i of its blocks from `span`? */
 static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i)
 {
-    const uint32_t rank = m->c->graph.rank[n], blk = plait_graph_step(m->c, n)->blk + i;
+    const uint32_t rank = m->c->graph.rank[n], first = plait_graph_step(m->c, n)->blk;
     const struct value v = value_at(m, rank, span, i);
+    const uint32_t blk = first == PLAIT_AS_LIES ? v.blk : first + i;
 
     if (v.set == PLAIT_NONE) {
         const struct plait_span at = { span.buf, span.slot + i };
-        return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
-                                "rank %u step %u (block %u) reads %s, which was never written", rank,
-                                plait_graph_index(&m->c->graph, n), blk, plait_span_text(at, 1).s);
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u (%s) reads %s, which was never written",
+                                rank, plait_graph_index(&m->c->graph, n), plait_block_text(plait_graph_step(m->c, n)).s,
+                                plait_span_text(at, 1).s);
     }
     if (v.blk != blk)
         return read_fault(m, n, span, i, "holds block", v.blk);
-    if (span.buf == PLAIT_TMP && v.base != span.slot)
+    if (span.buf == PLAIT_TMP && m->geometry[rank].kind == PLAIT_KIND_VECTOR && v.base != span.slot)
         return read_fault(m, n, span, i, "was written as part of a span that starts at slot", v.base);
     return PLAIT_OK;
 }
@@ -124,11 +124,15 @@ static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait
 static enum plait_status check_write(struct meaning *m, uint32_t n)
 {
     const struct plait_step *s = plait_graph_step(m->c, n);
+    const uint32_t rank = m->c->graph.rank[n];
 
-    if (s->dst.buf != PLAIT_OUT || s->dst.slot == s->blk)
-        return PLAIT_OK;
-    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u writes block %u into %s", m->c->graph.rank[n],
-                            plait_graph_index(&m->c->graph, n), s->blk, plait_span_text(s->dst, 1).s);
+    for (uint32_t i = 0; s->dst.buf == PLAIT_OUT && i < s->nblk; i++) {
+        const struct plait_span at = { PLAIT_OUT, (s->dst.slot + i) & 0x3fffffffu };
+        if (block_of(&m->geometry[rank].out, at.slot) != s->blk + i)
+            return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u writes block %u into %s", rank,
+                                    plait_graph_index(&m->c->graph, n), s->blk + i, plait_span_text(at, 1).s);
+    }
+    return PLAIT_OK;
 }
 
 static void note_kind(const struct meaning *m, uint32_t n, struct value v)
@@ -166,7 +170,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
         status = check_write(m, to);
     for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
         const struct value v = value_at(m, rank, s->a, i);
-        if (s->verb == PLAIT_SEND && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
+        if (s->verb == PLAIT_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
             m->c->report->no_partials = false;
         note_kind(m, from, v);
         plait_sets_hold(&m->sets, v.set);
@@ -236,16 +240,31 @@ static enum plait_status run(struct meaning *m)
     return status;
 }
 
+/* A block that is only moved is its source's contribution alone. Its number is right, as the input has no others. */
+static enum plait_status check_moved(struct meaning *m, uint32_t rank, uint32_t slot, uint32_t blk)
+{
+    const struct value *v = &m->slots[rank][slot];
+    const uint32_t source = plait_block_source(m->c->coll, m->c->nrank, m->c->root, blk);
+
+    if (v->set == source && v->blk == blk)
+        return PLAIT_OK;
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                            "rank %u ends with something else in out[%u] (written by step %u) than block %u of rank %u",
+                            rank, slot, v->step, blk, source);
+}
+
 /* OUT[slot] of a rank against what the collective promises. */
 static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t slot)
 {
     const struct value *v = &m->slots[rank][slot];
-    const uint32_t want = wanted[m->c->coll](rank, slot);
-    uint32_t missing = want;
+    const uint32_t blk = block_of(&m->geometry[rank].out, slot);
+    uint32_t missing = PLAIT_NONE;
 
     if (v->set == PLAIT_NONE)
-        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u never writes out[%u] (block %u)", rank, slot, slot);
-    if (want == ALL ? plait_sets_is_all(&m->sets, v->set, &missing) : v->set == want)
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u never writes out[%u] (block %u)", rank, slot, blk);
+    if (!m->combines)
+        return check_moved(m, rank, slot, blk);
+    if (plait_sets_is_all(&m->sets, v->set, &missing))
         return PLAIT_OK;
     if (missing != PLAIT_NONE && m->sets.exact)
         return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
@@ -263,52 +282,74 @@ static enum plait_status check_results(struct meaning *m)
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; r < m->c->nrank; r++)
-        for (uint32_t s = 0; s < m->nblk && status == PLAIT_OK; s++)
+        for (uint32_t s = 0; s < m->geometry[r].out.nslot && status == PLAIT_OK; s++)
             status = check_result(m, r, s);
     return status;
 }
 
+/* Every rank that has a block at the end against the first one that has it. */
 static enum plait_status check_same_bits(struct meaning *m)
 {
+    const uint32_t nblk = m->c->plans[0]->nblk;
     const uint64_t order = canonical(0, m->c->nrank);
+    struct value *first = malloc(nblk * sizeof *first);
+    uint32_t *owner = malloc(nblk * sizeof *owner); /* the rank that has `first` */
+    enum plait_status status = first != NULL && owner != NULL ? PLAIT_OK : plait_check_nomem(m->c);
 
-    m->c->report->canonical = true;
+    for (uint32_t b = 0; status == PLAIT_OK && b < nblk; b++)
+        owner[b] = PLAIT_NONE;
+    m->c->report->canonical = m->combines;
     for (uint32_t r = 0; r < m->c->nrank; r++)
-        for (uint32_t s = 0; s < m->nblk; s++) {
+        for (uint32_t s = 0; status == PLAIT_OK && s < m->geometry[r].out.nslot; s++) {
             const struct value *v = &m->slots[r][s];
-            if (v->expr != m->slots[0][s].expr)
-                return plait_check_fail(m->c, PLAIT_CHECK_SAME_BITS,
-                                        "rank %u step %u writes block %u, combined in another order than rank 0's", r,
-                                        v->step, s);
+            const uint32_t blk = block_of(&m->geometry[r].out, s);
+            if (owner[blk] == PLAIT_NONE) {
+                owner[blk] = r;
+                first[blk] = *v;
+            } else if (v->expr != first[blk].expr) {
+                status = plait_check_fail(m->c, PLAIT_CHECK_SAME_BITS,
+                                          "rank %u step %u writes block %u, combined in another order than rank %u's",
+                                          r, v->step, blk, owner[blk]);
+            }
             m->c->report->canonical &= v->expr == order;
         }
-    return PLAIT_OK;
+    free(first);
+    free(owner);
+    return status;
 }
 
 static bool init_slots(struct meaning *m)
 {
     for (uint32_t r = 0; r < m->c->nrank; r++) {
-        const size_t n = (size_t)m->nblk + m->c->plans[r]->ntmp;
-        struct value *slots = m->slots[r] = malloc(n * sizeof *slots);
+        const struct plait_geometry *g = &m->geometry[r];
+        const size_t n = (size_t)g->out.nslot + m->c->plans[r]->ntmp;
+        struct value *slots = m->slots[r] = malloc((n + 1) * sizeof *slots);
         if (slots == NULL)
             return false;
         for (size_t i = 0; i < n; i++)
             slots[i] = (struct value){ .set = PLAIT_NONE };
-        for (uint32_t b = 0; b < m->nblk && m->c->inplace; b++)
-            slots[b] = (struct value){ leaf(r), r, b, b, 0 };
+        for (uint32_t i = 0; i < g->in.nslot; i++) {
+            const uint32_t alias = plait_alias(g, m->c->inplace, i);
+            if (alias != PLAIT_NONE)
+                slots[alias] = (struct value){ leaf(r), r, block_of(&g->in, i), alias, 0 };
+        }
     }
     return true;
 }
 
 enum plait_status plait_check_meaning(struct plait_checker *c)
 {
-    struct meaning m = { .c = c, .nblk = c->plans[0]->nblk };
+    struct meaning m = { .c = c };
     enum plait_status status;
 
-    c->report->no_partials = true;
-    c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;
     m.slots = calloc(c->nrank, sizeof *m.slots);
-    if (m.slots == NULL || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
+    m.geometry = malloc(c->nrank * sizeof *m.geometry);
+    for (uint32_t r = 0; m.geometry != NULL && r < c->nrank; r++)
+        m.geometry[r] = plait_geometry_at(c, r);
+    m.combines = m.geometry != NULL && m.geometry[0].combines;
+    c->report->no_partials = m.combines;
+    c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;
+    if (m.slots == NULL || m.geometry == NULL || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
         status = plait_check_nomem(c);
     else
         status = run(&m);
@@ -319,6 +360,7 @@ enum plait_status plait_check_meaning(struct plait_checker *c)
     for (uint32_t r = 0; m.slots != NULL && r < c->nrank; r++)
         free(m.slots[r]);
     free(m.slots);
+    free(m.geometry);
     plait_sets_finish(&m.sets);
     return status;
 }

@@ -30,7 +30,8 @@ struct race {
     struct plait_checker *c;
     const struct plait_plan *plan;
     const uint32_t *deps;
-    struct touch *touch; /* [nblk + ntmp] OUT, then TMP */
+    struct plait_geometry geometry;
+    struct touch *touch; /* OUT, then TMP */
     struct read *reads;
     struct need *needs;
     uint32_t nread, cread, nneed, cneed;
@@ -63,9 +64,11 @@ static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t
 /* The input is never written, so it is of interest only as an alias of the output. */
 static struct touch *touch_at(const struct race *x, struct plait_span span, uint32_t i)
 {
-    if (span.buf == PLAIT_IN && !x->plan->inplace)
+    uint32_t slot = span.slot + i;
+
+    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan->inplace, slot)) == PLAIT_NONE)
         return NULL;
-    return &x->touch[span.slot + i + (span.buf == PLAIT_TMP ? x->plan->nblk : 0)];
+    return &x->touch[slot + (span.buf == PLAIT_TMP ? x->geometry.out.nslot : 0)];
 }
 
 static bool read_span(struct race *x, uint32_t step, struct plait_span span, uint32_t nblk)
@@ -73,7 +76,7 @@ static bool read_span(struct race *x, uint32_t step, struct plait_span span, uin
     for (uint32_t i = 0; i < nblk; i++) {
         struct touch *t = touch_at(x, span, i);
         if (t == NULL)
-            return true;
+            continue;
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, false))
             return false;
         if (!reserve((void **)&x->reads, x->nread, &x->cread, sizeof *x->reads))
@@ -139,19 +142,22 @@ static const struct need *unordered(struct race *x, uint32_t step)
 static enum plait_status race_found(struct race *x, uint32_t i, const struct need *n)
 {
     return plait_check_fail(x->c, PLAIT_CHECK_RACE,
-                            "rank %u step %u %s %s (block %u) without waiting for step %u, which %s it", x->plan->rank,
-                            i, n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s, x->plan->step[i].blk,
-                            n->step, n->wrote ? "writes" : "reads");
+                            "rank %u step %u %s %s (%s) without waiting for step %u, which %s it", x->plan->rank, i,
+                            n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s,
+                            plait_block_text(&x->plan->step[i]).s, n->step, n->wrote ? "writes" : "reads");
 }
 
 /* A step may write what it reads only in a REDUCE, and then exactly the same slots. */
 static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
 {
-    const struct touch *to = touch_at(x, s->dst, 0), *t = touch_at(x, from, 0);
+    const struct touch *to = touch_at(x, s->dst, 0);
 
-    if (t == NULL || t + s->nblk <= to || to + s->nblk <= t)
-        return false;
-    return s->verb != PLAIT_REDUCE || t != to;
+    for (uint32_t i = 0; i < s->nblk; i++) {
+        const struct touch *t = touch_at(x, from, i);
+        if (t != NULL && t >= to && t < to + s->nblk && (s->verb != PLAIT_REDUCE || t != to + i))
+            return true;
+    }
+    return false;
 }
 
 static enum plait_status check_step(struct race *x, uint32_t i)
@@ -160,9 +166,8 @@ static enum plait_status check_step(struct race *x, uint32_t i)
     const struct plait_uses *uses = &plait_verb_uses[s->verb];
 
     if (uses->dst && ((uses->a && overlaps_itself(x, s, s->a)) || (uses->b && overlaps_itself(x, s, s->b))))
-        return plait_check_fail(x->c, PLAIT_CHECK_RACE,
-                                "rank %u step %u (block %u) writes %s, which overlaps what it reads", x->plan->rank, i,
-                                s->blk, plait_span_text(s->dst, s->nblk).s);
+        return plait_check_fail(x->c, PLAIT_CHECK_RACE, "rank %u step %u (%s) writes %s, which overlaps what it reads",
+                                x->plan->rank, i, plait_block_text(s).s, plait_span_text(s->dst, s->nblk).s);
     x->nneed = 0;
     if ((uses->a && !read_span(x, i, s->a, s->nblk)) || (uses->b && !read_span(x, i, s->b, s->nblk)) ||
         (uses->dst && !write_span(x, i, s->dst, s->nblk)))
@@ -176,9 +181,10 @@ static enum plait_status check_rank(struct race *x, const struct plait_plan *pla
     enum plait_status status = PLAIT_OK;
 
     x->plan = plan;
+    x->geometry = plait_geometry_at(x->c, plan->rank);
     x->deps = plait_plan_deps(plan);
     x->nread = 0;
-    for (uint32_t s = 0; s < plan->nblk + plan->ntmp; s++)
+    for (uint32_t s = 0; s < x->geometry.out.nslot + plan->ntmp; s++)
         x->touch[s] = (struct touch){ PLAIT_NONE, PLAIT_NONE };
     for (uint32_t i = 0; i < plan->nstep; i++)
         x->mark[i] = 0;
@@ -195,7 +201,8 @@ enum plait_status plait_check_race(struct plait_checker *c)
 
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
-        nslot = nslot > (size_t)p->nblk + p->ntmp ? nslot : (size_t)p->nblk + p->ntmp;
+        const size_t n = (size_t)plait_geometry_at(c, r).out.nslot + p->ntmp;
+        nslot = n > nslot ? n : nslot;
         nstep = nstep > p->nstep ? nstep : p->nstep;
     }
     x.touch = malloc(nslot * sizeof *x.touch);

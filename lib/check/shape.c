@@ -32,16 +32,26 @@ struct plait_span_text plait_span_text(struct plait_span span, uint32_t nblk)
     return t;
 }
 
-/* What is wrong with a span, or NULL. Unused spans are 0, so that equal plans have equal bytes. */
-static const char *span_fault(const struct plait_plan *p, struct plait_span s, uint32_t nblk, bool used)
+struct plait_block_text plait_block_text(const struct plait_step *step)
 {
-    const uint64_t end = (uint64_t)s.slot + nblk;
+    struct plait_block_text t = { "blocks as they lie" };
+
+    if (step->blk != PLAIT_AS_LIES)
+        snprintf(t.s, sizeof t.s, "block %u", step->blk);
+    return t;
+}
+
+/* What is wrong with a span, or NULL. Unused spans are 0, so that equal plans have equal bytes. */
+static const char *span_fault(const struct plait_plan *p, const struct plait_geometry *g, struct plait_span s,
+                              uint32_t nblk, bool used)
+{
+    const uint32_t nslot[] = { [PLAIT_IN] = g->in.nslot, [PLAIT_OUT] = g->out.nslot, [PLAIT_TMP] = p->ntmp };
 
     if (!used)
         return s.buf != 0 || s.slot != 0 ? "has a span that its verb does not use" : NULL;
     if (s.buf >= PLAIT_NBUF)
         return "names no buffer";
-    return end > (s.buf == PLAIT_TMP ? p->ntmp : p->nblk) ? "has a span outside its buffer" : NULL;
+    return (uint64_t)s.slot + nblk > nslot[s.buf] ? "has a span outside its buffer" : NULL;
 }
 
 static const char *peer_fault(const struct plait_plan *p, const struct plait_step *s)
@@ -71,7 +81,22 @@ static const char *deps_fault(const struct plait_plan *p, uint32_t i)
     return NULL;
 }
 
-static const char *step_fault(const struct plait_plan *p, uint32_t i)
+static const char *block_fault(const struct plait_plan *p, const struct plait_geometry *g, const struct plait_step *s)
+{
+    const struct plait_uses *uses = &plait_verb_uses[s->verb];
+
+    if (s->nblk == 0 || (s->blk != PLAIT_AS_LIES && (uint64_t)s->blk + s->nblk > p->nblk))
+        return "moves blocks outside the vector";
+    if (s->blk != PLAIT_AS_LIES)
+        return NULL;
+    if (g->kind == PLAIT_KIND_VECTOR)
+        return "moves blocks that differ in size as they lie";
+    return s->verb == PLAIT_REDUCE || (uses->dst && s->dst.buf != PLAIT_TMP) || (uses->a && s->a.buf != PLAIT_TMP)
+               ? "moves blocks as they lie, but not between slots of TMP"
+               : NULL;
+}
+
+static const char *step_fault(const struct plait_plan *p, const struct plait_geometry *g, uint32_t i)
 {
     const struct plait_step *s = &p->step[i];
     const char *fault;
@@ -80,13 +105,11 @@ static const char *step_fault(const struct plait_plan *p, uint32_t i)
         return "has no verb";
     if (s->lane >= p->nlane)
         return "is on a lane that the plan does not have";
-    if (s->nblk == 0 || (uint64_t)s->blk + s->nblk > p->nblk)
-        return "moves blocks outside the vector";
     const struct plait_uses *uses = &plait_verb_uses[s->verb];
-    if ((fault = peer_fault(p, s)) != NULL || (fault = deps_fault(p, i)) != NULL ||
-        (fault = span_fault(p, s->dst, s->nblk, uses->dst)) != NULL ||
-        (fault = span_fault(p, s->a, s->nblk, uses->a)) != NULL ||
-        (fault = span_fault(p, s->b, s->nblk, uses->b)) != NULL)
+    if ((fault = block_fault(p, g, s)) != NULL || (fault = peer_fault(p, s)) != NULL ||
+        (fault = deps_fault(p, i)) != NULL || (fault = span_fault(p, g, s->dst, s->nblk, uses->dst)) != NULL ||
+        (fault = span_fault(p, g, s->a, s->nblk, uses->a)) != NULL ||
+        (fault = span_fault(p, g, s->b, s->nblk, uses->b)) != NULL)
         return fault;
     if (uses->dst && s->dst.buf == PLAIT_IN)
         return "writes the input";
@@ -101,10 +124,14 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
         return "is for another rank or rank count";
     if (p->coll != c->coll || p->inplace != c->inplace)
         return "is for another collective, or in place where the shape is not";
+    if (p->root != c->root)
+        return "is for another root";
     if (p->nblk == 0 || p->nblk >= 1u << 30 || p->ntmp >= 1u << 30 || p->nlane == 0)
         return "has no blocks or lanes, or too many";
     if (p->nblk != c->plans[0]->nblk)
         return "cuts the vector into another number of blocks than rank 0's";
+    if (plait_geometry_at(c, rank).kind != PLAIT_KIND_VECTOR && p->nblk != plait_block_count(c->coll, c->nrank))
+        return "has another number of blocks than the collective";
     if (p->bytes != sizeof *p + (uint64_t)p->nstep * sizeof *p->step + (uint64_t)p->ndep * sizeof(uint32_t))
         return "has another size than its steps and dependencies";
     return NULL;
@@ -120,15 +147,23 @@ enum plait_status plait_check_shape(struct plait_checker *c)
 {
     if (c->nrank == 0 || (unsigned)c->coll >= PLAIT_NCOLL)
         return plait_check_fail(c, PLAIT_CHECK_SHAPE, "there are no ranks, or there is no such collective");
+    const struct plait_geometry any = plait_geometry_of(c->coll, c->nrank, 0, 0, 0);
+    if (!any.rooted)
+        c->root = 0;
+    if (c->root >= c->nrank)
+        return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the root is %u", c->root);
+    if (c->inplace && any.kind == PLAIT_KIND_PAIR)
+        return plait_check_fail(c, PLAIT_CHECK_SHAPE, "%s has no form in place", plait_coll_name(c->coll));
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
         const char *fault = plan_fault(c, p, r);
         if (fault != NULL)
             return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u %s", r, fault);
+        const struct plait_geometry g = plait_geometry_at(c, r);
         for (uint32_t i = 0; i < p->nstep; i++)
-            if ((fault = step_fault(p, i)) != NULL)
-                return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (block %u) %s", r, i, p->step[i].blk,
-                                        fault);
+            if ((fault = step_fault(p, &g, i)) != NULL)
+                return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (%s) %s", r, i,
+                                        plait_block_text(&p->step[i]).s, fault);
         if (has_more_deps(p))
             return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u has dependencies that belong to no step",
                                     r);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What IN and OUT hold in each collective; see <plait/plan.h>. */
+#include <plait/plan.h>
+
+/* The blocks of a side, at which ranks. */
+enum holds { EVERYTHING, ROOT_EVERYTHING, OWN, FROM_HERE, TO_HERE };
+
+static const struct row {
+    enum plait_kind kind;
+    bool combines;
+    enum holds in, out;
+} rows[PLAIT_NCOLL] = {
+    [PLAIT_ALLREDUCE] = { PLAIT_KIND_VECTOR, true, EVERYTHING, EVERYTHING },
+    [PLAIT_BARRIER] = { PLAIT_KIND_VECTOR, true, EVERYTHING, EVERYTHING }, /* the token of each rank stems from all */
+    [PLAIT_REDUCE_SCATTER] = { PLAIT_KIND_PART, true, EVERYTHING, OWN },
+    [PLAIT_ALLGATHER] = { PLAIT_KIND_PART, false, OWN, EVERYTHING },
+    [PLAIT_BROADCAST] = { PLAIT_KIND_VECTOR, false, ROOT_EVERYTHING, EVERYTHING },
+    [PLAIT_REDUCE_TO_ROOT] = { PLAIT_KIND_VECTOR, true, EVERYTHING, ROOT_EVERYTHING },
+    [PLAIT_GATHER] = { PLAIT_KIND_PART, false, OWN, ROOT_EVERYTHING },
+    [PLAIT_SCATTER] = { PLAIT_KIND_PART, false, ROOT_EVERYTHING, OWN },
+    [PLAIT_ALLTOALL] = { PLAIT_KIND_PAIR, false, FROM_HERE, TO_HERE },
+};
+
+static struct plait_side side_of(enum holds holds, uint32_t nrank, bool at_root, uint32_t rank, uint32_t nblk)
+{
+    switch (holds) {
+    case EVERYTHING:
+        return (struct plait_side){ nblk, 0, 1 };
+    case ROOT_EVERYTHING:
+        return (struct plait_side){ at_root ? nblk : 0, 0, 1 };
+    case OWN:
+        return (struct plait_side){ 1, rank, 1 };
+    case FROM_HERE:
+        return (struct plait_side){ nrank, rank * nrank, 1 };
+    default:
+        return (struct plait_side){ nrank, rank, nrank };
+    }
+}
+
+struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
+                                        uint32_t nblk)
+{
+    const struct row *row = &rows[coll];
+
+    return (struct plait_geometry){
+        .kind = row->kind,
+        .combines = row->combines,
+        .rooted = row->in == ROOT_EVERYTHING || row->out == ROOT_EVERYTHING,
+        .in = side_of(row->in, nrank, rank == root, rank, nblk),
+        .out = side_of(row->out, nrank, rank == root, rank, nblk),
+    };
+}
+
+uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank)
+{
+    const uint64_t n = rows[coll].kind == PLAIT_KIND_PART   ? nrank
+                       : rows[coll].kind == PLAIT_KIND_PAIR ? (uint64_t)nrank * nrank
+                                                            : 0;
+    return n < 1u << 30 ? (uint32_t)n : 0;
+}
+
+uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
+{
+    switch (rows[coll].in) {
+    case OWN:
+        return blk;
+    case FROM_HERE:
+        return blk / nrank;
+    default:
+        return root;
+    }
+}
+
+bool plait_plan_sliceable(const struct plait_plan *plan)
+{
+    if (rows[plan->coll].kind == PLAIT_KIND_VECTOR)
+        return true;
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        const bool reads = s->verb != PLAIT_RECV && s->a.buf != PLAIT_TMP;
+        const bool reads_too = s->verb == PLAIT_REDUCE && s->b.buf != PLAIT_TMP;
+        const bool writes = s->verb != PLAIT_SEND && s->dst.buf != PLAIT_TMP;
+        if (s->nblk > 1 && (reads || reads_too || writes))
+            return false;
+    }
+    return true;
+}
