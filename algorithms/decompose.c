@@ -18,39 +18,6 @@
 #include "grid.h"
 #include "params.h"
 
-/* ---- The ring ---------------------------------------------------------------------------------- */
-
-/* Every step hands the part that was just combined to the next member; after n-1 steps part i is whole at member i. */
-void ring_reduce_scatter(struct plait_builder *b, const struct job *j)
-{
-    const uint32_t n = j->group.n, window = least(j->window, n - 1);
-    const uint32_t next = member(&j->group, (j->me + 1) % n), prev = member(&j->group, (j->me + n - 1) % n);
-    const uint32_t room = (j->range.nblk + n - 1) / n; /* blocks in the largest part */
-    const uint32_t tmp = plait_slots(b, window * room);
-
-    for (uint32_t k = 0; k + 1 < n; k++) {
-        const struct range give = part(j->range, n, (j->me + n - 1 - k) % n);
-        const struct range take = part(j->range, n, (j->me + 2 * n - 2 - k) % n);
-        const uint32_t slot = tmp + k % window * room;
-        plait_send(b, next, span_at(k == 0 ? j->src : PLAIT_OUT, give.blk), give.blk, give.nblk);
-        plait_recv(b, prev, plait_tmp(slot), take.blk, take.nblk);
-        reduce_pair(b, take, j->src, slot, j->me == 0);
-    }
-}
-
-void ring_all_gather(struct plait_builder *b, const struct job *j)
-{
-    const uint32_t n = j->group.n;
-    const uint32_t next = member(&j->group, (j->me + 1) % n), prev = member(&j->group, (j->me + n - 1) % n);
-
-    for (uint32_t k = 0; k + 1 < n; k++) {
-        const struct range give = part(j->range, n, (j->me + n - k) % n);
-        const struct range take = part(j->range, n, (j->me + n - 1 - k) % n);
-        plait_send(b, next, plait_out(give.blk), give.blk, give.nblk);
-        plait_recv(b, prev, plait_out(take.blk), take.blk, take.nblk);
-    }
-}
-
 /* ---- Grids ------------------------------------------------------------------------------------- */
 
 static void grid_reduce_scatter(struct plait_builder *b, const struct grid *g, const struct job *j)
@@ -64,7 +31,8 @@ static void grid_reduce_scatter(struct plait_builder *b, const struct grid *g, c
 static void grid_all_gather(struct plait_builder *b, const struct grid *g, const struct job *j)
 {
     for (uint32_t d = g->ndim; d-- > 0;) {
-        const struct job line = line_job(g, j, d);
+        struct job line = line_job(g, j, d);
+        line.src = PLAIT_OUT;
         (g->direct[d] ? direct_all_gather : ring_all_gather)(b, &line);
     }
 }
@@ -79,19 +47,21 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
     in.me -= f.first;
     const uint32_t piece = piece_of(&f.grid, in.me);
     const struct range own = part(in.range, f.n, piece);
-    enum plait_buf held = f.n > 1 ? PLAIT_OUT : in.src;
+    struct job held = in; /* what this rank has of the piece */
     uint32_t smaller = 0; /* the owner in the group after that holds this piece */
 
     if (j->group.n == 1)
-        plait_copy(b, plait_out(own.blk), span_at(held, own.blk), own.blk, own.nblk);
+        keep(b, &in, own.blk, own.nblk);
     grid_reduce_scatter(b, &f.grid, &in);
+    if (f.n > 1)
+        held.src = PLAIT_OUT;
     if (f.above > 0) {
         after = next_fold(&f, j->group.n);
         smaller = member(&j->group, after.first + owner_of(&after.grid, piece / (f.n / f.above)));
         const uint32_t tmp = plait_slots(b, own.nblk);
         plait_recv(b, smaller, plait_tmp(tmp), own.blk, own.nblk);
-        reduce_pair(b, own, held, tmp, true);
-        held = PLAIT_OUT;
+        reduce_pair(b, own, plait_out(own.blk), own_at(&held, own.blk), plait_tmp(tmp), true);
+        held.src = PLAIT_OUT;
     }
     for (uint32_t back = 0; f.below > 0 && back < 2; back++)
         for (uint32_t i = 0; i < f.below / f.n; i++) {
@@ -101,7 +71,7 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
             if (back)
                 plait_recv(b, larger, plait_out(r.blk), r.blk, r.nblk);
             else
-                plait_send(b, larger, span_at(held, r.blk), r.blk, r.nblk);
+                plait_send(b, larger, own_at(&held, r.blk), r.blk, r.nblk);
         }
     if (f.above > 0)
         plait_send(b, smaller, plait_out(own.blk), own.blk, own.nblk);
@@ -216,7 +186,7 @@ static void emit_in_group(const struct plait_alg *self, struct plait_builder *b,
 
 static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    const struct job all = whole_vector(b, s, me, grid_of(self, s).size);
+    const struct job all = whole_comm(b, s, me, grid_of(self, s).size);
     emit_in_group(self, b, s, &all);
 }
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct exchange, for small vectors and for ranks that can read each other's memory.
+ * Direct exchange, for small vectors and for ranks that can read each other's memory: every block goes straight from
+ * where it is to where it is wanted, one message deep. Among any group of ranks, and as collectives; the all-reduces
+ * made of it are in shots.c.
  *
- * one-shot   everyone sends its vector to everyone; everyone combines all of them
- * two-shot   everyone sends block j to owner j, who combines it and sends the result to everyone
- *
- * Sources are combined in the canonical order and only single contributions and results travel: the
- * bits do not depend on which of the two runs. Sends start at the next rank to spread the load.
+ * Sources are combined in the canonical order and only single contributions and results travel. Sends start at the
+ * next rank to spread the load.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -21,7 +20,7 @@ static struct plait_span combine_part(struct plait_builder *b, const struct job 
                                       uint32_t n, const struct plait_span *to)
 {
     if (n == 1)
-        return from == j->me ? span_at(j->src, j->range.blk) : receive_slot(j, first, from);
+        return from == j->me ? own_at(j, j->range.blk) : receive_slot(j, first, from);
     const uint32_t m = 1u << log2_floor(n - 1); /* the largest power of two below n */
     const struct plait_span x = combine_part(b, j, first, from, m, NULL);
     const struct plait_span y = combine_part(b, j, first, from + m, n - m, NULL);
@@ -41,12 +40,12 @@ void direct_reduce_scatter(struct plait_builder *b, const struct job *j)
     struct job own = *j;
     own.range = part(j->range, n, j->me);
     const uint32_t tmp = plait_slots(b, (n - 1) * own.range.nblk);
-    const struct plait_span out = plait_out(own.range.blk);
+    const struct plait_span out = out_at(j, own.range.blk);
 
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         const struct range give = part(j->range, n, to);
-        plait_send(b, member(&j->group, to), span_at(j->src, give.blk), give.blk, give.nblk);
+        plait_send(b, member(&j->group, to), own_at(j, give.blk), give.blk, give.nblk);
         plait_recv(b, member(&j->group, from), receive_slot(&own, tmp, from), own.range.blk, own.range.nblk);
     }
     combine(b, &own, tmp, &out);
@@ -60,103 +59,187 @@ void direct_all_gather(struct plait_builder *b, const struct job *j)
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         const struct range take = part(j->range, n, from);
-        plait_send(b, member(&j->group, to), plait_out(own.blk), own.blk, own.nblk);
-        plait_recv(b, member(&j->group, from), plait_out(take.blk), take.blk, take.nblk);
+        plait_send(b, member(&j->group, to), own_at(j, own.blk), own.blk, own.nblk);
+        plait_recv(b, member(&j->group, from), out_at(j, take.blk), take.blk, take.nblk);
     }
 }
 
-/*
- * When the others read this rank's contribution from OUT, the result waits in TMP until they have: a
- * REDUCE straight into OUT would not let reading them and being read go on at the same time.
- */
-static void one_shot(struct plait_builder *b, const struct plait_shape *s, const struct job *j)
+void direct_reduce(struct plait_builder *b, const struct job *j, uint32_t root)
 {
     const uint32_t n = j->group.n;
     const struct range r = j->range;
-    const struct plait_span own = span_at(j->src, r.blk), out = plait_out(r.blk);
-    const bool overwrites = s->inplace || j->src == PLAIT_OUT;
-    const uint32_t tmp = plait_slots(b, (n - 1) * r.nblk);
+    const struct plait_span out = out_at(j, r.blk);
 
+    if (j->me != root)
+        return plait_send(b, member(&j->group, root), own_at(j, r.blk), r.blk, r.nblk);
+    const uint32_t tmp = plait_slots(b, (n - 1) * r.nblk);
     for (uint32_t k = 1; k < n; k++) {
-        const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
-        plait_send(b, member(&j->group, to), own, r.blk, r.nblk);
+        const uint32_t from = (root + k) % n;
         plait_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
     }
-    plait_copy(b, out, combine(b, j, tmp, overwrites ? NULL : &out), r.blk, r.nblk);
+    combine(b, j, tmp, &out);
 }
 
-static void two_shot(struct plait_builder *b, const struct job *j)
+void direct_broadcast(struct plait_builder *b, const struct job *j, uint32_t root)
 {
-    if (j->group.n == 1)
-        plait_copy(b, plait_out(j->range.blk), span_at(j->src, j->range.blk), j->range.blk, j->range.nblk);
-    direct_reduce_scatter(b, j);
-    direct_all_gather(b, j);
+    const uint32_t n = j->group.n;
+    const struct range r = j->range;
+
+    if (j->me != root)
+        return plait_recv(b, member(&j->group, root), out_at(j, r.blk), r.blk, r.nblk);
+    for (uint32_t k = 1; k < n; k++)
+        plait_send(b, member(&j->group, (root + k) % n), own_at(j, r.blk), r.blk, r.nblk);
 }
 
-/* ---- Presets: how many shots -------------------------------------------------------------------- */
+/* ---- As collectives ---------------------------------------------------------------------------- */
 
-static uint32_t shots(const struct plait_alg *self)
+static void reduce_scatter(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                           uint32_t me)
 {
-    return *(const uint32_t *)self->preset;
+    const struct job all = whole_comm(b, s, me, s->nrank);
+
+    (void)self;
+    if (s->nrank == 1)
+        keep(b, &all, me, 1);
+    else
+        direct_reduce_scatter(b, &all);
 }
 
-/* A shot is one message to everyone. */
+static void all_gather(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const struct job all = whole_comm(b, s, me, s->nrank);
+
+    (void)self;
+    direct_all_gather(b, &all);
+    keep(b, &all, me, 1);
+}
+
+static void broadcast(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const struct job all = whole_comm(b, s, me, 1);
+
+    (void)self;
+    direct_broadcast(b, &all, s->root);
+    if (me == s->root)
+        keep(b, &all, 0, 1);
+}
+
+static void reduce(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const struct job all = whole_comm(b, s, me, 1);
+
+    (void)self;
+    if (s->nrank == 1)
+        keep(b, &all, 0, 1);
+    else
+        direct_reduce(b, &all, s->root);
+}
+
+static void gather(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t n = s->nrank;
+    const struct job all = whole_comm(b, s, me, n);
+
+    (void)self;
+    if (me != s->root)
+        return plait_send(b, s->root, own_at(&all, me), me, 1);
+    for (uint32_t k = 1; k < n; k++)
+        plait_recv(b, (me + k) % n, out_at(&all, (me + k) % n), (me + k) % n, 1);
+    keep(b, &all, me, 1);
+}
+
+static void scatter(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t n = s->nrank;
+    const struct job all = whole_comm(b, s, me, n);
+
+    (void)self;
+    if (me != s->root)
+        return plait_recv(b, s->root, out_at(&all, me), me, 1);
+    for (uint32_t k = 1; k < n; k++)
+        plait_send(b, (me + k) % n, own_at(&all, (me + k) % n), (me + k) % n, 1);
+    keep(b, &all, me, 1);
+}
+
+static void all_to_all(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    const uint32_t n = s->nrank;
+
+    (void)self;
+    plait_blocks(b, plait_block_count(s->coll, n), 0);
+    for (uint32_t k = 1; k < n; k++) {
+        const uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        plait_send(b, to, plait_in(to), me * n + to, 1);
+        plait_recv(b, from, plait_out(from), from * n + me, 1);
+    }
+    plait_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
+}
+
+/* What the root of a rooted collective moves, and what each other rank does. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    const uint64_t m = shots(self) * ((uint64_t)s->nrank - 1);
-    struct plait_claim c = { .rounds = m, .sent = m, .received = m, .rounds_exact = true };
+    const uint64_t n = s->nrank - 1;
+    const uint32_t nblk = plait_block_count(s->coll, s->nrank);
+    const bool to_root = s->coll == PLAIT_REDUCE_TO_ROOT || s->coll == PLAIT_GATHER;
+    const bool from_root = s->coll == PLAIT_BROADCAST || s->coll == PLAIT_SCATTER;
 
-    c.depth = s->nrank > 1 ? shots(self) : 0;
-    c.nblk = shots(self) > 1 ? s->nrank : 1;
-    return c;
+    (void)self;
+    return (struct plait_claim){ .depth = n > 0,
+                                 .rounds = n,
+                                 .nblk = nblk > 0 ? nblk : 1,
+                                 .sent = to_root ? n > 0 : n,
+                                 .received = from_root ? n > 0 : n,
+                                 .rounds_exact = true };
 }
-
-static void emit_in_group(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
-                          const struct job *j)
-{
-    if (shots(self) == 1)
-        one_shot(b, s, j);
-    else
-        two_shot(b, j);
-}
-
-static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
-{
-    const struct job all = whole_vector(b, s, me, (uint32_t)claim(self, s).nblk);
-    emit_in_group(self, b, s, &all);
-}
-
-static uint64_t moved(const struct plait_alg *self, const struct plait_shape *s, uint32_t me)
-{
-    (void)me;
-    return claim(self, s).sent;
-}
-
-/* In one shot a member's own result waits until the others have read its contribution. */
-static uint64_t path(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
-                     uint32_t piece, struct range *first, struct range *last)
-{
-    *first = *last = (struct range){ piece, 1 };
-    return shots(self) == 1 ? s->nrank > 1 : (from != piece) + (to != piece);
-}
-
-const struct family direct_family = { emit_in_group, moved, path };
 
 /* clang-format off */
-const struct plait_alg plait_alg_one_shot = {
-    .name = "one-shot", .coll = PLAIT_ALLREDUCE, .params = "",
-    .text = "everyone sends all to everyone and combines all",
+const struct plait_alg plait_alg_reduce_scatter_direct = {
+    .name = "direct", .coll = PLAIT_REDUCE_SCATTER, .params = "",
+    .text = "owner j takes every rank's block j and combines them at once",
     .source = "folklore",
     .canonical = true, .no_partials = true,
-    .preset = &(const uint32_t){ 1 },
-    .applies = any_count, .emit = emit, .claim = claim,
+    .applies = any_count, .emit = reduce_scatter, .claim = claim,
 };
 
-const struct plait_alg plait_alg_two_shot = {
-    .name = "two-shot", .coll = PLAIT_ALLREDUCE, .params = "",
-    .text = "owner j combines block j and sends it to everyone",
+const struct plait_alg plait_alg_allgather_direct = {
+    .name = "direct", .coll = PLAIT_ALLGATHER, .params = "",
+    .text = "everyone sends its block to everyone",
+    .source = "folklore",
+    .applies = any_count, .emit = all_gather, .claim = claim,
+};
+
+const struct plait_alg plait_alg_broadcast_direct = {
+    .name = "direct", .coll = PLAIT_BROADCAST, .params = "",
+    .text = "everyone takes the vector from the root",
+    .source = "folklore",
+    .applies = any_count, .emit = broadcast, .claim = claim,
+};
+
+const struct plait_alg plait_alg_reduce_direct = {
+    .name = "direct", .coll = PLAIT_REDUCE_TO_ROOT, .params = "",
+    .text = "the root takes every vector and combines them at once",
     .source = "folklore",
     .canonical = true, .no_partials = true,
-    .preset = &(const uint32_t){ 2 },
-    .applies = any_count, .emit = emit, .claim = claim,
+    .applies = any_count, .emit = reduce, .claim = claim,
+};
+
+const struct plait_alg plait_alg_gather_direct = {
+    .name = "direct", .coll = PLAIT_GATHER, .params = "",
+    .text = "the root takes every block from its rank",
+    .source = "folklore",
+    .applies = any_count, .emit = gather, .claim = claim,
+};
+
+const struct plait_alg plait_alg_scatter_direct = {
+    .name = "direct", .coll = PLAIT_SCATTER, .params = "",
+    .text = "everyone takes its block from the root",
+    .source = "folklore",
+    .applies = any_count, .emit = scatter, .claim = claim,
+};
+
+const struct plait_alg plait_alg_alltoall_direct = {
+    .name = "direct", .coll = PLAIT_ALLTOALL, .params = "",
+    .text = "everyone sends everyone its block, the next rank first",
+    .source = "folklore; Thakur et al. 2005",
+    .applies = any_count, .emit = all_to_all, .claim = claim,
 };

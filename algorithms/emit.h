@@ -18,7 +18,7 @@ struct range { /* of blocks */
     uint32_t blk, nblk;
 };
 
-/* One collective among a group, as one member sees it. Results are in OUT. */
+/* One collective among a group, as one member sees it. Results are in OUT. Blocks of a rank lie in slots in a row. */
 struct job {
     struct group group;
     uint32_t me; /* position in the group, not a rank */
@@ -29,6 +29,8 @@ struct job {
      * nothing waits but for data, and the depth can be told even if members start at different depths.
      */
     uint32_t window;
+    uint32_t in0, out0; /* the blocks in slot 0 of IN and OUT */
+    bool sums_in_tmp;   /* OUT has no room for partial results */
 };
 
 #define EVERY_SLOT UINT32_MAX
@@ -52,17 +54,22 @@ static inline struct range part(struct range r, uint32_t n, uint32_t i)
     return (struct range){ r.blk + from, to - from };
 }
 
-static inline struct plait_span span_at(enum plait_buf buf, uint32_t slot)
+static inline struct plait_span out_at(const struct job *j, uint32_t blk)
 {
-    return buf == PLAIT_IN ? plait_in(slot) : buf == PLAIT_OUT ? plait_out(slot) : plait_tmp(slot);
+    return plait_out(blk - j->out0);
 }
 
-/* OUT <- own contribution op the one in TMP; the lower rank goes first. */
-static inline void reduce_pair(struct plait_builder *b, struct range r, enum plait_buf src, uint32_t tmp,
-                               bool own_first)
+/* Where this rank's own contribution to a block lies. */
+static inline struct plait_span own_at(const struct job *j, uint32_t blk)
 {
-    const struct plait_span own = span_at(src, r.blk), other = plait_tmp(tmp);
-    plait_reduce(b, plait_out(r.blk), own_first ? own : other, own_first ? other : own, r.blk, r.nblk);
+    return j->src == PLAIT_IN ? plait_in(blk - j->in0) : out_at(j, blk);
+}
+
+/* to <- own op other, the lower rank first. */
+static inline void reduce_pair(struct plait_builder *b, struct range r, struct plait_span to, struct plait_span own,
+                               struct plait_span other, bool own_first)
+{
+    plait_reduce(b, to, own_first ? own : other, own_first ? other : own, r.blk, r.nblk);
 }
 
 static inline uint32_t least(uint32_t x, uint32_t y)
@@ -94,6 +101,12 @@ static inline uint32_t log2_floor(uint32_t n)
     return k;
 }
 
+/* Rounded up; n >= 1. */
+static inline uint32_t log2_ceil(uint32_t n)
+{
+    return n > 1 ? log2_floor(n - 1) + 1 : 0;
+}
+
 /* For `applies`. */
 static inline bool any_count(const struct plait_alg *self, const struct plait_shape *s)
 {
@@ -105,7 +118,7 @@ static inline bool any_count(const struct plait_alg *self, const struct plait_sh
 void ring_reduce_scatter(struct plait_builder *b, const struct job *j);
 void direct_reduce_scatter(struct plait_builder *b, const struct job *j);
 
-/* From there to everyone. */
+/* Part i of the range, which is member i's own, to everyone. */
 void ring_all_gather(struct plait_builder *b, const struct job *j);
 void direct_all_gather(struct plait_builder *b, const struct job *j);
 
@@ -117,6 +130,10 @@ void direct_all_gather(struct plait_builder *b, const struct job *j);
  */
 struct plait_span combine(struct plait_builder *b, const struct job *j, uint32_t first, const struct plait_span *to);
 struct plait_span receive_slot(const struct job *j, uint32_t first, uint32_t i);
+
+/* Everyone with the root: reduce the range to it in the canonical order, broadcast what it has. */
+void direct_reduce(struct plait_builder *b, const struct job *j, uint32_t root);
+void direct_broadcast(struct plait_builder *b, const struct job *j, uint32_t root);
 
 /* Reduce the range to member 0, and broadcast it from there, along a binomial tree. */
 void binomial_reduce(struct plait_builder *b, const struct job *j);
@@ -140,11 +157,26 @@ struct family {
 
 extern const struct family grid_family, forest_family, direct_family;
 
-/* Cut the vector: the job of all ranks of the comm. */
-static inline struct job whole_vector(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t nblk)
+/* Cut what the collective moves into blocks: the job of all ranks of the comm. */
+static inline struct job whole_comm(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t nblk)
 {
+    const struct plait_geometry g = plait_geometry_of(s->coll, s->nrank, s->root, me, nblk);
+
     plait_blocks(b, nblk, 0);
-    return (struct job){ { .n = s->nrank, .stride = 1 }, me, { 0, nblk }, PLAIT_IN, 2 };
+    return (struct job){ .group = { .n = s->nrank, .stride = 1 },
+                         .me = me,
+                         .range = { 0, nblk },
+                         .src = PLAIT_IN,
+                         .window = 2,
+                         .in0 = g.in.blk,
+                         .out0 = g.out.blk,
+                         .sums_in_tmp = g.out.nslot < nblk };
+}
+
+/* This rank's own part of a result is what it has. */
+static inline void keep(struct plait_builder *b, const struct job *j, uint32_t blk, uint32_t nblk)
+{
+    plait_copy(b, out_at(j, blk), own_at(j, blk), blk, nblk);
 }
 
 #endif

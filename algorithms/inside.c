@@ -93,27 +93,17 @@ static uint64_t jia_down(uint32_t k, uint32_t nblk, struct range r)
 
 /* ---- Direct ------------------------------------------------------------------------------------ */
 
-static void direct_reduce(struct plait_builder *b, const struct job *j)
+static void reduce_to_master(struct plait_builder *b, const struct job *j)
 {
-    const struct range r = j->range;
-    const struct plait_span out = plait_out(r.blk);
-
-    if (j->me > 0)
-        return plait_send(b, member(&j->group, 0), span_at(j->src, r.blk), r.blk, r.nblk);
-    const uint32_t tmp = plait_slots(b, (j->group.n - 1) * r.nblk);
-    for (uint32_t i = 1; i < j->group.n; i++)
-        plait_recv(b, member(&j->group, i), receive_slot(j, tmp, i), r.blk, r.nblk);
-    combine(b, j, tmp, &out);
+    direct_reduce(b, j, 0);
 }
 
-static void direct_broadcast(struct plait_builder *b, const struct job *j)
+static void broadcast_from_master(struct plait_builder *b, const struct job *j)
 {
-    const struct range r = j->range;
+    struct job back = *j;
 
-    if (j->me > 0)
-        return plait_recv(b, member(&j->group, 0), plait_out(r.blk), r.blk, r.nblk);
-    for (uint32_t i = 1; i < j->group.n; i++)
-        plait_send(b, member(&j->group, i), plait_out(r.blk), r.blk, r.nblk);
+    back.src = PLAIT_OUT;
+    direct_broadcast(b, &back, 0);
 }
 
 static struct inside_cost direct_cost(uint32_t k, uint32_t nblk)
@@ -131,5 +121,5 @@ static uint64_t direct_depth(uint32_t k, uint32_t nblk, struct range r)
 const struct inside insides[NINSIDE] = {
     { "tree", false, binomial_reduce, binomial_broadcast, tree_cost, tree_depth, tree_depth },
     { "jia", true, jia_reduce, jia_broadcast, jia_cost, jia_up, jia_down },
-    { "direct", false, direct_reduce, direct_broadcast, direct_cost, direct_depth, direct_depth },
+    { "direct", false, reduce_to_master, broadcast_from_master, direct_cost, direct_depth, direct_depth },
 };
