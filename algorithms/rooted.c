@@ -71,7 +71,8 @@ static struct plait_claim binomial_claim(const struct plait_shape *s)
                                  .rounds = log2_ceil(n),
                                  .nblk = 1,
                                  .sent = n > 1,
-                                 .received = most_children(n, s->root) };
+                                 .received = most_children(n, s->root),
+                                 .rounds_exact = true };
 }
 
 /* Rounds: as in trees.c, and what the root moves. */

@@ -130,6 +130,65 @@ static void every_algorithm_applies_where_it_should(void **state)
     }
 }
 
+/* So that reproducible results can be had from every collective that combines. */
+static void every_combining_collective_has_a_canonical_algorithm(void **state)
+{
+    (void)state;
+    for (int c = 0; c < PLAIT_NCOLL; c++)
+        for (uint32_t n = 1; n <= 64 && c != PLAIT_BARRIER; n++) {
+            const struct plait_geometry g = plait_geometry_of((enum plait_coll)c, n, 0, 0, n);
+            for (uint32_t root = 0; root < (g.rooted ? n : 1) && g.combines; root++) {
+                const struct plait_shape shape = { .coll = (enum plait_coll)c, .nrank = n, .root = root };
+                uint32_t found = 0;
+                for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++)
+                    found += (*a)->coll == shape.coll && (*a)->canonical && (*a)->applies(*a, &shape);
+                assert_true(found > 0);
+            }
+        }
+}
+
+static void bruck_sends_logarithmically_many_messages(void **state)
+{
+    static const enum plait_coll colls[] = { PLAIT_ALLGATHER, PLAIT_ALLTOALL };
+
+    (void)state;
+    for (size_t c = 0; c < 2; c++)
+        for (uint32_t n = 1, steps = 0; n <= 64; n++) {
+            struct plait_shape shape = { .coll = colls[c], .nrank = n };
+            const struct plait_alg *alg = find("bruck", &shape);
+            steps += n > 1 && 1u << steps < n; /* rounded up */
+            for (uint32_t r = 0; r < n; r++) {
+                struct plait_plan *plan;
+                uint32_t sent = 0;
+                assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
+                for (uint32_t i = 0; i < plan->nstep; i++)
+                    sent += plan->step[i].verb == PLAIT_SEND;
+                assert_int_equal(sent, steps);
+                plait_plan_destroy(plan);
+            }
+        }
+}
+
+/* Whatever the root, the reduction is a tree: everyone else sends once, and nothing goes on from another rank. */
+static void a_binomial_reduction_sends_one_message_per_rank(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 33; n++)
+        for (uint32_t root = 0; root < n; root++) {
+            struct plait_shape shape = { .coll = PLAIT_REDUCE_TO_ROOT, .nrank = n, .root = root };
+            const struct plait_alg *alg = find("binomial", &shape);
+            for (uint32_t r = 0; r < n; r++) {
+                struct plait_plan *plan;
+                uint32_t sent = 0;
+                assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
+                for (uint32_t i = 0; i < plan->nstep; i++)
+                    sent += plan->step[i].verb == PLAIT_SEND;
+                assert_int_equal(sent, r != root);
+                plait_plan_destroy(plan);
+            }
+        }
+}
+
 static void names_are_unique_and_every_field_is_set(void **state)
 {
     (void)state;
@@ -143,6 +202,33 @@ static void names_are_unique_and_every_field_is_set(void **state)
         assert_int_equal((*a)->parse != NULL, (*a)->params[0] != '\0');
         for (const struct plait_alg *const *b = a + 1; *b != NULL; b++)
             assert_true((*a)->coll != (*b)->coll || strcmp((*a)->name, (*b)->name) != 0);
+    }
+}
+
+static void wrong_shapes_are_refused_with_a_reason(void **state)
+{
+    static const struct {
+        struct plait_shape shape;
+        const char *spec, *message;
+    } wrong[] = {
+        { { .coll = PLAIT_BROADCAST, .nrank = 6, .root = 6 },
+          "binomial",
+          "broadcast: root is 6, but there are 6 ranks" },
+        { { .coll = PLAIT_ALLTOALL, .nrank = 6, .inplace = true }, "direct", "alltoall has no form in place" },
+        { { .coll = PLAIT_ALLGATHER, .nrank = 6 },
+          "brook",
+          "no algorithm 'brook' for allgather; did you mean 'bruck'?" },
+        { { .coll = PLAIT_GATHER, .nrank = 6 }, "one-shot", "no algorithm 'one-shot' for gather" },
+        { { .coll = PLAIT_NCOLL, .nrank = 6 }, "ring", "no enum plait_coll" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct plait_shape shape = wrong[i].shape;
+        const struct plait_alg *alg;
+        assert_int_not_equal(plait_alg_find(plait_algs, wrong[i].spec, &shape, &alg), PLAIT_OK);
+        if (strstr(plait_last_error(), wrong[i].message) == NULL)
+            fail_msg("'%s' does not contain '%s'", plait_last_error(), wrong[i].message);
     }
 }
 
@@ -211,6 +297,10 @@ int main(void)
         cmocka_unit_test(jias_rounds_are_the_papers_formula_for_equal_nodes),
         cmocka_unit_test(as_few_ranks_as_possible_are_inner_in_two_colours),
         cmocka_unit_test(every_algorithm_applies_where_it_should),
+        cmocka_unit_test(every_combining_collective_has_a_canonical_algorithm),
+        cmocka_unit_test(bruck_sends_logarithmically_many_messages),
+        cmocka_unit_test(a_binomial_reduction_sends_one_message_per_rank),
+        cmocka_unit_test(wrong_shapes_are_refused_with_a_reason),
         cmocka_unit_test(wrong_specs_are_refused_with_a_reason),
         cmocka_unit_test(nodes_may_be_numbered_in_any_way),
     };

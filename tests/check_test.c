@@ -22,16 +22,33 @@ static bool slow_tests(void)
 
 /* ---- Every algorithm --------------------------------------------------------------------------- */
 
-static uint32_t check_all_specs(uint32_t nrank, bool inplace)
+static void check_spec(const struct spec *spec)
 {
     struct plait_report report;
-    struct specs s;
 
-    specs_init(&s, PLAIT_ALLREDUCE, nrank, inplace);
+    if (plait_alg_check(spec->alg, &spec->shape, &report) != PLAIT_OK)
+        fail_msg("%s:%s, root %u%s: %s", plait_coll_name(spec->alg->coll), spec->text, spec->shape.root,
+                 spec->shape.inplace ? " in place" : "", report.text);
+    /* Slices are what makes long operations fast: no algorithm of the library should go without. */
+    if (!report.sliceable)
+        fail_msg("%s:%s cannot be sliced", plait_coll_name(spec->alg->coll), spec->text);
+}
+
+/* All roots of up to this many ranks; of more, one for each spec that has parameters, some for the others. */
+static uint32_t check_all_specs(enum plait_coll coll, uint32_t nrank, bool inplace, uint32_t all_roots)
+{
+    struct specs s;
+    uint32_t n = 0, root;
+
+    specs_init(&s, coll, nrank, inplace);
     for (uint32_t i = 0; i < s.n; i++)
-        if (plait_alg_check(s.spec[i].alg, &s.spec[i].shape, &report) != PLAIT_OK)
-            fail_msg("%s%s: %s", s.spec[i].text, inplace ? " in place" : "", report.text);
-    const uint32_t n = s.n;
+        for (uint32_t k = 0; (root = specs_root(coll, nrank, all_roots, k)) != UINT32_MAX; k++) {
+            if (nrank > all_roots && s.spec[i].shape.nparam > 0 && k != i % 2 * 4)
+                continue;
+            n++;
+            s.spec[i].shape.root = root;
+            check_spec(&s.spec[i]);
+        }
     specs_finish(&s);
     return n;
 }
@@ -43,12 +60,13 @@ static void every_algorithm_passes_on_every_rank_count(void **state)
     uint32_t n = 0;
 
     (void)state;
-    for (int inplace = 0; inplace < 2; inplace++) {
-        for (uint32_t nrank = 1; nrank <= 64; nrank++)
-            n += check_all_specs(nrank, inplace);
-        for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
-            n += check_all_specs(larger[i], inplace);
-    }
+    for (int c = 0; c < PLAIT_NCOLL; c++)
+        for (int inplace = 0; inplace < 2; inplace++) {
+            for (uint32_t nrank = 1; nrank <= 64; nrank++)
+                n += check_all_specs((enum plait_coll)c, nrank, inplace, slow_tests() ? 64 : 16);
+            for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
+                n += check_all_specs((enum plait_coll)c, larger[i], inplace, 0);
+        }
     printf("%u shapes in %.1f s\n", n, plait_clock() - start);
 }
 
@@ -88,6 +106,8 @@ struct fault {
     enum plait_check check;
     const char *message; /* after "hand, N ranks: " */
     bool inplace;
+    enum plait_coll coll;
+    uint32_t root;
 };
 
 static uint32_t rank_count(const struct fault *f)
@@ -97,8 +117,8 @@ static uint32_t rank_count(const struct fault *f)
 
 static void assert_fault(const struct fault *f)
 {
-    struct plans p = plans_read(f->text, rank_count(f), f->inplace);
-    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = p.n, .inplace = f->inplace };
+    struct plans p = plans_read_coll(f->coll, f->root, f->text, rank_count(f), f->inplace);
+    const struct plait_shape shape = { .coll = f->coll, .nrank = p.n, .root = f->root, .inplace = f->inplace };
     struct plait_report report;
     const enum plait_status status = plait_plan_check("hand", &shape, CONST_PLANS(&p), NULL, &report);
     const char *text = strstr(report.text, ": ");
@@ -139,6 +159,120 @@ static void right_plans_pass(void **state)
 
     (void)state;
     ASSERT_FAULTS(right);
+}
+
+static void right_plans_of_every_geometry_pass(void **state)
+{
+    static const struct fault right[] = {
+        { { "1 0 1\ncopy out[0] = in[0]\nsend in[0] to r1\n", "1 0 1\nrecv out[0] from r0\n" },
+          .coll = PLAIT_BROADCAST },
+        { { "1 0 1\nsend in[0] to r1\n", "1 0 1\nrecv out[0] from r0\n" }, .coll = PLAIT_BROADCAST, .inplace = true },
+        { { "1 0 1\nsend in[0] to r1\n", "1 1 1\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 0\n" },
+          .coll = PLAIT_REDUCE_TO_ROOT,
+          .root = 1 },
+        { { "2 1 1\nsend in[1] to r1\nrecv tmp[0] from r1\nreduce out[0] = in[0], tmp[0] block 0   after 1\n",
+            "2 1 1\nsend in[0] to r0\nrecv tmp[0] from r0 block 1\nreduce out[0] = tmp[0], in[1] block 1   after 1\n" },
+          .coll = PLAIT_REDUCE_SCATTER,
+          .inplace = true },
+        { { "2 0 1\nsend in[0] to r1 block 0\nrecv out[1] from r1\n", "2 0 1\nsend in[0] to r0 block 1\n"
+                                                                      "recv out[0] from r0\n" },
+          .coll = PLAIT_ALLGATHER,
+          .inplace = true },
+        { { "2 0 1\nsend in[1] to r1 block 1\ncopy out[0] = in[0]\n", "2 0 1\nrecv out[0] from r0 block 1\n" },
+          .coll = PLAIT_SCATTER },
+        { { "2 0 1\nsend in[0] to r1 block 0\n", "2 0 1\ncopy out[1] = in[0] block 1\nrecv out[0] from r0\n" },
+          .coll = PLAIT_GATHER,
+          .root = 1 },
+        { { "4 0 1\ncopy out[0] = in[0]\nsend in[1] to r1\nrecv out[1] from r1 block 2\n",
+            "4 2 1\ncopy tmp[0] = in[0] block 2\ncopy tmp[1] = tmp[0] as it lies   after 0\n"
+            "send tmp[1] to r0 block 2   after 1\nrecv out[0] from r0 block 1\ncopy out[1] = in[1] block 3\n" },
+          .coll = PLAIT_ALLTOALL },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(right);
+}
+
+static void moves_against_the_geometry_are_refused(void **state)
+{
+    static const struct fault faults[] = {
+        { { "1 0 1\ncopy out[0] = in[0]\n", "1 0 1\ncopy out[0] = in[0]\n" },
+          PLAIT_CHECK_SHAPE,
+          "rank 1 step 0 (block 0) has a span outside its buffer",
+          .coll = PLAIT_BROADCAST },
+        { { "1 0 1\nsend in[0] to r1\ncopy out[0] = in[0]\n", "1 1 1\nrecv tmp[0] from r0\n" },
+          PLAIT_CHECK_SHAPE,
+          "rank 0 step 1 (block 0) has a span outside its buffer",
+          .coll = PLAIT_REDUCE_TO_ROOT,
+          .root = 1 },
+        { { "3 0 1\n", "3 0 1\n" },
+          PLAIT_CHECK_SHAPE,
+          "the plan of rank 0 has another number of blocks than the collective",
+          .coll = PLAIT_ALLGATHER },
+        { { "1 0 1\n", "1 0 1\n" }, PLAIT_CHECK_SHAPE, "the root is 2", .coll = PLAIT_BROADCAST, .root = 2 },
+        { { "4 0 1\n", "4 0 1\n" },
+          PLAIT_CHECK_SHAPE,
+          "alltoall has no form in place",
+          .coll = PLAIT_ALLTOALL,
+          .inplace = true },
+        { { "1 2 1\ncopy tmp[0] = in[0]\ncopy tmp[1] = tmp[0] as it lies   after 0\n" },
+          PLAIT_CHECK_SHAPE,
+          "rank 0 step 1 (blocks as they lie) moves blocks that differ in size as they lie" },
+        { { "1 2 1\ncopy tmp[0] = in[0] as it lies\n" },
+          PLAIT_CHECK_SHAPE,
+          "rank 0 step 0 (blocks as they lie) moves blocks as they lie, but not between slots of TMP",
+          .coll = PLAIT_ALLGATHER },
+        { { "1 2 1\ncopy tmp[0] = tmp[1] as it lies\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 step 0 (blocks as they lie) reads tmp[1], which was never written",
+          .coll = PLAIT_ALLGATHER },
+        { { "2 1 1\nsend in[0] to r1\n", "2 2 1\nrecv tmp[0] from r0 as it lies\n" },
+          PLAIT_CHECK_MATCHING,
+          "rank 0 step 0 sends 1 block from block 0, but rank 1 step 0 receives 1 from blocks as they lie",
+          .coll = PLAIT_ALLGATHER },
+        /* Slot 0 of IN is rank 1's own block. */
+        { { "2 0 1\ncopy out[0] = in[0]\nrecv out[1] from r1\n", "2 0 1\nsend in[0] to r0\n" },
+          PLAIT_CHECK_MATCHING,
+          "rank 1 step 0 sends 1 block from block 0, but rank 0 step 1 receives 1 from block 1",
+          .coll = PLAIT_ALLGATHER },
+        { { "2 0 1\nrecv out[0] from r1 block 0\n", "2 0 1\nsend in[0] to r0 block 0\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 1 step 0 reads in[0] as block 0, which holds block 1",
+          .coll = PLAIT_ALLGATHER },
+        { { "2 0 1\ncopy out[0] = in[0]\nrecv out[0] from r1 block 1   after 0\n",
+            "2 0 1\nsend in[0] to r0 block 1\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 step 1 writes block 1 into out[0]",
+          .coll = PLAIT_ALLGATHER },
+        /* In OUT of an all-to-all the next slot does not hold the next block. */
+        { { "4 2 1\ncopy out[0..1] = in[0..1]\n", "4 0 1\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 step 0 writes block 1 into out[1]",
+          .coll = PLAIT_ALLTOALL },
+        { { "2 0 1\ncopy out[0] = in[0]\n", "2 0 1\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 never writes out[1] (block 1)",
+          .coll = PLAIT_GATHER },
+        { { "1 1 1\nrecv out[0] from r1\n", "1 1 1\nsend in[0] to r0\n" },
+          PLAIT_CHECK_SHAPE,
+          "rank 1 step 0 (block 0) has a span outside its buffer",
+          .coll = PLAIT_BROADCAST },
+        /* The vectors are added, which a broadcast must not. */
+        { { "1 1 1\nsend in[0] to r1\ncopy tmp[0] = in[0]\nreduce out[0] = in[0], tmp[0]   after 1\n",
+            "1 0 1\nrecv out[0] from r0\n" },
+          PLAIT_CHECK_MEANING,
+          "rank 0 step 2 adds the contribution of rank 0 to block 0 twice",
+          .coll = PLAIT_BROADCAST },
+        /* In place, rank 0's slot 0 of OUT is its slot 0 of IN, which is still to be sent. */
+        { { "2 1 1\nsend in[0] to r1\nrecv out[0] from r1\n", "2 0 1\nsend in[0] to r0\nrecv out[0] from r0\n" },
+          PLAIT_CHECK_RACE,
+          "rank 0 step 1 writes out[0] (block 0) without waiting for step 0, which reads it",
+          .coll = PLAIT_REDUCE_SCATTER,
+          .inplace = true },
+    };
+
+    (void)state;
+    ASSERT_FAULTS(faults);
 }
 
 static void unmatched_messages_are_refused(void **state)
@@ -319,6 +453,7 @@ static void fields_out_of_range_are_refused(void **state)
     EXPECT_SHAPE_FAULT(plan->version = 9, "the plan of rank 1 is of another version");
     EXPECT_SHAPE_FAULT(plan->rank = 0, "is for another rank or rank count");
     EXPECT_SHAPE_FAULT(plan->nrank = 3, "is for another rank or rank count");
+    EXPECT_SHAPE_FAULT(plan->root = 1, "is for another root");
     EXPECT_SHAPE_FAULT(plan->inplace = 1, "is for another collective, or in place where the shape is not");
     EXPECT_SHAPE_FAULT(plan->nlane = 0, "has no blocks or lanes, or too many");
     EXPECT_SHAPE_FAULT(plan->nblk = 2, "cuts the vector into another number of blocks than rank 0's");
@@ -517,6 +652,8 @@ int main(void)
         cmocka_unit_test(every_algorithm_passes_on_every_rank_count),
         cmocka_unit_test(figures_at_1024_ranks_are_those_of_the_papers),
         cmocka_unit_test(right_plans_pass),
+        cmocka_unit_test(right_plans_of_every_geometry_pass),
+        cmocka_unit_test(moves_against_the_geometry_are_refused),
         cmocka_unit_test(unmatched_messages_are_refused),
         cmocka_unit_test(deadlocks_across_ranks_are_refused),
         cmocka_unit_test(races_are_refused),

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#define MUTANTS    6000
+#define MUTANTS    6000 /* of all-reduces, and of all other collectives together */
 #define ORDERS     60
 #define MOST_RANKS 9
 #define MOST_STEPS 256 /* of a rank; larger plans are left out */
@@ -201,10 +201,10 @@ static bool mutate(struct loose *l, enum mutation what, uint64_t *random)
         s->peer = (int32_t)random_below(random, l->head.nrank);
         return is_message(&old) && s->peer != old.peer;
     case BLOCK:
-        s->blk = random_below(random, l->head.nblk);
+        s->blk = random_below(random, 8) == 0 ? PLAIT_AS_LIES : random_below(random, l->head.nblk);
         return s->blk != old.blk;
     case LENGTH:
-        s->nblk = 1 + random_below(random, l->head.nblk);
+        s->nblk = 1 + random_below(random, l->head.nblk < 64 ? l->head.nblk : l->head.nrank);
         return s->nblk != old.nblk;
     case SPAN:
         return change_span(l, s, random);
@@ -358,29 +358,33 @@ static void print_counts(const struct counts *c)
     printf("\n");
 }
 
-/* Any algorithm on a few ranks, or `everyone`; the specs own the shape's node map. */
-static struct spec choose_spec(struct specs *s, uint64_t *random)
+/* Any algorithm on a few ranks, from any root, or `everyone`; the specs own the shape's node map. */
+static struct spec choose_spec(struct specs *s, enum plait_coll coll, uint64_t *random)
 {
-    specs_init(s, PLAIT_ALLREDUCE, 2 + random_below(random, MOST_RANKS - 1), random_below(random, 2));
+    const uint32_t n = 2 + random_below(random, MOST_RANKS - 1);
+    const bool inplace = random_below(random, 2) && coll != PLAIT_ALLTOALL;
+
+    specs_init(s, coll, n, inplace);
     struct spec spec = s->spec[random_below(random, s->n)];
-    if (random_below(random, 4) == 0) {
+    if (coll != PLAIT_ALLREDUCE)
+        spec.shape.root = random_below(random, n);
+    if (coll == PLAIT_ALLREDUCE && random_below(random, 4) == 0) {
         spec = (struct spec){ "everyone", &everyone, spec.shape };
         spec.shape.node = NULL;
     }
     return spec;
 }
 
-static void every_mutant_that_goes_wrong_is_refused(void **state)
+static struct counts mutate_plans(const enum plait_coll *colls, uint32_t ncoll)
 {
     const char *given = getenv("PLAIT_TEST_SEED");
     uint64_t random = given != NULL ? strtoull(given, NULL, 0) : 2026;
     struct counts counts = { 0 };
 
-    (void)state;
     printf("seed %llu (PLAIT_TEST_SEED)\n", (unsigned long long)random);
     while (counts.mutants < MUTANTS) {
         struct specs s;
-        const struct spec spec = choose_spec(&s, &random);
+        const struct spec spec = choose_spec(&s, colls[ncoll > 1 ? random_below(&random, ncoll) : 0], &random);
         struct plans p = plans_emit(spec.alg, &spec.shape);
         assert_int_equal(plait_plan_check(spec.text, &spec.shape, CONST_PLANS(&p), NULL, NULL), PLAIT_OK);
         assert_false(oracle_finds_wrong(&p, 6, random));
@@ -390,17 +394,41 @@ static void every_mutant_that_goes_wrong_is_refused(void **state)
         specs_finish(&s);
     }
     print_counts(&counts);
+    return counts;
+}
+
+/* `ordered`: the oracle sees another order of combination, as several ranks have the result. */
+static void assert_telling(struct counts counts, bool ordered)
+{
     assert_true(counts.wrong > counts.mutants / 3); /* else the mutations are too tame to say anything */
     for (int i = 0; i < NMUTATION; i++)
-        assert_true(counts.kind_wrong[i] > 0);
+        assert_true(counts.kind_wrong[i] > 0 || (i == OPERANDS && !ordered));
     for (int i = PLAIT_CHECK_SHAPE; i <= PLAIT_CHECK_SAME_BITS; i++)
-        assert_true(counts.check[i] > 0 || i == PLAIT_CHECK_DEADLOCK); /* one change seldom closes a circle */
+        assert_true(counts.check[i] > 0 || i == PLAIT_CHECK_DEADLOCK || /* one change seldom closes a circle */
+                    (i == PLAIT_CHECK_SAME_BITS && !ordered));
+}
+
+static void every_mutant_of_an_allreduce_that_goes_wrong_is_refused(void **state)
+{
+    (void)state;
+    assert_telling(mutate_plans((const enum plait_coll[]){ PLAIT_ALLREDUCE }, 1), true);
+}
+
+static void every_mutant_of_another_collective_that_goes_wrong_is_refused(void **state)
+{
+    static const enum plait_coll others[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST,
+                                              PLAIT_REDUCE_TO_ROOT, PLAIT_GATHER,    PLAIT_SCATTER,
+                                              PLAIT_ALLTOALL };
+
+    (void)state;
+    assert_telling(mutate_plans(others, sizeof others / sizeof *others), false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mutant_that_goes_wrong_is_refused),
+        cmocka_unit_test(every_mutant_of_an_allreduce_that_goes_wrong_is_refused),
+        cmocka_unit_test(every_mutant_of_another_collective_that_goes_wrong_is_refused),
     };
     return cmocka_run_group_tests_name("mutation", tests, NULL, NULL);
 }

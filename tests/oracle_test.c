@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The oracle: every algorithm gives right sums, in any order of ready steps, for awkward counts. */
+/* The oracle: every algorithm gives what its collective promises, in any order of ready steps, for awkward counts. */
 #include "../transports/local.h"
 #include "plans.h"
 #include "specs.h"
@@ -12,42 +12,57 @@
 
 #include <cmocka.h>
 
-static void check_sums(const struct spec *spec, size_t count, uint64_t seed)
+static void check_results(const struct spec *spec, size_t count, uint64_t seed)
 {
     struct plans p = plans_emit(spec->alg, &spec->shape);
 
     if (!plans_right(&p, count, seed) || !plans_same_bits(&p, count, seed))
-        fail_msg("%s, %u ranks%s, %zu elements, seed %llu: wrong; %s", spec->text, p.n,
-                 spec->shape.inplace ? " in place" : "", count, (unsigned long long)seed, plait_last_error());
+        fail_msg("%s:%s, %u ranks, root %u%s, %zu elements, seed %llu: wrong; %s", plait_coll_name(spec->alg->coll),
+                 spec->text, p.n, spec->shape.root, spec->shape.inplace ? " in place" : "", count,
+                 (unsigned long long)seed, plait_last_error());
     plans_free(&p);
 }
 
-static void every_algorithm_gives_the_sum_for_any_count(void **state)
+static void check_coll(enum plait_coll coll, uint32_t n, bool inplace)
 {
-    (void)state;
-    for (uint32_t n = 1; n <= 17; n++)
-        for (int inplace = 0; inplace < 2; inplace++) {
-            const size_t counts[] = { 0, 1, n - 1, n, 13, 61, 127 };
-            struct specs s;
-            specs_init(&s, PLAIT_ALLREDUCE, n, inplace);
-            assert_true(s.n > 0);
-            for (uint32_t i = 0; i < s.n; i++)
-                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-                    check_sums(&s.spec[i], counts[c], n + c);
-            specs_finish(&s);
+    const size_t counts[] = { 0, 1, n - 1, n, 13, 61, 127 };
+    struct specs s;
+    uint32_t root;
+
+    specs_init(&s, coll, n, inplace);
+    assert_true(s.n > 0 || coll == PLAIT_BARRIER || (coll == PLAIT_ALLTOALL && inplace));
+    for (uint32_t i = 0; i < s.n; i++)
+        for (uint32_t k = 0; (root = specs_root(coll, n, 8, k)) != UINT32_MAX; k++) {
+            s.spec[i].shape.root = root;
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                check_results(&s.spec[i], counts[c], n + c);
         }
+    specs_finish(&s);
 }
 
-static void many_orders_give_the_same_sum(void **state)
+static void every_algorithm_gives_the_result_for_any_count_and_root(void **state)
+{
+    (void)state;
+    for (int c = 0; c < PLAIT_NCOLL; c++)
+        for (uint32_t n = 1; n <= 17; n++)
+            for (int inplace = 0; inplace < 2; inplace++)
+                check_coll((enum plait_coll)c, n, inplace);
+}
+
+static void many_orders_give_the_same_result(void **state)
 {
     struct specs s;
 
     (void)state;
-    specs_init(&s, PLAIT_ALLREDUCE, 6, true);
-    for (uint32_t i = 0; i < s.n; i++)
-        for (uint64_t seed = 0; seed < 50; seed++)
-            check_sums(&s.spec[i], 23, seed);
-    specs_finish(&s);
+    for (int c = 0; c < PLAIT_NCOLL; c++) {
+        specs_init(&s, (enum plait_coll)c, 6, c != PLAIT_ALLTOALL);
+        for (uint32_t i = 0; i < s.n; i++)
+            for (uint64_t seed = 0; seed < 50; seed++) {
+                s.spec[i].shape.root = (uint32_t)seed % 6;
+                check_results(&s.spec[i], 23, seed);
+            }
+        specs_finish(&s);
+    }
 }
 
 static void assert_refused(const char *const *texts, uint32_t n, const char *message)
@@ -104,8 +119,8 @@ static void a_missing_dependency_shows_in_some_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_gives_the_sum_for_any_count),
-        cmocka_unit_test(many_orders_give_the_same_sum),
+        cmocka_unit_test(every_algorithm_gives_the_result_for_any_count_and_root),
+        cmocka_unit_test(many_orders_give_the_same_result),
         cmocka_unit_test(a_deadlock_is_reported),
         cmocka_unit_test(other_blocks_at_the_two_ends_are_reported),
         cmocka_unit_test(a_span_outside_its_buffer_is_reported),

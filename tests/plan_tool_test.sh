@@ -25,18 +25,22 @@ list_shows_parameters_sources_and_costs() {
     says 0 '^torus\[:XxY' list && says 0 'source: Jia et al. 2018' list &&
         says 0 '1024 ranks: depth 2046, rounds 2046, sends 2046 and receives 2046 of 1024 blocks' list --ranks 1024 &&
         says 0 'does not apply to 8 ranks of one node (try --nodes)' list &&
-        says 0 '8 ranks: depth 8, rounds at most 8' list --nodes 4x2
+        says 0 '8 ranks: depth 8, rounds at most 8' list --nodes 4x2 &&
+        says 0 '^==== alltoall ====$' list --coll all && says 0 '^bruck$' list --coll allgather
 }
 show_prints_one_rank_or_all() {
     says 0 '^plan 1 allreduce rank 3 of 4, .* out of place' show torus:2x2 --ranks 4 &&
         says 0 '^r1 #1 recv ' show ring --ranks 4 --rank 1 && ! grep -q '^r0' "$room/out" &&
-        says 0 'in place$' show ring --ranks 4 --inplace
+        says 0 'in place$' show ring --ranks 4 --inplace &&
+        says 0 '^plan 1 gather root 2 rank 0 of 3' show gather:binomial --root 2 --ranks 3
 }
 check_proves_ranges_and_node_maps() {
     says 0 '^68 passed, 0 failed' check halving-doubling --ranks 1-34 &&
         says 0 '1024 ranks in place: depth 157, rounds 186' check hierarchy:jia:ring --nodes 64x16 &&
         says 0 '^[0-9]* passed, 0 failed' check all --nodes 3+1+2 &&
-        says 0 '^ok    two-shot .* canonical, no partial sums' check
+        says 0 '^ok    two-shot .* canonical, no partial sums' check &&
+        says 0 '^ok    reduce:binomial .* ranks root 8: depth 4' check reduce:binomial --root all --ranks 9 &&
+        says 0 '^[0-9]* passed, 0 failed' check all --coll all --root all --ranks 1-12
 }
 mistakes_are_named() {
     says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&
@@ -51,7 +55,11 @@ mistakes_are_named() {
         says 2 'rank needs show' check ring --rank 1 && says 2 'show needs a spec' show &&
         says 2 "nodes '3+': must be like" check ring --nodes 3+ &&
         says 2 "nodes '2x2' has 4 ranks, but --ranks says 5" check ring --nodes 2x2 --ranks 5 &&
-        says 2 "coll 'alltoall': must be" list --coll alltoall && says 2 "unexpected argument 'ring'" list ring
+        says 2 "coll 'alltosome': must be all, or allreduce, barrier, " list --coll alltosome &&
+        says 2 "coll 'all': must be one of allreduce" show ring --coll all &&
+        says 2 "root '8': must be a rank from 0 to 7, or all" check gather:direct --root 8 &&
+        says 2 "root 'all': must be a rank from 0 to 7$" show gather:direct --root all &&
+        says 2 'alltoall has no form in place' check alltoall:direct --inplace && says 2 "unexpected argument 'ring'" list ring
 }
 help_shows_commands_and_examples() {
     says 0 '^Usage: plait-plan list' --help && says 0 '  plait-plan check all --ranks 1-64' --help

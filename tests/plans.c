@@ -37,6 +37,12 @@ struct plans plans_emit(const struct plait_alg *alg, const struct plait_shape *s
 
 struct plans plans_read(const char *const *texts, uint32_t n, bool inplace)
 {
+    return plans_read_coll(PLAIT_ALLREDUCE, 0, texts, n, inplace);
+}
+
+struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *const *texts, uint32_t n, bool inplace)
+{
+    const bool rooted = plait_geometry_of(coll, n, 0, 0, 1).rooted;
     struct plans p = { must(calloc(n, sizeof *p.plan)), n };
 
     for (uint32_t r = 0; r < n; r++) {
@@ -46,7 +52,10 @@ struct plans plans_read(const char *const *texts, uint32_t n, bool inplace)
         FILE *f = must(open_memstream(&text, &size));
         if (sscanf(texts[r], "%u %u %u", &nblk, &ntmp, &nlane) != 3)
             abort();
-        fprintf(f, "plan 1 allreduce rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", r, n, nblk, ntmp, nlane,
+        fprintf(f, "plan 1 %s", plait_coll_name(coll));
+        if (rooted)
+            fprintf(f, " root %u", root);
+        fprintf(f, " rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", r, n, nblk, ntmp, nlane,
                 inplace ? "in place" : "out of place");
         for (const char *line = strchr(texts[r], '\n') + 1; *line != '\0'; line = strchr(line, '\n') + 1)
             fprintf(f, "r%u #%u %.*s\n", r, step++, (int)strcspn(line, "\n"), line);

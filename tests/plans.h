@@ -20,6 +20,7 @@ struct plans plans_emit(const struct plait_alg *alg, const struct plait_shape *s
  * E.g. { "1 1 1\nsend in[0] to r1\n", ... }. Aborts on a mistake.
  */
 struct plans plans_read(const char *const *texts, uint32_t n, bool inplace);
+struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *const *texts, uint32_t n, bool inplace);
 void plans_free(struct plans *p);
 
 /*

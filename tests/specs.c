@@ -75,7 +75,7 @@ static void add_others(struct specs *s, const struct plait_shape *base, const st
     char text[40];
 
     for (const struct plait_alg *const *other = plait_algs; *other != NULL; other++)
-        for (size_t i = 0; i < sizeof inside / sizeof *inside && *other != alg; i++) {
+        for (size_t i = 0; i < sizeof inside / sizeof *inside && (*other)->coll == alg->coll && *other != alg; i++) {
             snprintf(text, sizeof text, "%s%.24s", inside[i], (*other)->name);
             add_params(s, base, alg, text);
         }
@@ -106,6 +106,17 @@ void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inpl
     for (const struct plait_alg *const *alg = plait_algs; *alg != NULL; alg++)
         if ((*alg)->coll == coll)
             add_alg(s, &base, *alg);
+}
+
+uint32_t specs_root(enum plait_coll coll, uint32_t nrank, uint32_t all_up_to, uint32_t i)
+{
+    const uint32_t some[] = { 0, 1, nrank / 2 - 1, nrank / 2, nrank * 5 / 8, nrank - 1 };
+
+    if (!plait_geometry_of(coll, nrank, 0, 0, 1).rooted)
+        return i == 0 ? 0 : UINT32_MAX;
+    if (nrank <= all_up_to || nrank < 4)
+        return i < nrank ? i : UINT32_MAX;
+    return i < sizeof some / sizeof *some ? some[i] : UINT32_MAX;
 }
 
 void specs_finish(struct specs *s)

@@ -17,8 +17,13 @@ struct specs {
     uint32_t *maps[3]; /* node maps: NULL (one node), nodes of 4, nodes of 3, 1, 2, 3, 1, 2, ... */
 };
 
-/* Every spec of plait_algs that fits this many ranks. Free with specs_finish(). */
+/* Every spec of plait_algs that fits this many ranks; root 0. Free with specs_finish(). */
 void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inplace);
+/*
+ * The i-th root worth testing, UINT32_MAX when there are no more: one that is not looked at where there is none; all of
+ * up to `all_up_to` ranks; some of more.
+ */
+uint32_t specs_root(enum plait_coll coll, uint32_t nrank, uint32_t all_up_to, uint32_t i);
 void specs_finish(struct specs *s);
 
 #endif

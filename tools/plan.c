@@ -14,7 +14,7 @@
 
 static bool inplace;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *coll_name = "allreduce";
+static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce";
 
 static const struct cli_option options[] = {
     { "--ranks", "N|A-B", "rank count, for check also a range (default: what --nodes has, or 8)", CLI_TEXT, &ranks },
@@ -22,7 +22,8 @@ static const struct cli_option options[] = {
     { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
       &nodes },
     { "--inplace", NULL, "the input is the output (check: only that; default: both)", CLI_FLAG, &inplace },
-    { "--coll", "NAME", "collective (default allreduce)", CLI_TEXT, &coll_name },
+    { "--coll", "NAME", "collective (default allreduce); all: every one, for list and check", CLI_TEXT, &coll_name },
+    { "--root", "R", "root, where there is one (default 0); all: every rank, for check", CLI_TEXT, &root },
     { NULL, NULL, NULL, CLI_FLAG, NULL },
 };
 
@@ -39,6 +40,8 @@ static const struct cli_program program = {
     "  plait-plan list --ranks 1024\n"
     "  plait-plan show torus:2x4 --ranks 8 --rank 3\n"
     "  plait-plan check all --ranks 1-64\n"
+    "  plait-plan check all --coll all --root all --ranks 1-16\n"
+    "  plait-plan show gather:binomial --root 2 --ranks 5\n"
     "  plait-plan check hierarchy:jia:ring --nodes 64x16\n",
     options,
 };
@@ -60,12 +63,46 @@ static bool number(const char *text, uint32_t least, uint32_t most, const char *
     return true;
 }
 
-static enum plait_coll find_coll(void)
+/* The collectives from *first to before *end. */
+static void read_colls(bool all, unsigned *first, unsigned *end)
 {
-    for (unsigned c = 0; c < PLAIT_NCOLL; c++)
-        if (strcmp(coll_name, plait_coll_name((enum plait_coll)c)) == 0)
-            return (enum plait_coll)c;
-    cli_fail(&program, "--coll '%s': must be allreduce or barrier", coll_name);
+    char names[256] = "";
+
+    *first = 0;
+    *end = PLAIT_NCOLL;
+    if (all && strcmp(coll_name, "all") == 0)
+        return;
+    for (unsigned c = 0; c < PLAIT_NCOLL; c++) {
+        const char *name = plait_coll_name((enum plait_coll)c);
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", c == 0 ? "" : ", ", name);
+        if (strcmp(coll_name, name) == 0) {
+            *first = c;
+            *end = c + 1;
+            return;
+        }
+    }
+    cli_fail(&program, "--coll '%s': must be %s%s", coll_name, all ? "all, or " : "one of ", names);
+}
+
+static bool is_rooted(unsigned coll)
+{
+    return plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).rooted;
+}
+
+/* The roots from *first to before *end. */
+static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first, uint32_t *end)
+{
+    const char *rest = "";
+
+    *first = 0;
+    *end = is_rooted(coll) ? nrank : 1;
+    if (*end == 1 || (all && strcmp(root, "all") == 0))
+        return;
+    if (!number(root, 0, nrank - 1, &rest, first) || *rest != '\0')
+        cli_fail(&program, "--root '%s': must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1,
+                 all ? ", or all" : "");
+    *end = *first + 1;
 }
 
 static void read_ranks(bool range, uint32_t *first, uint32_t *last)
@@ -89,11 +126,13 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
         cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %s", nodes, mapped, ranks);
 }
 
-static struct plait_shape shape_of(uint32_t nrank)
+static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
 {
-    return (struct plait_shape){
-        .coll = find_coll(), .nrank = nrank, .inplace = inplace, .node = nodes != NULL ? node_map : NULL
-    };
+    return (struct plait_shape){ .coll = (enum plait_coll)coll,
+                                 .nrank = nrank,
+                                 .root = at,
+                                 .inplace = inplace,
+                                 .node = nodes != NULL ? node_map : NULL };
 }
 
 _Noreturn static void refuse_spec(const struct plait_shape *s)
@@ -104,13 +143,13 @@ _Noreturn static void refuse_spec(const struct plait_shape *s)
 
 /* ---- Commands ---------------------------------------------------------------------------------- */
 
-static void list(void)
+static void list_coll(unsigned coll, uint32_t nrank)
 {
-    uint32_t nrank, last;
+    uint32_t at, end;
 
-    read_ranks(false, &nrank, &last);
+    read_roots(coll, nrank, false, &at, &end);
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-        struct plait_shape s = shape_of(nrank);
+        struct plait_shape s = shape_of(coll, nrank, at);
         const struct plait_alg *alg;
 
         if ((*a)->coll != s.coll)
@@ -132,14 +171,31 @@ static void list(void)
     }
 }
 
+static void list(void)
+{
+    uint32_t nrank, last;
+    unsigned coll, end;
+
+    read_ranks(false, &nrank, &last);
+    read_colls(true, &coll, &end);
+    for (const bool title = end - coll > 1; coll < end; coll++) {
+        if (title && coll != PLAIT_BARRIER) /* which runs as an all-reduce of nothing */
+            printf("==== %s ====\n\n", plait_coll_name((enum plait_coll)coll));
+        list_coll(coll, nrank);
+    }
+}
+
 static int show(const char *spec)
 {
     const struct plait_alg *alg;
     const char *end = "";
-    uint32_t nrank, last;
+    uint32_t nrank, last, at;
+    unsigned coll, colls;
 
     read_ranks(false, &nrank, &last);
-    struct plait_shape s = shape_of(nrank);
+    read_colls(false, &coll, &colls);
+    read_roots(coll, nrank, false, &at, &last);
+    struct plait_shape s = shape_of(coll, nrank, at);
     if (rank != NULL && (!number(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
         cli_fail(&program, "--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
     if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
@@ -169,31 +225,37 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
     struct plait_report r;
     const double start = plait_clock();
     const bool ok = plait_alg_check(alg, s, &r) == PLAIT_OK;
+    char where[64] = "", name[PLAIT_MAX_SPEC + 24];
 
+    if (is_rooted(s->coll))
+        snprintf(where, sizeof where, " root %" PRIu32, s->root);
+    snprintf(name, sizeof name, "%s%s%.*s", s->coll == PLAIT_ALLREDUCE ? "" : plait_coll_name(s->coll),
+             s->coll == PLAIT_ALLREDUCE ? "" : ":", PLAIT_MAX_SPEC, spec);
     if (ok) {
         t->passed++;
-        printf("ok    %-28s %5" PRIu32 " ranks%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
+        printf("ok    %-28s %5" PRIu32 " ranks%s%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
                " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
-               spec, s->nrank, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent, r.seen.received,
-               r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
+               name, s->nrank, where, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent,
+               r.seen.received, r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
                r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "",
                plait_clock() - start);
     } else {
         t->failed++;
-        printf("FAIL  %-28s %5" PRIu32 " ranks%s: %s\n", spec, s->nrank, s->inplace ? " in place" : "",
+        printf("FAIL  %-28s %5" PRIu32 " ranks%s%s: %s\n", name, s->nrank, where, s->inplace ? " in place" : "",
                r.text[0] != '\0' ? r.text : plait_last_error());
     }
     fflush(stdout);
 }
 
-/* One spec at one rank count, in place and not. With `all`, what does not fit is passed over. */
-static void check_spec(const char *spec, uint32_t nrank, bool all, struct tally *t)
+/* One spec on one shape, in place and not. With `all`, what does not fit is passed over. */
+static void check_spec(const char *spec, struct plait_shape s, bool all, struct tally *t)
 {
+    const bool pairs = plait_geometry_of(s.coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
+
     for (int twice = 0; twice < 2; twice++) {
-        struct plait_shape s = shape_of(nrank);
         const struct plait_alg *alg;
-        if (inplace && twice == 0)
-            continue;
+        if (twice == 0 ? inplace : pairs && !inplace)
+            continue; /* the second form is not asked for, or there is none */
         s.inplace = twice;
         if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
             check_one(alg, spec, &s, t);
@@ -202,23 +264,50 @@ static void check_spec(const char *spec, uint32_t nrank, bool all, struct tally 
     }
 }
 
-static int check(const char *spec)
+/* One spec, or all of a collective, at one rank count and all roots. */
+static void check_coll(const char *spec, unsigned coll, uint32_t nrank, struct tally *t)
 {
     const bool all = strcmp(spec, "all") == 0;
+    uint32_t at, end;
+
+    read_roots(coll, nrank, true, &at, &end);
+    for (; at < end; at++) {
+        if (!all)
+            check_spec(spec, shape_of(coll, nrank, at), false, t);
+        for (const struct plait_alg *const *a = plait_algs; all && *a != NULL; a++)
+            if ((*a)->coll == (enum plait_coll)coll)
+                check_spec((*a)->name, shape_of(coll, nrank, at), true, t);
+    }
+}
+
+static int check(const char *spec)
+{
     const double start = plait_clock();
     struct tally t = { 0 };
     uint32_t first, last;
+    unsigned coll, end;
 
     read_ranks(true, &first, &last);
+    read_colls(strcmp(spec, "all") == 0, &coll, &end);
     for (uint32_t n = first; n <= last; n++)
-        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-            if (all && (*a)->coll == shape_of(n).coll)
-                check_spec((*a)->name, n, true, &t);
-            if (!all && a == plait_algs)
-                check_spec(spec, n, false, &t);
-        }
+        for (unsigned c = coll; c < end; c++)
+            check_coll(spec, c, n, &t);
     printf("%" PRIu32 " passed, %" PRIu32 " failed, in %.1f s\n", t.passed, t.failed, plait_clock() - start);
     return t.failed > 0 || t.passed == 0;
+}
+
+/* "allgather:bruck" is "bruck" of allgather, as in PLAIT_ALGO. */
+static const char *take_coll(const char *spec)
+{
+    for (unsigned c = 0; spec != NULL && c < PLAIT_NCOLL; c++) {
+        const char *name = plait_coll_name((enum plait_coll)c);
+        const size_t n = strlen(name);
+        if (strncmp(spec, name, n) == 0 && spec[n] == ':') {
+            coll_name = name;
+            return spec + n + 1;
+        }
+    }
+    return spec;
 }
 
 int main(int argc, char **argv)
@@ -226,7 +315,7 @@ int main(int argc, char **argv)
     int nrest;
 
     cli_parse(&program, argc, argv, &nrest);
-    const char *command = nrest > 0 ? argv[1] : "", *spec = nrest > 1 ? argv[2] : NULL;
+    const char *command = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
     if (strcmp(command, "show") != 0 && rank != NULL)
         cli_fail(&program, "--rank needs show");
     if (nrest > 2 || (nrest > 1 && strcmp(command, "list") == 0))
