@@ -213,6 +213,31 @@ static struct plait_shape make_shape(enum plait_coll coll)
     return shape;
 }
 
+/* The longest buffer of a rank, in blocks. */
+static double vector_blocks(const struct plait_shape *shape, const struct plait_claim *c)
+{
+    const bool pairs = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
+    return pairs ? shape->nrank : c->nblk != 0 ? (double)c->nblk : 1;
+}
+
+static void print_algorithm(const struct plait_alg *a, struct plait_shape *shape, int width)
+{
+    const struct plait_alg *alg;
+
+    shape->coll = a->coll;
+    printf("%s%-*s ", a->name, width - (int)strlen(a->name), a->params);
+    if (plait_alg_find(plait_algs, a->name, shape, &alg) == PLAIT_OK) {
+        const struct plait_claim c = alg->claim(alg, shape);
+        const double nblk = vector_blocks(shape, &c);
+        char rounds[32];
+        snprintf(rounds, sizeof rounds, "%s%" PRIu64, c.rounds_exact ? "" : "~", c.rounds);
+        printf("%6" PRIu64 " %8s %8.3f %8.3f", c.depth, rounds, (double)c.sent / nblk, (double)c.received / nblk);
+    } else {
+        printf("%6s %8s %8s %8s", "-", "-", "-", "-");
+    }
+    printf("  %s%s  %s [%s]\n", a->canonical ? "c" : "-", a->no_partials ? "s" : "-", a->text, a->source);
+}
+
 static void print_algorithms(void)
 {
     struct plait_shape shape = make_shape(PLAIT_ALLREDUCE);
@@ -229,20 +254,9 @@ static void print_algorithms(void)
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-        const struct plait_alg *alg;
-
-        printf("%s%-*s ", (*a)->name, width - (int)strlen((*a)->name), (*a)->params);
-        if (plait_alg_find(plait_algs, (*a)->name, &shape, &alg) == PLAIT_OK) {
-            const struct plait_claim c = alg->claim(alg, &shape);
-            const double nblk = c.nblk != 0 ? (double)c.nblk : 1;
-            char rounds[32];
-            snprintf(rounds, sizeof rounds, "%s%" PRIu64, c.rounds_exact ? "" : "~", c.rounds);
-            printf("%6" PRIu64 " %8s %8.3f %8.3f", c.depth, rounds, (double)c.sent / nblk, (double)c.received / nblk);
-        } else {
-            printf("%6s %8s %8s %8s", "-", "-", "-", "-");
-        }
-        printf("  %s%s  %s [%s]\n", (*a)->canonical ? "c" : "-", (*a)->no_partials ? "s" : "-", (*a)->text,
-               (*a)->source);
+        if ((*a)->coll != shape.coll) /* the first are those of all-reduce */
+            printf("\n%s, whose plans do not run yet:\n", plait_coll_name((*a)->coll));
+        print_algorithm(*a, &shape, width);
     }
 }
 

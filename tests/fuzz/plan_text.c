@@ -39,6 +39,7 @@ static void must_be_judged(struct plait_plan *const *plans, uint32_t n)
 {
     const struct plait_shape shape = { .coll = (enum plait_coll)plans[0]->coll,
                                        .nrank = n,
+                                       .root = plans[0]->root,
                                        .inplace = plans[0]->inplace };
     struct plait_report report = { 0 };
 
