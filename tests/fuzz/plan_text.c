@@ -37,10 +37,9 @@ static void must_print_and_parse_to_the_same(const struct plait_plan *plan)
 
 static void must_be_judged(struct plait_plan *const *plans, uint32_t n)
 {
-    const struct plait_shape shape = { .coll = (enum plait_coll)plans[0]->coll,
-                                       .nrank = n,
-                                       .root = plans[0]->root,
-                                       .inplace = plans[0]->inplace };
+    const struct plait_shape shape = {
+        .coll = (enum plait_coll)plans[0]->coll, .nrank = n, .root = plans[0]->root, .inplace = plans[0]->inplace
+    };
     struct plait_report report = { 0 };
 
     for (uint32_t r = 0; r < n; r++)
