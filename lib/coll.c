@@ -21,38 +21,78 @@ static const struct plait_call no_wishes = PLAIT_CALL_DEFAULT;
 
 /* ---- Arguments ------------------------------------------------------------------------------------- */
 
-static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_dtype type, enum plait_op op)
+struct args { /* of a call */
+    enum plait_coll coll;
+    enum plait_dtype type;
+    enum plait_op op; /* of a collective that combines, else 0 */
+    uint32_t root;    /* of a rooted one, else 0 */
+    bool inplace;
+    size_t count;
+    const void *in;
+    void *out;
+};
+
+static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_coll coll, enum plait_dtype type,
+                                    enum plait_op op)
 {
+    const char *name = plait_coll_name(coll);
+
     if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: type is %d, which is no enum plait_dtype of this version",
+        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
                           (int)type);
+    if (!plait_geometry_of(coll, 1, 0, 0, 1).combines)
+        return PLAIT_OK;
     if ((unsigned)op >= PLAIT_NOP)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: op is %d, which is no enum plait_op", (int)op);
+        return plait_fail(PLAIT_ERR_ARG, "%s: op is %d, which is no enum plait_op", name, (int)op);
     if (kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED, "allreduce: no kernel for type %s with op %s", plait_dtype_name(type),
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: no kernel for type %s with op %s", name, plait_dtype_name(type),
                           plait_op_name(op));
     return PLAIT_OK;
 }
 
-static enum plait_status check_count(size_t count, size_t size)
+/* Elements in all blocks of one rank. */
+static enum plait_status check_count(enum plait_coll coll, uint32_t nrank, size_t count, size_t size)
 {
-    if (count > MOST_BYTES / size)
+    const size_t nblk = plait_geometry_of(coll, nrank, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? 1 : nrank;
+
+    if (count > MOST_BYTES / size / nblk)
         return plait_fail(PLAIT_ERR_ARG,
-                          "allreduce: count is %zu, more than fits in memory; it counts elements of %zu bytes", count,
-                          size);
+                          "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes%s",
+                          plait_coll_name(coll), count, size, nblk > 1 ? ", of one rank" : "");
     return PLAIT_OK;
 }
 
-static enum plait_status check_buffers(const void *in, const void *out, size_t bytes)
+/* Bytes of IN or OUT. */
+static size_t side_bytes(const struct plait_geometry *g, const struct plait_side *side, size_t bytes)
 {
-    const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    return g->kind == PLAIT_KIND_VECTOR ? (side->nslot > 0 ? bytes : 0) : side->nslot * bytes;
+}
 
-    if (bytes > 0 && (in == NULL || out == NULL))
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: %s is NULL, but count is not 0", in == NULL ? "in" : "out");
-    if (a != b && a < b + bytes && b < a + bytes)
+/* Where IN lies when it is in place, or NULL when this rank has no such form. */
+static const void *place_of_in(const struct plait_geometry *g, uint32_t rank, void *out, size_t bytes)
+{
+    if (g->kind == PLAIT_KIND_PAIR || g->in.nslot == 0 || g->out.nslot == 0 || out == NULL)
+        return NULL;
+    if (g->kind == PLAIT_KIND_VECTOR)
+        return out;
+    return (char *)out + ((size_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank)) * bytes;
+}
+
+static enum plait_status check_buffers(const struct args *a, const struct plait_geometry *g, size_t bytes)
+{
+    const size_t in_bytes = side_bytes(g, &g->in, bytes), out_bytes = side_bytes(g, &g->out, bytes);
+    const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
+
+    if ((in_bytes > 0 && a->in == NULL) || (out_bytes > 0 && a->out == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", plait_coll_name(a->coll),
+                          in_bytes > 0 && a->in == NULL ? "in" : "out");
+    if (!a->inplace && in < out + out_bytes && out < in + in_bytes)
         return plait_fail(PLAIT_ERR_ARG,
-                          "allreduce: in %p and out %p overlap within %zu bytes; they must be equal or apart", in, out,
-                          bytes);
+                          "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
+                          plait_coll_name(a->coll), a->in, in_bytes, a->out, out_bytes,
+                          g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
+                          : g->kind == PLAIT_KIND_VECTOR ? " or equal"
+                                                         : ", or this rank's part of one be the other (in place)");
     return PLAIT_OK;
 }
 
@@ -71,13 +111,14 @@ static enum plait_status check_call(const struct plait_call *call)
     return PLAIT_OK;
 }
 
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, size_t count, enum plait_dtype type,
-                                        enum plait_op op, const struct plait_call *call)
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, enum plait_coll coll, uint32_t nrank,
+                                        size_t count, enum plait_dtype type, enum plait_op op,
+                                        const struct plait_call *call)
 {
-    enum plait_status status = check_type(kernels, type, op);
+    enum plait_status status = check_type(kernels, coll, type, op);
 
     if (status == PLAIT_OK)
-        status = check_count(count, plait_dtype_size(type));
+        status = check_count(coll, nrank, count, plait_dtype_size(type));
     return status == PLAIT_OK && call != NULL ? check_call(call) : status;
 }
 
@@ -90,11 +131,10 @@ static inline bool same_wishes(const struct plait_op_plan *o, const struct plait
 }
 
 /* Is `o` this operation? `call` NULL: without options. */
-static inline bool fits(const struct plait_op_plan *o, enum plait_coll coll, size_t count, enum plait_dtype type,
-                        enum plait_op op, bool inplace, const struct plait_call *call)
+static inline bool fits(const struct plait_op_plan *o, const struct args *a, const struct plait_call *call)
 {
-    return o->count == count && o->type == type && o->op == op && o->inplace == inplace && o->coll == coll &&
-           (call != NULL ? same_wishes(o, call) : o->plain);
+    return o->count == a->count && o->type == a->type && o->op == a->op && o->inplace == a->inplace &&
+           o->coll == a->coll && o->root == a->root && (call != NULL ? same_wishes(o, call) : o->plain);
 }
 
 static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
@@ -113,18 +153,21 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const s
     };
 }
 
-/* Plans know the all-reduce only; a barrier is the all-reduce of nothing. */
-static struct plait_shape shape_of(const struct plait_comm *comm, bool inplace)
+/* A barrier runs as the all-reduce of nothing. */
+static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
 {
-    return (
-        struct plait_shape){ .coll = PLAIT_ALLREDUCE, .nrank = comm->nrank, .inplace = inplace, .node = comm->node };
+    return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
+                                 .nrank = comm->nrank,
+                                 .root = root,
+                                 .inplace = inplace,
+                                 .node = comm->node };
 }
 
 static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape,
                                    const struct plait_selection *s, bool average, struct plait_prog **out)
 {
     for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
-        if (p->alg == s->alg && p->inplace == shape->inplace && p->round == s->round && p->average == average &&
+        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round && p->average == average &&
             strcmp(p->spec, s->spec) == 0) {
             *out = p;
             return PLAIT_OK;
@@ -146,7 +189,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
     const uint64_t fields[] = {
-        o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
+        o->coll, o->type, o->op, o->root, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
     };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
@@ -160,14 +203,15 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .coll = (uint8_t)o->coll,
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,
-        .inplace = o->inplace,
+        .inplace = o->inplace && !o->geometry.rooted,
+        .root = (uint16_t)o->root,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
 }
 
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
-    struct plait_shape shape = shape_of(comm, o->inplace);
+    struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
     struct plait_wish wish;
     char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
@@ -178,9 +222,14 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
     if (status != PLAIT_OK)
         return status;
+    if (o->prog != NULL && !o->prog->sliceable) {
+        o->selection.slice = o->count;
+        o->selection.nslice = 1;
+    }
+    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
     o->size = plait_dtype_size(o->type);
     o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
-    o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
+    o->reduce = o->geometry.combines ? comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op] : NULL;
     o->fingerprint = fingerprint_of(o);
     describe(o, &o->what);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
@@ -188,23 +237,23 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     return PLAIT_OK;
 }
 
-static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll coll, size_t count,
-                                      enum plait_dtype type, enum plait_op op, bool inplace,
-                                      const struct plait_call *options)
+static enum plait_status find_op_plan(struct plait_comm *comm, const struct args *a, const struct plait_call *options)
 {
     const struct plait_call *call = options != NULL ? options : &no_wishes;
-    const uint64_t key = count << 8 ^ (uint64_t)type << 4 ^ (uint64_t)op << 2 ^ (uint64_t)coll << 1 ^ inplace;
+    const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
+                         (uint64_t)a->op << 1 ^ a->inplace;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
-    struct plait_op_plan fresh = { .coll = coll,
-                                   .type = type,
-                                   .op = op,
-                                   .inplace = inplace,
-                                   .count = count,
+    struct plait_op_plan fresh = { .coll = a->coll,
+                                   .type = a->type,
+                                   .op = a->op,
+                                   .root = a->root,
+                                   .inplace = a->inplace,
+                                   .count = a->count,
                                    .plain = options == NULL,
                                    .call = *call };
     enum plait_status status;
 
-    if (*place != NULL && fits(*place, coll, count, type, op, inplace, options)) {
+    if (*place != NULL && fits(*place, a, options)) {
         comm->last = *place;
         return PLAIT_OK;
     }
@@ -247,8 +296,7 @@ static enum plait_status run_engine(struct plait_comm *comm, const struct plait_
 }
 
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
-static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
-                                      size_t count, enum plait_dtype type, enum plait_op op)
+static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status status, const struct args *a)
 {
     char why[512];
 
@@ -256,8 +304,10 @@ static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status
         return status;
     snprintf(why, sizeof why, "%s", plait_last_error());
     comm->sequence++; /* the last one is not to blame */
-    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s %s): %s", plait_coll_name(coll),
-                           (unsigned long long)comm->sequence, count, plait_dtype_name(type), plait_op_name(op), why);
+    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s%s%s): %s", plait_coll_name(a->coll),
+                           (unsigned long long)comm->sequence, a->count, plait_dtype_name(a->type),
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
 }
 
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
@@ -299,54 +349,120 @@ static enum plait_status earlier_failure(const struct plait_comm *comm)
     return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
 }
 
+/* What every call asks first. */
+static enum plait_status enter(struct plait_comm *comm, const char *name, const struct plait_call *call)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, name);
+    if (has_failed(comm))
+        return earlier_failure(comm);
+    return call != NULL ? check_call(call) : PLAIT_OK;
+}
+
+/* An operation that is not the last one again. */
+static enum plait_status prepare(struct plait_comm *comm, const struct args *a, const struct plait_call *call)
+{
+    enum plait_status status = check_type(comm->kernels, a->coll, a->type, a->op);
+
+    if (status == PLAIT_OK && a->root >= comm->nrank)
+        status = plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", plait_coll_name(a->coll), a->root,
+                            comm->nrank);
+    if (status == PLAIT_OK)
+        status = check_count(a->coll, comm->nrank, a->count, plait_dtype_size(a->type));
+    if (status == PLAIT_OK) {
+        const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
+        status = check_buffers(a, &g, a->count * plait_dtype_size(a->type));
+    }
+    if (status == PLAIT_OK)
+        status = find_op_plan(comm, a, call);
+    return status == PLAIT_OK ? PLAIT_OK : cannot_begin(comm, status, a);
+}
+
+static inline enum plait_status collective(struct plait_comm *comm, const struct args *a, const struct plait_call *call)
+{
+    const struct plait_op_plan *last = comm->last;
+    enum plait_status status;
+
+    if (last != NULL && fits(last, a, call))
+        status = check_buffers(a, &last->geometry, a->count * last->size);
+    else
+        status = prepare(comm, a, call);
+    return status == PLAIT_OK ? run(comm, comm->last, a->in, a->out, call) : status;
+}
+
 enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
                                   enum plait_dtype type, enum plait_op op, const struct plait_call *call)
 {
-    enum plait_status status;
+    const struct args a = {
+        .coll = PLAIT_ALLREDUCE, .type = type, .op = op, .inplace = in == out && count > 0, .count = count, .in = in, .out = out
+    };
+    const enum plait_status status = enter(comm, "allreduce", call);
 
-    if (comm == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "allreduce: comm is NULL");
-    if (plait_comm_inherited(comm))
-        return plait_comm_is_inherited(comm, "allreduce");
-    if (has_failed(comm))
-        return earlier_failure(comm);
-    status = call != NULL ? check_call(call) : PLAIT_OK;
-    if (status != PLAIT_OK)
-        return status;
-    const bool inplace = in == out && count > 0;
-    if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, inplace, call)) {
-        status = check_type(comm->kernels, type, op);
-        if (status == PLAIT_OK)
-            status = check_count(count, plait_dtype_size(type));
-        if (status == PLAIT_OK)
-            status = check_buffers(in, out, count * plait_dtype_size(type));
-        if (status == PLAIT_OK)
-            status = find_op_plan(comm, PLAIT_ALLREDUCE, count, type, op, inplace, call);
-        if (status != PLAIT_OK)
-            return cannot_begin(comm, status, PLAIT_ALLREDUCE, count, type, op);
-    } else {
-        status = check_buffers(in, out, count * comm->last->size);
-    }
-    return status == PLAIT_OK ? run(comm, comm->last, in, out, call) : status;
+    return status == PLAIT_OK ? collective(comm, &a, call) : status;
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
-    enum plait_status status;
+    const struct args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
+    const enum plait_status status = enter(comm, "barrier", call);
 
-    if (comm == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "barrier: comm is NULL");
-    if (plait_comm_inherited(comm))
-        return plait_comm_is_inherited(comm, "barrier");
-    if (has_failed(comm))
-        return earlier_failure(comm);
-    status = call != NULL ? check_call(call) : PLAIT_OK;
-    if (status == PLAIT_OK &&
-        (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call)))
-        status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);
+    return status == PLAIT_OK ? collective(comm, &a, call) : status;
+}
+
+/* The others: whether they are in place depends on where this rank's part is. */
+static enum plait_status moving(struct plait_comm *comm, struct args a, const struct plait_call *call)
+{
+    const enum plait_status status = enter(comm, plait_coll_name(a.coll), call);
+
     if (status != PLAIT_OK)
-        return cannot_begin(comm, status, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM);
-    return run(comm, comm->last, NULL, NULL, call);
+        return status;
+    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    a.inplace = a.count > 0 && a.in != NULL && a.in == place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+    return collective(comm, &a, call);
+}
+
+enum plait_status plait_reduce_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                       enum plait_dtype type, enum plait_op op, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_REDUCE_SCATTER, type, op, 0, false, count, in, out }, call);
+}
+
+enum plait_status plait_allgather(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_ALLGATHER, type, 0, 0, false, count, in, out }, call);
+}
+
+enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                               enum plait_op op, uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_REDUCE_TO_ROOT, type, op, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                               uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_GATHER, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_scatter(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                                uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_SCATTER, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                 enum plait_dtype type, const struct plait_call *call)
+{
+    return moving(comm, (struct args){ PLAIT_ALLTOALL, type, 0, 0, false, count, in, out }, call);
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
@@ -363,13 +479,10 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
     if ((unsigned)coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
-    if (coll != PLAIT_ALLREDUCE && coll != PLAIT_BARRIER)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED, "plait_comm_choose: %s has plans, but does not run yet",
-                          plait_coll_name(coll));
-    status = plait_check_operation(comm->kernels, count, type, op, call);
+    status = plait_check_operation(comm->kernels, coll, comm->nrank, count, type, op, call);
     if (status != PLAIT_OK)
         return status;
-    shape = shape_of(comm, inplace != 0);
+    shape = shape_of(comm, coll, 0, inplace != 0);
     wish_of(comm, coll, call != NULL ? call : &no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)

@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 
 #define PLAIT_LINE       64    /* bytes of a cache line, and of everything that must not share one */
+#define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
 #define PLAIT_WINDOW     16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA  48    /* payload that travels in the line that offers it */
 #define PLAIT_TINY_MAX   32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
@@ -107,13 +108,15 @@ struct plait_op_plan {
     enum plait_coll coll;
     enum plait_dtype type;
     enum plait_op op;
+    uint32_t root;
     bool inplace;
-    size_t count;
+    size_t count;           /* elements of the vector, or of a block where all are equally big (geometry.kind) */
     bool plain;             /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 
     struct plait_selection selection;
+    struct plait_geometry geometry;
     uint32_t fingerprint;
     size_t size;      /* bytes of an element */
     uint32_t divisor; /* of the last combination: avg */

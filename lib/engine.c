@@ -17,7 +17,7 @@ struct run {
     bool timed;          /* measure `busy` */
     double busy;         /* seconds spent copying and reducing before the first message came */
     double began;        /* clock when it came; from then on waiting counts too, as the others' writing causes it */
-    size_t stride, need; /* library memory of a slice: of a block; in all */
+    size_t need;         /* library memory of the largest slice */
     uint64_t next_slice, done_slices;
     char *in, *out;
     struct plait_wait wait;
@@ -25,14 +25,15 @@ struct run {
 
 /* ---- Addresses ----------------------------------------------------------------------------------- */
 
-static inline size_t block_start(const struct plait_flight *f, uint32_t block)
+/* Of a slot of IN or OUT; in a vector slot b holds block b. */
+static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
 {
-    return block * f->q + (block < f->r ? block : f->r);
+    return slot * f->q + (slot < f->r ? slot : f->r);
 }
 
 static inline size_t elements(const struct plait_flight *f, const struct plait_instr *in)
 {
-    return block_start(f, in->blk + in->nblk) - block_start(f, in->blk);
+    return f->n > 0 ? in->nblk * f->n : slot_start(f, in->blk + in->nblk) - slot_start(f, in->blk);
 }
 
 /* Bytes of what an instruction moves or makes. */
@@ -47,8 +48,8 @@ static inline char *address(const struct run *run, const struct plait_flight *f,
     if (s.buf == PLAIT_TMP)
         return f->tmp + s.slot * f->stride;
     if (wide)
-        return f->shadow + block_start(f, s.slot) * sizeof(float);
-    return (s.buf == PLAIT_IN ? f->in : f->out) + block_start(f, s.slot) * run->o->size;
+        return f->shadow + (f->n > 0 ? s.slot * f->n : slot_start(f, s.slot)) * sizeof(float);
+    return (s.buf == PLAIT_IN ? f->in : f->out) + slot_start(f, s.slot) * run->o->size;
 }
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
@@ -351,16 +352,19 @@ static void launch(struct run *run, struct plait_flight *f)
     const size_t start_at = run->next_slice * run->o->selection.slice;
     const size_t left = run->o->count - start_at, n = left < run->o->selection.slice ? left : run->o->selection.slice;
 
+    const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
+
     f->slice = run->next_slice++;
-    f->stride = run->stride;
+    f->stride = plait_flight_stride(run->o, n);
     if (f->used + run->need > f->bytes)
         f->used = 0;
     f->tmp = f->memory + f->used;
     f->used += run->need;
-    f->shadow = f->tmp + run->stride * p->ntmp;
-    f->stage = f->shadow + plait_flight_shadow(run->o);
-    f->q = n / p->nblk;
-    f->r = n % p->nblk;
+    f->shadow = f->tmp + PLAIT_ROUND_UP(f->stride * p->ntmp);
+    f->stage = f->shadow + plait_flight_shadow(run->o, n);
+    f->n = vector ? 0 : n;
+    f->q = vector ? n / p->nblk : run->o->count;
+    f->r = vector ? n % p->nblk : 0;
     f->in = run->in + start_at * run->o->size;
     f->out = run->out + start_at * run->o->size;
     f->done = f->first_ready = f->end_ready = 0;
@@ -475,7 +479,6 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.out = out;
     run.next_slice = run.done_slices = 0;
     choose_way(&run);
-    run.stride = plait_flight_stride(o);
     run.need = plait_flight_need(o);
     plait_wait_init(&run.wait, awaited, &run);
     run.wait.steps = steps_done;

@@ -7,23 +7,26 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1))
-
-size_t plait_flight_stride(const struct plait_op_plan *o)
+/* Where blocks are equally big, several in a row of slots are one piece, as they are in IN and OUT. */
+size_t plait_flight_stride(const struct plait_op_plan *o, size_t n)
 {
-    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
-    return ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * (o->prog->wide ? sizeof(float) : o->size));
+    const size_t each = o->prog->wide ? sizeof(float) : o->size;
+
+    return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each) : n * each;
 }
 
-size_t plait_flight_shadow(const struct plait_op_plan *o)
+size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n)
 {
-    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
-    return o->prog->wide ? ROUND_UP(n * sizeof(float)) : 0;
+    const size_t nslot = o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : o->geometry.out.nslot;
+    return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
 }
 
 size_t plait_flight_need(const struct plait_op_plan *o)
 {
-    return plait_flight_stride(o) * ((size_t)o->prog->ntmp + o->prog->nstage) + plait_flight_shadow(o);
+    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    const size_t stride = plait_flight_stride(o, n);
+
+    return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) + PLAIT_ROUND_UP(stride * o->prog->nstage);
 }
 
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)

@@ -14,7 +14,8 @@ struct plait_late { /* messages to one peer whose staged data it may still read 
 struct plait_flight {
     /* Where in the vector. */
     uint64_t slice;
-    size_t q, r;    /* its blocks have q elements, the first r one more */
+    size_t n;       /* elements of a block, where all are equally big; else 0 */
+    size_t q, r;    /* slots of IN and OUT are q elements apart, the first r one more */
     char *in, *out; /* of its first element */
     uint32_t done;  /* instructions; == prog->ninstr: idle */
 
@@ -41,10 +42,10 @@ struct plait_flight {
     struct plait_late *late; /* [nrank] of its last use */
 };
 
-/* Library memory of one slice of this operation: of a TMP slot or a staged block (the largest, in whole lines); of
- * OUT's wide shadow; in all. */
-size_t plait_flight_stride(const struct plait_op_plan *o);
-size_t plait_flight_shadow(const struct plait_op_plan *o);
+/* Library memory of a slice of `n` elements of this operation: of a TMP slot or a staged block (the largest); of OUT's
+ * wide shadow. And in all, of its largest slice. */
+size_t plait_flight_stride(const struct plait_op_plan *o, size_t n);
+size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n);
 size_t plait_flight_need(const struct plait_op_plan *o);
 
 /* Have the peers read everything this flight staged for them the last time? */

@@ -19,9 +19,10 @@ struct binder {
     uint32_t *instr;            /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
     uint32_t *tmp;              /* [ntmp] step that last wrote the slot, so far */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
-    uint32_t *version;          /* [2][nblk] number of the last step that wrote OUT, and (out of place) IN: never */
+    uint32_t *version;          /* [2][nblk] number of the last step that wrote a slot of OUT, and of IN: never */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
+    struct plait_geometry geometry;
     uint32_t nsource;
 };
 
@@ -41,14 +42,22 @@ static bool is_wide(const struct binder *b, uint32_t step)
     return b->wide && step != PLAIT_NONE && b->kinds[step] == PLAIT_VALUE_PARTIAL;
 }
 
+/* In `version`, of the k-th slot of a span of IN or OUT. In place, slots with the same block are one. */
+static uint32_t place_of(const struct binder *b, struct plait_span span, uint32_t k)
+{
+    const struct plait_geometry *g = &b->geometry;
+
+    if (span.buf == PLAIT_OUT)
+        return span.slot + k;
+    const uint32_t out =
+        b->plan->inplace ? plait_side_slot(&g->out, g->in.blk + (span.slot + k) * g->in.stride) : UINT32_MAX;
+    return out != UINT32_MAX ? out : b->plan->nblk + span.slot + k;
+}
+
 /* The step whose value a span holds now, or NONE: the caller's input. */
 static uint32_t writer_of(const struct binder *b, struct plait_span span)
 {
-    if (span.buf == PLAIT_TMP)
-        return b->tmp[span.slot];
-    if (span.buf == PLAIT_IN && !b->plan->inplace)
-        return PLAIT_NONE;
-    return b->version[span.slot] - 1; /* version 0: NONE */
+    return span.buf == PLAIT_TMP ? b->tmp[span.slot] : b->version[place_of(b, span, 0)] - 1; /* version 0: NONE */
 }
 
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
@@ -73,14 +82,13 @@ static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root
     }
 }
 
-/* Equal data has equal versions: the last write of any of the blocks. IN in place is OUT. */
+/* Equal data has equal versions: the last write of any of the blocks. */
 static uint32_t version_of(const struct binder *b, struct plait_span span, uint32_t nblk)
 {
-    const bool in = span.buf == PLAIT_IN && !b->plan->inplace;
     uint32_t newest = 0;
 
     for (uint32_t k = 0; k < nblk; k++) {
-        const uint32_t v = b->version[(in ? b->plan->nblk : 0) + span.slot + k];
+        const uint32_t v = b->version[place_of(b, span, k)];
         newest = v > newest ? v : newest;
     }
     return newest;
@@ -298,7 +306,8 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
                               bool wide, struct plait_prog *p)
 {
     struct binder b = {
-        .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds, .wide = wide
+        .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds, .wide = wide,
+        .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk)
     };
     const size_t n = plan->nstep + 1;
     uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
@@ -366,6 +375,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     }
     p->alg = alg;
     p->inplace = shape->inplace;
+    p->root = shape->root;
     p->round = round;
     p->average = average;
     p->nrank = shape->nrank;
@@ -373,6 +383,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     snprintf(p->spec, sizeof p->spec, "%s", spec);
     status = plait_prove(alg, spec, shape, rank, hop, kinds, &proof);
     p->hash = proof.hash;
+    p->sliceable = proof.sliceable;
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)

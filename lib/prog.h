@@ -48,6 +48,8 @@ struct plait_prog {
     char spec[PLAIT_MAX_SPEC];
     uint64_t hash; /* of the plans of all ranks, or of a sample (prove.h) */
     bool inplace;
+    bool sliceable; /* plait_plan_sliceable(), of all ranks' plans */
+    uint32_t root;
     enum plait_round round;
     bool average;
     bool wide; /* some partial sums are wide: TMP has room for fp32, and OUT has a wide shadow */

@@ -172,35 +172,57 @@ static enum plait_status find_kinds(struct plait_plan **plans, const char *spec,
 }
 
 /* All plans, or when there are many those of ranks at equal distances. */
-static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape, uint64_t *out)
+static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape,
+                                    struct plait_proof *out)
 {
     const uint32_t n = shape->nrank <= PLAIT_MOST_PROVED ? shape->nrank : SAMPLE;
     enum plait_status status = PLAIT_OK;
 
-    *out = PLAIT_HASH_START;
+    out->hash = PLAIT_HASH_START;
+    out->sliceable = true;
     for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
         struct plait_plan *plan = NULL;
         const uint32_t rank = n == shape->nrank ? i : (uint32_t)((uint64_t)i * (shape->nrank - 1) / (n - 1));
         status = plait_plan_emit(alg, shape, rank, &plan);
-        if (status == PLAIT_OK)
-            *out = plait_hash(*out, plan, plan->bytes);
+        if (status == PLAIT_OK) {
+            out->hash = plait_hash(out->hash, plan, plan->bytes);
+            out->sliceable &= plait_plan_sliceable(plan);
+        }
         plait_plan_destroy(plan);
     }
     return status;
+}
+
+/* Only the root's own plan may know that it works in place: the others cannot. */
+static struct plait_shape common_shape(const struct plait_shape *shape)
+{
+    struct plait_shape common = *shape;
+
+    if (plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted)
+        common.inplace = false;
+    return common;
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                               uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out)
 {
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
+    const struct plait_shape common = common_shape(shape);
     struct plait_plan **plans = NULL;
-    enum plait_status status = hash_plans(alg, shape, &out->hash);
+    enum plait_status status = hash_plans(alg, &common, out);
 
+    if (!few && plait_block_count(shape->coll, shape->nrank) > 0)
+        out->sliceable = false; /* of a sample it would not be known */
     out->fusing = PLAIT_FUSE_LOCAL;
     if (status == PLAIT_OK && (few || kinds != NULL))
-        status = emit_all(alg, shape, &plans);
+        status = emit_all(alg, &common, &plans);
     if (status == PLAIT_OK && few)
         status = choose_fusing(plans, spec, shape->nrank, hop, &out->fusing);
+    if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
+        plait_plan_destroy(plans[rank]);
+        plans[rank] = NULL;
+        status = plait_plan_emit(alg, shape, rank, &plans[rank]);
+    }
     if (status == PLAIT_OK && kinds != NULL)
         status = find_kinds(plans, spec, shape, rank, kinds);
     destroy_all(plans, shape->nrank);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "record.h"
 
+#include <plait/plan.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,9 +95,15 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
 
     text[0] = '\0';
     add(text, room, "%s #%llu", plait_coll_name(w->coll), (unsigned long long)o->sequence);
-    if (w->coll != PLAIT_BARRIER)
-        add(text, room, " (%llu %s %s, %.31s)", (unsigned long long)w->count, plait_dtype_name(w->type),
-            plait_op_name(w->op), w->algorithm);
+    if (w->coll == PLAIT_BARRIER || w->coll >= PLAIT_NCOLL)
+        return;
+    const struct plait_geometry g = plait_geometry_of(w->coll, 1, 0, 0, 1);
+    add(text, room, " (%llu %s", (unsigned long long)w->count, plait_dtype_name(w->type));
+    if (g.combines)
+        add(text, room, " %s", plait_op_name(w->op));
+    if (g.rooted)
+        add(text, room, ", root %u", w->root);
+    add(text, room, ", %.31s)", w->algorithm);
 }
 
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)

@@ -2,12 +2,20 @@
 /*
  * The rule, on one machine. All sizes are those of the whole vector.
  *
+ * All-reduce and barrier:
+ *
  *   tiny (see below)                     one-shot, without the engine
  *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * All of them combine in the canonical order, so `reproducible` changes nothing here.
+ * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step); more ranks
+ *
+ *   reduce-scatter                       ring
+ *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
+ *   the rooted ones                      binomial
+ *
+ * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
  *
  * Tiny: at most 64 ranks and 8 KiB; when ranks share processors 2 KiB per rank if that is more (and 32 KiB at most),
  * as a further step costs every rank a turn on its processor, one after the other; and at most 128 KiB read from
@@ -28,6 +36,7 @@
 #define MOST_SHARING   2048      /* bytes per rank, when ranks share processors */
 #define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
 #define MOST_BINOMIAL  (1 << 16) /* bytes */
+#define MOST_FEW       4096      /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
@@ -40,7 +49,8 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
            bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
-static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
+static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                     const char **why)
 {
     if (fits_tiny(shape, bytes, w)) {
         *why = "tiny: everyone reads everyone, one step";
@@ -59,6 +69,33 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     return "halving-doubling";
 }
 
+/* `bytes` of what one rank gives or gets of another, or of the vector. */
+static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
+{
+    const bool few = bytes <= MOST_FEW;
+
+    if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
+        return allreduce_by_size(shape, bytes, w, why);
+    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && w->reproducible)) {
+        *why = "everyone reads what it needs where it lies, one step";
+        return "direct";
+    }
+    switch (shape->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        *why = "more than 64 ranks: one neighbour each";
+        return "ring";
+    case PLAIT_ALLGATHER:
+        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: one neighbour each";
+        return few ? "bruck" : "ring";
+    case PLAIT_ALLTOALL:
+        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: every block crosses once";
+        return few ? "bruck" : "direct";
+    default:
+        *why = "more than 64 ranks: the root talks to the logarithm of them";
+        return "binomial";
+    }
+}
+
 static bool rounds(enum plait_dtype type)
 {
     return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
@@ -73,24 +110,32 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
     return alg->no_partials || w->reproducible ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
 }
 
-/* Elements per slice: about half of `cache`, each block a whole number of cache lines. */
+/*
+ * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
+ * lines.
+ */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size,
                            const struct plait_wish *w)
 {
-    const size_t unit = PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk;
+    const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
+    const size_t unit =
+        geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk : PLAIT_LINE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
     if (w->slice == 0 && bytes < SMALLEST_SLICE)
         bytes = SMALLEST_SLICE;
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
+    if (geometry.kind != PLAIT_KIND_VECTOR)
+        bytes = w->slice ? bytes / shape->nrank : (bytes / shape->nrank + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
     return bytes < size ? 1 : bytes / size;
 }
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
+    const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->inplace,     s->slice,
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace, s->slice,
                                  s->round,    s->tiny,      shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
@@ -107,11 +152,11 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 
     if (status != PLAIT_OK)
         return status;
-    if (w->reproducible && !s.alg->canonical)
+    if (w->reproducible && !s.alg->canonical && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
-                          "for; use one-shot, two-shot, binomial or halving-doubling",
-                          spec);
+                          "for; use %s",
+                          spec, shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
@@ -159,11 +204,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
                           (int)shape->coll);
-    if (shape->coll != PLAIT_ALLREDUCE && shape->coll != PLAIT_BARRIER)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED, "plait_choose: %s has plans, but does not run yet",
-                          plait_coll_name(shape->coll));
     copy = *shape;
-    status = plait_check_operation(plait_kernels_find(""), count, type, op, call);
+    status = plait_check_operation(plait_kernels_find(""), shape->coll, shape->nrank, count, type, op, call);
     if (status == PLAIT_OK)
         status = plait_config_load(&config);
     if (status != PLAIT_OK)
@@ -178,7 +220,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";
-    copy.coll = PLAIT_ALLREDUCE;
+    copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     status = plait_select(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

@@ -145,6 +145,82 @@ PLAIT_API int plait_op_find(const char *name);
 PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
                                             enum plait_dtype type, enum plait_op op, const struct plait_call *call);
 
+/*
+ * The other collectives. Ownership, Order, Thread, Result and Errors are those of plait_allreduce(); what differs is said.
+ *
+ * count  elements that one rank gives to or gets from another (of the whole vector for broadcast and reduce): in the
+ *        buffers marked [nrank][count] part r is rank r's
+ * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in OUT, in
+ * reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise they
+ * must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all ranks.
+ * root   rank that gives or gets everything; must be equal on all ranks
+ */
+
+/**
+ * Combine, and give every rank its part of the result.
+ *
+ * in   [nrank][count]
+ * out  [count]; in place: `in` + rank * count elements
+ */
+PLAIT_API enum plait_status plait_reduce_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                                 enum plait_dtype type, enum plait_op op,
+                                                 const struct plait_call *call);
+
+/**
+ * Give every rank every rank's part.
+ *
+ * in   [count]; in place: `out` + rank * count elements
+ * out  [nrank][count]
+ */
+PLAIT_API enum plait_status plait_allgather(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                            enum plait_dtype type, const struct plait_call *call);
+
+/**
+ * Give every rank the root's vector.
+ *
+ * in   [count] at the root, elsewhere not looked at (may be NULL)
+ * out  [count] at every rank; may equal `in` at the root
+ */
+PLAIT_API enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                            enum plait_dtype type, uint32_t root, const struct plait_call *call);
+
+/**
+ * Combine; the root gets the result.
+ *
+ * in   [count]
+ * out  [count] at the root, may equal `in` there; elsewhere not looked at (may be NULL)
+ */
+PLAIT_API enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                         enum plait_dtype type, enum plait_op op, uint32_t root,
+                                         const struct plait_call *call);
+
+/**
+ * Give the root every rank's part.
+ *
+ * in   [count]; in place at the root: `out` + root * count elements
+ * out  [nrank][count] at the root; elsewhere not looked at (may be NULL)
+ */
+PLAIT_API enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                         enum plait_dtype type, uint32_t root, const struct plait_call *call);
+
+/**
+ * Give every rank its part of the root's buffer.
+ *
+ * in   [nrank][count] at the root; elsewhere not looked at (may be NULL)
+ * out  [count]; in place at the root: `in` + root * count elements
+ */
+PLAIT_API enum plait_status plait_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                          enum plait_dtype type, uint32_t root, const struct plait_call *call);
+
+/**
+ * Give every rank a part of one's own for each.
+ *
+ * in   [nrank][count]: part r goes to rank r
+ * out  [nrank][count]: part r comes from rank r; there is no form in place
+ */
+PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                           enum plait_dtype type, const struct plait_call *call);
+
 /**
  * Return when every rank of the comm has called it.
  *
