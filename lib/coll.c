@@ -87,8 +87,7 @@ static enum plait_status check_buffers(const struct args *a, const struct plait_
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", plait_coll_name(a->coll),
                           in_bytes > 0 && a->in == NULL ? "in" : "out");
     if (!a->inplace && in < out + out_bytes && out < in + in_bytes)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
+        return plait_fail(PLAIT_ERR_ARG, "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
                           plait_coll_name(a->coll), a->in, in_bytes, a->out, out_bytes,
                           g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
                           : g->kind == PLAIT_KIND_VECTOR ? " or equal"
@@ -167,8 +166,8 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
                                    const struct plait_selection *s, bool average, struct plait_prog **out)
 {
     for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
-        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round && p->average == average &&
-            strcmp(p->spec, s->spec) == 0) {
+        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round &&
+            p->average == average && strcmp(p->spec, s->spec) == 0) {
             *out = p;
             return PLAIT_OK;
         }
@@ -367,8 +366,8 @@ static enum plait_status prepare(struct plait_comm *comm, const struct args *a, 
     enum plait_status status = check_type(comm->kernels, a->coll, a->type, a->op);
 
     if (status == PLAIT_OK && a->root >= comm->nrank)
-        status = plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", plait_coll_name(a->coll), a->root,
-                            comm->nrank);
+        status = plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", plait_coll_name(a->coll),
+                            a->root, comm->nrank);
     if (status == PLAIT_OK)
         status = check_count(a->coll, comm->nrank, a->count, plait_dtype_size(a->type));
     if (status == PLAIT_OK) {
@@ -395,9 +394,13 @@ static inline enum plait_status collective(struct plait_comm *comm, const struct
 enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
                                   enum plait_dtype type, enum plait_op op, const struct plait_call *call)
 {
-    const struct args a = {
-        .coll = PLAIT_ALLREDUCE, .type = type, .op = op, .inplace = in == out && count > 0, .count = count, .in = in, .out = out
-    };
+    const struct args a = { .coll = PLAIT_ALLREDUCE,
+                            .type = type,
+                            .op = op,
+                            .inplace = in == out && count > 0,
+                            .count = count,
+                            .in = in,
+                            .out = out };
     const enum plait_status status = enter(comm, "allreduce", call);
 
     return status == PLAIT_OK ? collective(comm, &a, call) : status;
@@ -419,7 +422,8 @@ static enum plait_status moving(struct plait_comm *comm, struct args a, const st
     if (status != PLAIT_OK)
         return status;
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
-    a.inplace = a.count > 0 && a.in != NULL && a.in == place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+    a.inplace =
+        a.count > 0 && a.in != NULL && a.in == place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
     return collective(comm, &a, call);
 }
 
@@ -441,8 +445,9 @@ enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void 
     return moving(comm, (struct args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
 }
 
-enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
-                               enum plait_op op, uint32_t root, const struct plait_call *call)
+enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                       enum plait_dtype type, enum plait_op op, uint32_t root,
+                                       const struct plait_call *call)
 {
     return moving(comm, (struct args){ PLAIT_REDUCE_TO_ROOT, type, op, root, false, count, in, out }, call);
 }

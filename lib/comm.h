@@ -18,13 +18,13 @@
 #include <poll.h>
 #include <stdatomic.h>
 
-#define PLAIT_LINE       64    /* bytes of a cache line, and of everything that must not share one */
+#define PLAIT_LINE        64 /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
-#define PLAIT_WINDOW     16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA  48    /* payload that travels in the line that offers it */
-#define PLAIT_TINY_MAX   32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
-#define PLAIT_TINY_RANKS 64    /* ranks that all read each other */
-#define PLAIT_NFLIGHT    4     /* slices in flight */
+#define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
+#define PLAIT_POST_DATA   48    /* payload that travels in the line that offers it */
+#define PLAIT_TINY_MAX    32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
+#define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
+#define PLAIT_NFLIGHT     4     /* slices in flight */
 
 /*
  * 0 leaves out fingerprints, the ring of operations and every look for a difference, a death or silence. For tests

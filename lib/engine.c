@@ -13,11 +13,11 @@ struct run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
     const struct plait_prog *prog;
-    unsigned way;        /* of writing: enum plait_way */
-    bool timed;          /* measure `busy` */
-    double busy;         /* seconds spent copying and reducing before the first message came */
-    double began;        /* clock when it came; from then on waiting counts too, as the others' writing causes it */
-    size_t need;         /* library memory of the largest slice */
+    unsigned way; /* of writing: enum plait_way */
+    bool timed;   /* measure `busy` */
+    double busy;  /* seconds spent copying and reducing before the first message came */
+    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    size_t need;  /* library memory of the largest slice */
     uint64_t next_slice, done_slices;
     char *in, *out;
     struct plait_wait wait;

@@ -12,7 +12,8 @@ size_t plait_flight_stride(const struct plait_op_plan *o, size_t n)
 {
     const size_t each = o->prog->wide ? sizeof(float) : o->size;
 
-    return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each) : n * each;
+    return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each)
+                                                 : n * each;
 }
 
 size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n)
@@ -26,7 +27,8 @@ size_t plait_flight_need(const struct plait_op_plan *o)
     const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
     const size_t stride = plait_flight_stride(o, n);
 
-    return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) + PLAIT_ROUND_UP(stride * o->prog->nstage);
+    return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) +
+           PLAIT_ROUND_UP(stride * o->prog->nstage);
 }
 
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)

@@ -42,6 +42,8 @@ struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, ui
 {
     const struct row *row = &rows[coll];
 
+    if (row->kind != PLAIT_KIND_VECTOR)
+        nblk = plait_block_count(coll, nrank);
     return (struct plait_geometry){
         .kind = row->kind,
         .combines = row->combines,

@@ -305,10 +305,14 @@ static enum plait_status reverse_deps(struct binder *b)
 static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
                               bool wide, struct plait_prog *p)
 {
-    struct binder b = {
-        .plan = plan, .deps = plait_plan_deps(plan), .node = node, .prog = p, .kinds = kinds, .wide = wide,
-        .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk)
-    };
+    struct binder b = { .plan = plan,
+                        .deps = plait_plan_deps(plan),
+                        .node = node,
+                        .prog = p,
+                        .kinds = kinds,
+                        .wide = wide,
+                        .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
+                                                      plan->nblk) };
     const size_t n = plan->nstep + 1;
     uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
     enum plait_status status = PLAIT_ERR_NOMEM;
@@ -356,7 +360,8 @@ static bool is_library(const struct plait_alg *alg)
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
-    const bool hop = round == PLAIT_ROUND_HOP, wide = round == PLAIT_ROUND_ONCE && !alg->no_partials;
+    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    const bool hop = round == PLAIT_ROUND_HOP, wide = combines && round == PLAIT_ROUND_ONCE && !alg->no_partials;
     const bool need_kinds = wide || (average && (shape->nrank <= PLAIT_MOST_PROVED || !is_library(alg)));
     struct plait_prog *p = calloc(1, sizeof *p);
     struct plait_plan *plan = NULL;

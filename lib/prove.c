@@ -219,9 +219,9 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     if (status == PLAIT_OK && few)
         status = choose_fusing(plans, spec, shape->nrank, hop, &out->fusing);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
-        plait_plan_destroy(plans[rank]);
-        plans[rank] = NULL;
-        status = plait_plan_emit(alg, shape, rank, &plans[rank]);
+        destroy_all(plans, shape->nrank);
+        plans = NULL;
+        status = emit_all(alg, shape, &plans);
     }
     if (status == PLAIT_OK && kinds != NULL)
         status = find_kinds(plans, spec, shape, rank, kinds);

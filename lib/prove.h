@@ -17,7 +17,7 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
 
 struct plait_proof {
     enum plait_fusing fusing; /* as much as cannot deadlock; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */
-    bool sliceable;              /* all of them; false where that is not known */
+    bool sliceable;           /* all of them; false where that is not known */
     uint64_t hash;            /* of the comm's plans, above PLAIT_MOST_PROVED ranks of a sample: equal on all ranks,
                                  unless their libraries or algorithms differ */
 };

@@ -101,9 +101,10 @@ static bool rounds(enum plait_dtype type)
     return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
 }
 
-static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, const struct plait_wish *w)
+static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
+                                     const struct plait_wish *w)
 {
-    if (!rounds(type))
+    if (!combines || !rounds(type))
         return PLAIT_ROUND_DEFAULT;
     if (w->round != PLAIT_ROUND_DEFAULT)
         return w->round;
@@ -135,8 +136,8 @@ static uint64_t hash_of(const struct plait_shape *shape, const struct plait_sele
 {
     const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace, s->slice,
-                                 s->round,    s->tiny,      shape->node != NULL };
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace,
+                                 s->slice,    s->round,     s->tiny,     shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -147,18 +148,20 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     struct plait_selection s = { .why = w->spec_origin };
     const size_t size = plait_dtype_size(type), bytes = count * size;
+    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
     enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
     if (status != PLAIT_OK)
         return status;
-    if (w->reproducible && !s.alg->canonical && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines)
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
-                          "for; use %s",
-                          spec, shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
+    if (w->reproducible && combines && !s.alg->canonical)
+        return plait_fail(
+            PLAIT_ERR_CONFIG,
+            "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
+            "for; use %s",
+            spec, shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
-    s.round = choose_round(s.alg, type, w);
+    s.round = choose_round(s.alg, type, combines, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
              s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, size, w);

@@ -146,14 +146,15 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
                                             enum plait_dtype type, enum plait_op op, const struct plait_call *call);
 
 /*
- * The other collectives. Ownership, Order, Thread, Result and Errors are those of plait_allreduce(); what differs is said.
+ * The other collectives. Ownership, Order, Thread, Result and Errors are those of plait_allreduce(); what differs is
+ * said.
  *
  * count  elements that one rank gives to or gets from another (of the whole vector for broadcast and reduce): in the
  *        buffers marked [nrank][count] part r is rank r's
- * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in OUT, in
- * reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise they
- * must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all ranks.
- * root   rank that gives or gets everything; must be equal on all ranks
+ * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in
+ * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
+ * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
+ * ranks. root   rank that gives or gets everything; must be equal on all ranks
  */
 
 /**
@@ -191,8 +192,8 @@ PLAIT_API enum plait_status plait_broadcast(struct plait_comm *comm, const void 
  * out  [count] at the root, may equal `in` there; elsewhere not looked at (may be NULL)
  */
 PLAIT_API enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count,
-                                         enum plait_dtype type, enum plait_op op, uint32_t root,
-                                         const struct plait_call *call);
+                                                 enum plait_dtype type, enum plait_op op, uint32_t root,
+                                                 const struct plait_call *call);
 
 /**
  * Give the root every rank's part.

@@ -127,7 +127,7 @@ struct plait_geometry {
  * form in place.
  *
  * root  of a rooted collective
- * nblk  what plait_blocks() was given; PART and PAIR leave no choice: see plait_block_count()
+ * nblk  what plait_blocks() was given; PART and PAIR leave no choice and do not look at it: plait_block_count()
  */
 PLAIT_API struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
                                                   uint32_t nblk);

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every collective on real ranks, by every algorithm: right, in every place and memory, from every root. */
+#include "ranks.h"
+#include "values.h"
+
+#include <plait/memory.h>
+#include <plait/plan.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GUARD 64 /* bytes after a buffer that must stay as they are */
+
+static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE_TO_ROOT,
+                                         PLAIT_GATHER,         PLAIT_SCATTER,   PLAIT_ALLTOALL };
+#define NCOLL (sizeof colls / sizeof *colls)
+
+static bool full(void)
+{
+    const char *v = getenv("PLAIT_TEST_FULL");
+    return v != NULL && strcmp(v, "1") == 0;
+}
+
+struct trial { /* one operation; equal on all ranks */
+    enum plait_coll coll;
+    char spec[PLAIT_MAX_SPEC]; /* "": chosen */
+    enum plait_dtype type;
+    enum plait_op op;
+    enum plait_round round;
+    uint32_t root;
+    size_t count, slice;
+    bool inplace, library;
+};
+
+struct trials {
+    struct trial *trial;
+    size_t n, capacity;
+    uint32_t nrank;
+};
+
+/* ---- One operation --------------------------------------------------------------------------------------- */
+
+static enum plait_status operate(struct plait_comm *comm, const struct trial *t, const void *in, void *out)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.algorithm = t->spec[0] != '\0' ? t->spec : NULL;
+    call.slice = t->slice;
+    call.round = t->round;
+    switch (t->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatter(comm, in, out, t->count, t->type, t->op, &call);
+    case PLAIT_ALLGATHER:
+        return plait_allgather(comm, in, out, t->count, t->type, &call);
+    case PLAIT_BROADCAST:
+        return plait_broadcast(comm, in, out, t->count, t->type, t->root, &call);
+    case PLAIT_REDUCE_TO_ROOT:
+        return plait_reduce_to_root(comm, in, out, t->count, t->type, t->op, t->root, &call);
+    case PLAIT_GATHER:
+        return plait_gather(comm, in, out, t->count, t->type, t->root, &call);
+    case PLAIT_SCATTER:
+        return plait_scatter(comm, in, out, t->count, t->type, t->root, &call);
+    default:
+        return plait_alltoall(comm, in, out, t->count, t->type, &call);
+    }
+}
+
+/* Element i of a rank's input: position in all that it gives. */
+static double given(const struct trial *t, uint32_t nrank, uint32_t rank, size_t i)
+{
+    return values_in(t->op, nrank, rank, i);
+}
+
+/* Element i of a rank's output. */
+static double wanted(const struct trial *t, uint32_t nrank, uint32_t rank, size_t i)
+{
+    const uint32_t part = t->count > 0 ? (uint32_t)(i / t->count) : 0;
+
+    switch (t->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        return values_out(t->op, nrank, rank * t->count + i);
+    case PLAIT_REDUCE_TO_ROOT:
+        return values_out(t->op, nrank, i);
+    case PLAIT_BROADCAST:
+        return given(t, nrank, t->root, i);
+    case PLAIT_SCATTER:
+        return given(t, nrank, t->root, rank * t->count + i);
+    case PLAIT_ALLTOALL:
+        return given(t, nrank, part, rank * t->count + i % t->count);
+    default: /* allgather, gather */
+        return given(t, nrank, part, i % t->count);
+    }
+}
+
+/* Elements a rank gives, or gets. */
+static size_t elements(const struct trial *t, const struct plait_side *side)
+{
+    const bool vector = t->coll == PLAIT_BROADCAST || t->coll == PLAIT_REDUCE_TO_ROOT;
+    return vector ? (side->nslot > 0 ? t->count : 0) : side->nslot * t->count;
+}
+
+struct buffers {
+    char *memory[2];
+    char *in, *out;
+};
+
+static int take_buffers(struct buffers *b, const struct trial *t, uint32_t nrank, uint32_t rank,
+                        const struct plait_geometry *g)
+{
+    const size_t size = plait_dtype_size(t->type), bytes = (size_t)nrank * t->count * size + GUARD;
+
+    for (unsigned i = 0; i < 2; i++) {
+        void *p = NULL;
+        CHECK(!t->library || plait_mem_alloc(bytes, &p) == PLAIT_OK);
+        b->memory[i] = t->library ? p : malloc(bytes);
+        CHECK(b->memory[i] != NULL);
+        memset(b->memory[i], 0x7b, bytes);
+    }
+    b->in = g->in.nslot > 0 ? b->memory[0] : NULL;
+    b->out = g->out.nslot > 0 ? b->memory[1] : NULL;
+    if (t->inplace && b->in != NULL && b->out != NULL) { /* the smaller buffer lies in the larger */
+        const size_t own = rank * t->count * size;
+        if (elements(t, &g->in) > elements(t, &g->out))
+            b->out = b->in + own;
+        else
+            b->in = b->out + (elements(t, &g->in) < elements(t, &g->out) ? own : 0);
+    }
+    for (size_t i = 0; i < elements(t, &g->in); i++)
+        values_store(b->in, t->type, i, given(t, nrank, rank, i));
+    return 0;
+}
+
+static int look_at_result(const struct buffers *b, const struct trial *t, uint32_t nrank, uint32_t rank,
+                          const struct plait_geometry *g)
+{
+    const size_t size = plait_dtype_size(t->type), n = elements(t, &g->out);
+    const bool own = b->out == b->memory[1]; /* it is not in IN, of which more may follow */
+
+    for (size_t i = 0; i < n; i++) {
+        const double got = values_load(b->out, t->type, i), want = wanted(t, nrank, rank, i);
+        if (got == want)
+            continue;
+        fprintf(stderr, "rank %u of %u: %s:%s %s %s count %zu root %u slice %zu %s %s: element %zu is %g, not %g\n",
+                rank, nrank, plait_coll_name(t->coll), t->spec, plait_dtype_name(t->type), plait_op_name(t->op),
+                t->count, t->root, t->slice, t->inplace ? "in place" : "out of place",
+                t->library ? "library" : "malloc", i, got, want);
+        CHECK(got == want);
+    }
+    for (size_t i = 0; own && i < GUARD; i++)
+        CHECK(b->out[n * size + i] == 0x7b);
+    for (size_t i = 0; !t->inplace && b->in != NULL && i < elements(t, &g->in); i++)
+        CHECK(values_load(b->in, t->type, i) == given(t, nrank, rank, i));
+    return 0;
+}
+
+static int try_one(struct plait_comm *comm, uint32_t rank, uint32_t nrank, const struct trial *t)
+{
+    const struct plait_geometry g = plait_geometry_of(t->coll, nrank, t->root, rank, 1);
+    struct buffers b;
+    int result = take_buffers(&b, t, nrank, rank, &g);
+
+    if (result == 0) {
+        CHECK(operate(comm, t, b.in, b.out) == PLAIT_OK);
+        result = look_at_result(&b, t, nrank, rank, &g);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        if (t->library)
+            plait_mem_free(b.memory[i]);
+        else
+            free(b.memory[i]);
+    return result;
+}
+
+static int try_all(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct trials *all = arg;
+
+    for (size_t i = 0; i < all->n; i++)
+        if (try_one(*comm, rank, all->nrank, &all->trial[i]) != 0)
+            return 1;
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+static void run(const struct trials *all, uint32_t nprocess, uint32_t nthread)
+{
+    const struct ranks r = { .nprocess = nprocess,
+                             .nthread = nthread,
+                             .limit = full() ? 1200 : 120,
+                             .body = try_all,
+                             .arg = (void *)(uintptr_t)all };
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Which ----------------------------------------------------------------------------------------------- */
+
+static void add(struct trials *all, const struct trial *t)
+{
+    if (all->n == all->capacity) {
+        all->capacity = 2 * all->capacity + 64;
+        all->trial = realloc(all->trial, all->capacity * sizeof *all->trial);
+        assert_non_null(all->trial);
+    }
+    all->trial[all->n++] = *t;
+}
+
+/* One algorithm of one collective: counts around block, line and slice borders; every root; in place where there is. */
+static void add_algorithm(struct trials *all, enum plait_coll coll, const char *spec)
+{
+    static const size_t counts[] = { 0, 1, 5, 12, 13, 64, 1000, 4099 };
+    static const enum plait_dtype types[] = { PLAIT_INT32, PLAIT_FLOAT16, PLAIT_FLOAT64, PLAIT_FLOAT32,
+                                              PLAIT_BFLOAT16 };
+    const struct plait_geometry g = plait_geometry_of(coll, all->nrank, 0, 0, 1);
+
+    for (uint32_t root = 0; root < (g.rooted ? all->nrank : 1); root++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (unsigned variant = 0; variant < 4; variant++) {
+                const size_t i = root + c + variant;
+                struct trial t = { .coll = coll,
+                                   .type = types[i % 5],
+                                   .op = g.combines ? (enum plait_op)(i % 4) : PLAIT_SUM,
+                                   .round = i % 3 == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_DEFAULT,
+                                   .root = root,
+                                   .count = counts[c],
+                                   .slice = variant == 3 ? 1000 : 0,
+                                   .inplace = variant & 1,
+                                   .library = variant & 2 };
+                if (t.inplace && g.kind == PLAIT_KIND_PAIR)
+                    continue;
+                if (!full() && root > 1 && root + 1 < all->nrank && c % 3 != root % 3)
+                    continue;
+                snprintf(t.spec, sizeof t.spec, "%s", spec);
+                add(all, &t);
+            }
+}
+
+/* Every algorithm that runs without parameters, and the library's choice. */
+static void add_all(struct trials *all)
+{
+    for (size_t k = 0; k < NCOLL; k++) {
+        add_algorithm(all, colls[k], "");
+        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+            struct plait_shape shape = { .coll = colls[k], .nrank = all->nrank };
+            const struct plait_alg *found;
+            if ((*a)->coll == colls[k] && plait_alg_find(plait_algs, (*a)->name, &shape, &found) == PLAIT_OK)
+                add_algorithm(all, colls[k], (*a)->name);
+        }
+    }
+}
+
+static void try_shape(uint32_t nprocess, uint32_t nthread)
+{
+    struct trials all = { .nrank = nprocess * nthread };
+
+    add_all(&all);
+    run(&all, nprocess, nthread);
+    printf("%u processes of %u: %zu operations\n", nprocess, nthread, all.n);
+    free(all.trial);
+}
+
+static void every_collective_is_right_between_processes(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 9; n += full() || n < 5 ? 1 : 2)
+        try_shape(n, 1);
+}
+
+static void every_collective_is_right_between_threads(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 8; n += full() ? 1 : 3)
+        try_shape(1, n);
+    try_shape(2, 3);
+}
+
+static void long_blocks_go_in_slices(void **state)
+{
+    struct trials all = { .nrank = 4 };
+
+    (void)state;
+    for (size_t k = 0; k < NCOLL; k++)
+        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+            struct trial t = { .coll = colls[k], .type = PLAIT_INT32, .root = 2, .count = 300001 };
+            if ((*a)->coll != colls[k])
+                continue;
+            snprintf(t.spec, sizeof t.spec, "%s", (*a)->name);
+            for (unsigned variant = 0; variant < 4; variant++) {
+                t.library = variant & 1;
+                t.inplace = (variant & 2) && colls[k] != PLAIT_ALLTOALL;
+                add(&all, &t);
+            }
+        }
+    run(&all, 4, 1);
+    free(all.trial);
+}
+
+/* ---- Wrong arguments ------------------------------------------------------------------------------------- */
+
+static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[8] = { 0 }, out[8] = { 0 };
+
+    (void)arg;
+    CHECK(plait_broadcast(*comm, in, out, 4, PLAIT_INT32, 2, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "broadcast: root is 2, but the comm has 2 ranks") != NULL);
+    CHECK(plait_allgather(*comm, in, NULL, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allgather: out is NULL") != NULL);
+    CHECK(plait_alltoall(*comm, in, in, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "there is no form in place") != NULL);
+    CHECK(plait_allgather(*comm, out + 1, out, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "overlap") != NULL);
+    CHECK(plait_reduce_scatter(*comm, in, out, 4, PLAIT_INT32, (enum plait_op)99, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_gather(*comm, in, out, SIZE_MAX / 2, PLAIT_INT32, 0, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_scatter(NULL, in, out, 4, PLAIT_INT32, 0, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "scatter: comm is NULL") != NULL);
+    CHECK(plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL) == PLAIT_OK); /* nothing has happened */
+    return 0;
+}
+
+static void wrong_arguments_are_named_and_change_nothing(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_wrongly };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Ranks that differ ----------------------------------------------------------------------------------- */
+
+static int differ_in_root(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[4] = { 0 }, out[4];
+
+    (void)arg;
+    CHECK(plait_broadcast(*comm, in, out, 4, PLAIT_INT32, rank == 2 ? 1 : 0, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "root is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int differ_in_collective(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[12] = { 0 }, out[12];
+
+    (void)arg;
+    if (rank == 1)
+        CHECK(plait_gather(*comm, in, out, 4, PLAIT_INT32, 0, NULL) != PLAIT_OK ||
+              plait_barrier(*comm, NULL) != PLAIT_OK);
+    else
+        CHECK(plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL) != PLAIT_OK ||
+              plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "collective is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void ranks_that_differ_are_told(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r.body = differ_in_collective;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_is_right_between_processes),
+        cmocka_unit_test(every_collective_is_right_between_threads),
+        cmocka_unit_test(long_blocks_go_in_slices),
+        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(ranks_that_differ_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
