@@ -78,21 +78,35 @@ static const void *place_of_in(const struct plait_geometry *g, uint32_t rank, vo
     return (char *)out + ((size_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank)) * bytes;
 }
 
+/* Are the buffers there, and apart unless they are in place? */
+static inline bool buffers_fit(const struct args *a, size_t in_bytes, size_t out_bytes)
+{
+    const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
+
+    return (a->in != NULL || in_bytes == 0) && (a->out != NULL || out_bytes == 0) &&
+           (a->inplace || in >= out + out_bytes || out >= in + in_bytes);
+}
+
+static enum plait_status wrong_buffers(const struct args *a, const struct plait_geometry *g, size_t in_bytes,
+                                       size_t out_bytes)
+{
+    const bool no_in = in_bytes > 0 && a->in == NULL;
+
+    if (no_in || (out_bytes > 0 && a->out == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", plait_coll_name(a->coll),
+                          no_in ? "in" : "out");
+    return plait_fail(PLAIT_ERR_ARG, "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
+                      plait_coll_name(a->coll), a->in, in_bytes, a->out, out_bytes,
+                      g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
+                      : g->kind == PLAIT_KIND_VECTOR ? " or equal"
+                                                     : ", or this rank's part of one be the other (in place)");
+}
+
 static enum plait_status check_buffers(const struct args *a, const struct plait_geometry *g, size_t bytes)
 {
     const size_t in_bytes = side_bytes(g, &g->in, bytes), out_bytes = side_bytes(g, &g->out, bytes);
-    const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
 
-    if ((in_bytes > 0 && a->in == NULL) || (out_bytes > 0 && a->out == NULL))
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", plait_coll_name(a->coll),
-                          in_bytes > 0 && a->in == NULL ? "in" : "out");
-    if (!a->inplace && in < out + out_bytes && out < in + in_bytes)
-        return plait_fail(PLAIT_ERR_ARG, "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
-                          plait_coll_name(a->coll), a->in, in_bytes, a->out, out_bytes,
-                          g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
-                          : g->kind == PLAIT_KIND_VECTOR ? " or equal"
-                                                         : ", or this rank's part of one be the other (in place)");
-    return PLAIT_OK;
+    return buffers_fit(a, in_bytes, out_bytes) ? PLAIT_OK : wrong_buffers(a, g, in_bytes, out_bytes);
 }
 
 static enum plait_status check_call(const struct plait_call *call)
@@ -227,6 +241,8 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     }
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
     o->size = plait_dtype_size(o->type);
+    o->in_bytes = side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
+    o->out_bytes = side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
     o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
     o->reduce = o->geometry.combines ? comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op] : NULL;
     o->fingerprint = fingerprint_of(o);
@@ -349,7 +365,7 @@ static enum plait_status earlier_failure(const struct plait_comm *comm)
 }
 
 /* What every call asks first. */
-static enum plait_status enter(struct plait_comm *comm, const char *name, const struct plait_call *call)
+static inline enum plait_status enter(struct plait_comm *comm, const char *name, const struct plait_call *call)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
@@ -361,7 +377,8 @@ static enum plait_status enter(struct plait_comm *comm, const char *name, const 
 }
 
 /* An operation that is not the last one again. */
-static enum plait_status prepare(struct plait_comm *comm, const struct args *a, const struct plait_call *call)
+static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct args *a,
+                                                           const struct plait_call *call)
 {
     enum plait_status status = check_type(comm->kernels, a->coll, a->type, a->op);
 
@@ -379,16 +396,20 @@ static enum plait_status prepare(struct plait_comm *comm, const struct args *a, 
     return status == PLAIT_OK ? PLAIT_OK : cannot_begin(comm, status, a);
 }
 
-static inline enum plait_status collective(struct plait_comm *comm, const struct args *a, const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status collective(struct plait_comm *comm, const struct args *a,
+                                                                          const struct plait_call *call)
 {
     const struct plait_op_plan *last = comm->last;
-    enum plait_status status;
 
-    if (last != NULL && fits(last, a, call))
-        status = check_buffers(a, &last->geometry, a->count * last->size);
-    else
-        status = prepare(comm, a, call);
-    return status == PLAIT_OK ? run(comm, comm->last, a->in, a->out, call) : status;
+    if (last != NULL && fits(last, a, call)) {
+        if (!buffers_fit(a, last->in_bytes, last->out_bytes))
+            return wrong_buffers(a, &last->geometry, last->in_bytes, last->out_bytes);
+    } else {
+        const enum plait_status status = prepare(comm, a, call);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    return run(comm, comm->last, a->in, a->out, call);
 }
 
 enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
@@ -415,7 +436,8 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 }
 
 /* The others: whether they are in place depends on where this rank's part is. */
-static enum plait_status moving(struct plait_comm *comm, struct args a, const struct plait_call *call)
+static __attribute__((noinline)) enum plait_status moving(struct plait_comm *comm, struct args a,
+                                                          const struct plait_call *call)
 {
     const enum plait_status status = enter(comm, plait_coll_name(a.coll), call);
 

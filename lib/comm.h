@@ -118,8 +118,9 @@ struct plait_op_plan {
     struct plait_selection selection;
     struct plait_geometry geometry;
     uint32_t fingerprint;
-    size_t size;      /* bytes of an element */
-    uint32_t divisor; /* of the last combination: avg */
+    size_t size;                /* bytes of an element */
+    size_t in_bytes, out_bytes; /* of this rank's buffers */
+    uint32_t divisor;           /* of the last combination: avg */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
     struct plait_what what;  /* for the ring */
