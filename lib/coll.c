@@ -30,6 +30,7 @@ struct args { /* of a call */
     size_t count;
     const void *in;
     void *out;
+    bool sized; /* blocks differ in size (comm->sizes); count is 0 */
 };
 
 static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_coll coll, enum plait_dtype type,
@@ -147,10 +148,11 @@ static inline bool same_wishes(const struct plait_op_plan *o, const struct plait
 static inline bool fits(const struct plait_op_plan *o, const struct args *a, const struct plait_call *call)
 {
     return o->count == a->count && o->type == a->type && o->op == a->op && o->inplace == a->inplace &&
-           o->coll == a->coll && o->root == a->root && (call != NULL ? same_wishes(o, call) : o->plain);
+           o->coll == a->coll && o->root == a->root && o->sized == a->sized &&
+           (call != NULL ? same_wishes(o, call) : o->plain);
 }
 
-static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const struct plait_call *call,
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool sized, const struct plait_call *call,
                     char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
 {
     plait_spec_for(comm->config.algo, coll, spec);
@@ -163,6 +165,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const s
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
         .oversubscribed = comm->oversubscribed,
+        .sized = sized,
     };
 }
 
@@ -201,9 +204,14 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
 
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
-    const uint64_t fields[] = {
-        o->coll, o->type, o->op, o->root, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
-    };
+    const uint64_t fields[] = { o->coll,
+                                o->type,
+                                o->op,
+                                o->root,
+                                o->sized,
+                                o->count,
+                                o->selection.plan_hash,
+                                o->prog != NULL ? o->prog->hash : 0 };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
 }
@@ -229,14 +237,18 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
-    wish_of(comm, o->coll, &o->call, spec, &wish);
+    wish_of(comm, o->coll, o->sized, &o->call, spec, &wish);
     status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.tiny)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
     if (status != PLAIT_OK)
         return status;
-    if (o->prog != NULL && !o->prog->sliceable) {
-        o->selection.slice = o->count;
+    if (o->sized && !o->prog->single)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
+                          o->selection.spec);
+    if (o->prog != NULL && (o->sized || !o->prog->sliceable)) {
+        o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
@@ -256,13 +268,14 @@ static enum plait_status find_op_plan(struct plait_comm *comm, const struct args
 {
     const struct plait_call *call = options != NULL ? options : &no_wishes;
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
-                         (uint64_t)a->op << 1 ^ a->inplace;
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     struct plait_op_plan fresh = { .coll = a->coll,
                                    .type = a->type,
                                    .op = a->op,
                                    .root = a->root,
                                    .inplace = a->inplace,
+                                   .sized = a->sized,
                                    .count = a->count,
                                    .plain = options == NULL,
                                    .call = *call };
@@ -492,6 +505,117 @@ enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *
     return moving(comm, (struct args){ PLAIT_ALLTOALL, type, 0, 0, false, count, in, out }, call);
 }
 
+/* ---- Blocks of different sizes ---------------------------------------------------------------------- */
+
+/* Where the slots of a side start: the caller's, or one behind the other. Bytes that they cover; SIZE_MAX: too many. */
+static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n, size_t size, size_t *own,
+                          const size_t **out, size_t *most)
+{
+    size_t end = 0;
+
+    *out = starts != NULL ? starts : own;
+    for (uint32_t i = 0; i < n; i++) {
+        own[i] = end;
+        if (counts[i] > MOST_BYTES / size || (*out)[i] > MOST_BYTES / size)
+            return SIZE_MAX;
+        end = (*out)[i] + counts[i] > end ? (*out)[i] + counts[i] : end;
+        *most = counts[i] > *most ? counts[i] : *most;
+    }
+    return end <= MOST_BYTES / size ? end * size : SIZE_MAX;
+}
+
+struct sized { /* a side of a call; NULL counts where the rank has no such buffer */
+    const size_t *counts, *starts;
+};
+
+/* This rank's block of those whose counts all ranks know. */
+static struct sized own_of(const struct plait_comm *comm, const size_t *counts)
+{
+    return (struct sized){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
+}
+
+static enum plait_status sized(struct plait_comm *comm, struct args a, struct sized in, struct sized out,
+                               const struct plait_call *call)
+{
+    const char *name = plait_coll_name(a.coll);
+    enum plait_status status = enter(comm, name, call);
+
+    if (status == PLAIT_OK)
+        status = check_type(comm->kernels, a.coll, a.type, a.op);
+    if (status == PLAIT_OK && a.root >= comm->nrank)
+        status = plait_fail(PLAIT_ERR_ARG, "%sv: root is %u, but the comm has %u ranks", name, a.root, comm->nrank);
+    if (status != PLAIT_OK)
+        return status;
+    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const size_t size = plait_dtype_size(a.type);
+    if ((g.in.nslot > 0 && in.counts == NULL) || (g.out.nslot > 0 && out.counts == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
+                          g.in.nslot > 0 && in.counts == NULL ? "in" : "out");
+    if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
+        return plait_fail_memory("out of memory for an operation");
+    struct plait_sizes v = { .in = in.counts, .out = out.counts };
+    const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
+    const size_t out_bytes =
+        place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most);
+    if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
+        return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
+                          in_bytes == SIZE_MAX ? "in" : "out");
+    if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
+        a.inplace = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
+                        (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
+                    in_bytes > 0 && out_bytes > 0;
+    if (!buffers_fit(&a, in_bytes, out_bytes))
+        return wrong_buffers(&a, &g, in_bytes, out_bytes);
+    const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
+    const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
+    if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
+        return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
+                          v.in[own_in], v.out[own_out]);
+    comm->sizes = v;
+    a.sized = true;
+    status = find_op_plan(comm, &a, call);
+    return status == PLAIT_OK ? run(comm, comm->last, a.in, a.out, call) : cannot_begin(comm, status, &a);
+}
+
+enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
+                                        const size_t *starts, enum plait_dtype type, enum plait_op op,
+                                        const struct plait_call *call)
+{
+    return sized(comm, (struct args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
+                 (struct sized){ counts, starts }, own_of(comm, counts), call);
+}
+
+enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
+                                   const size_t *starts, enum plait_dtype type, const struct plait_call *call)
+{
+    return sized(comm, (struct args){ PLAIT_ALLGATHER, type, .in = in, .out = out }, own_of(comm, counts),
+                 (struct sized){ counts, starts }, call);
+}
+
+enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t count, void *out, const size_t *counts,
+                                const size_t *starts, enum plait_dtype type, uint32_t root,
+                                const struct plait_call *call)
+{
+    return sized(comm, (struct args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
+                 (struct sized){ &count, NULL }, (struct sized){ counts, starts }, call);
+}
+
+enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const size_t *counts, const size_t *starts,
+                                 void *out, size_t count, enum plait_dtype type, uint32_t root,
+                                 const struct plait_call *call)
+{
+    return sized(comm, (struct args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
+                 (struct sized){ counts, starts }, (struct sized){ &count, NULL }, call);
+}
+
+enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const size_t *in_counts,
+                                  const size_t *in_starts, void *out, const size_t *out_counts,
+                                  const size_t *out_starts, enum plait_dtype type, const struct plait_call *call)
+{
+    return sized(comm, (struct args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
+                 (struct sized){ in_counts, in_starts }, (struct sized){ out_counts, out_starts }, call);
+}
+
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
                                     enum plait_dtype type, enum plait_op op, int inplace, const struct plait_call *call,
                                     struct plait_choice *out)
@@ -510,7 +634,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, inplace != 0);
-    wish_of(comm, coll, call != NULL ? call : &no_wishes, spec, &wish);
+    wish_of(comm, coll, false, call != NULL ? call : &no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

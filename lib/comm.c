@@ -229,6 +229,7 @@ static void free_private(struct plait_comm *comm)
         comm->progs = next;
     }
     free(comm->op_plans);
+    free(comm->starts);
     free(comm->algorithms);
     free(comm->node);
     free(comm->processes);

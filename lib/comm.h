@@ -21,7 +21,7 @@
 #define PLAIT_LINE        64 /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
 #define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA   48    /* payload that travels in the line that offers it */
+#define PLAIT_POST_DATA   40    /* payload that travels in the line that offers it */
 #define PLAIT_TINY_MAX    32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
 #define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT     4     /* slices in flight */
@@ -35,9 +35,10 @@
 #define PLAIT_GUARDS 1
 #endif
 
-struct plait_post {                /* an offered message */
-    _Atomic uint64_t word;         /* fingerprint << 32 | number + 1; written last */
-    uint64_t address;              /* offset in the sender's arena; within one process, the address itself */
+struct plait_post {        /* an offered message */
+    _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
+    uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
+    uint64_t bytes;
     uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
@@ -103,6 +104,15 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
 struct plait_prog;
 struct plait_flight;
 
+/*
+ * Blocks of different sizes (the v-forms): elements in the slots of this rank's IN and OUT, and where they start. The
+ * starts are the comm's when the caller gave none.
+ */
+struct plait_sizes {
+    const size_t *in, *in_at, *out, *out_at;
+    size_t most; /* in any of them */
+};
+
 /* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
 struct plait_op_plan {
     enum plait_coll coll;
@@ -110,6 +120,7 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
+    bool sized;             /* blocks differ in size: comm->sizes, of each call; count is 0 */
     size_t count;           /* elements of the vector, or of a block where all are equally big (geometry.kind) */
     bool plain;             /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
@@ -160,6 +171,9 @@ struct plait_comm {
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
+
+    struct plait_sizes sizes; /* of the operation in progress, if it is one of blocks of different sizes */
+    size_t *starts;           /* [2][nrank], or NULL before the first of these */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;

@@ -21,6 +21,7 @@ struct run {
     uint64_t next_slice, done_slices;
     char *in, *out;
     struct plait_wait wait;
+    enum plait_status failed; /* a message is not what it must be */
 };
 
 /* ---- Addresses ----------------------------------------------------------------------------------- */
@@ -31,15 +32,27 @@ static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
     return slot * f->q + (slot < f->r ? slot : f->r);
 }
 
-static inline size_t elements(const struct plait_flight *f, const struct plait_instr *in)
+/* Of a block that this rank gives or gets. */
+static size_t sized_elements(const struct run *run, uint32_t blk)
 {
+    const struct plait_geometry *g = &run->o->geometry;
+    const struct plait_sizes *v = &run->comm->sizes;
+    const uint32_t slot = plait_side_slot(&g->in, blk);
+
+    return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
+}
+
+static inline size_t elements(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    if (run->o->sized)
+        return sized_elements(run, in->blk);
     return f->n > 0 ? in->nblk * f->n : slot_start(f, in->blk + in->nblk) - slot_start(f, in->blk);
 }
 
 /* Bytes of what an instruction moves or makes. */
 static inline size_t bytes_of(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    return elements(f, in) * (in->wide ? sizeof(float) : run->o->size);
+    return elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
 }
 
 /* Wide values of OUT lie in its shadow: the caller's memory has no room for them. */
@@ -49,6 +62,9 @@ static inline char *address(const struct run *run, const struct plait_flight *f,
         return f->tmp + s.slot * f->stride;
     if (wide)
         return f->shadow + (f->n > 0 ? s.slot * f->n : slot_start(f, s.slot)) * sizeof(float);
+    if (run->o->sized)
+        return s.buf == PLAIT_IN ? f->in + run->comm->sizes.in_at[s.slot] * run->o->size
+                                 : f->out + run->comm->sizes.out_at[s.slot] * run->o->size;
     return (s.buf == PLAIT_IN ? f->in : f->out) + slot_start(f, s.slot) * run->o->size;
 }
 
@@ -230,7 +246,7 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
     enum { MOST = 1024 };
     const struct plait_instr *in = &run->prog->instrs[i];
     const struct plait_source *s = run->prog->sources + in->source;
-    const size_t n = elements(f, in);
+    const size_t n = elements(run, f, in);
     const void *from[MOST];
     const double start = stopwatch(run);
 
@@ -289,9 +305,14 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
         const struct plait_instr *in = &run->prog->instrs[i];
         struct plait_link *link = run->comm->peers[in->peer].link;
         const size_t bytes = bytes_of(run, f, in);
+        size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
-        const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, bytes);
-        if (data == NULL) {
+        const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, &sent);
+        if (data != NULL && sent != bytes && run->failed == PLAIT_OK)
+            run->failed = plait_comm_blame(run->comm, PLAIT_ERR_MISMATCH, (uint32_t)in->peer,
+                                           "rank %d sends %zu bytes where rank %u expects %zu", in->peer, sent,
+                                           run->comm->rank, bytes);
+        if (data == NULL || sent != bytes) {
             f->receiving[kept++] = i;
             continue;
         }
@@ -350,7 +371,8 @@ static void launch(struct run *run, struct plait_flight *f)
 {
     const struct plait_prog *p = run->prog;
     const size_t start_at = run->next_slice * run->o->selection.slice;
-    const size_t left = run->o->count - start_at, n = left < run->o->selection.slice ? left : run->o->selection.slice;
+    const size_t left = plait_op_count(run->comm, run->o) - start_at;
+    const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
 
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
 
@@ -479,7 +501,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.out = out;
     run.next_slice = run.done_slices = 0;
     choose_way(&run);
-    run.need = plait_flight_need(o);
+    run.failed = PLAIT_OK;
+    run.need = plait_flight_need(comm, o);
     plait_wait_init(&run.wait, awaited, &run);
     run.wait.steps = steps_done;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
@@ -502,7 +525,9 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
             if (f->done == run.prog->ninstr)
                 note_slice(&run);
         }
-        if (moved)
+        if (run.failed != PLAIT_OK)
+            status = run.failed;
+        else if (moved)
             plait_wait_progress(comm, &run.wait);
         else
             status = plait_wait_turn(comm, &run.wait);

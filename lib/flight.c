@@ -22,9 +22,9 @@ size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n)
     return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
 }
 
-size_t plait_flight_need(const struct plait_op_plan *o)
+size_t plait_flight_need(const struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    const size_t n = o->selection.slice < o->count ? o->selection.slice : o->count;
+    const size_t count = plait_op_count(comm, o), n = o->selection.slice < count ? o->selection.slice : count;
     const size_t stride = plait_flight_stride(o, n);
 
     return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) +
@@ -135,7 +135,7 @@ enum plait_status plait_flights_fit(struct plait_comm *comm, const struct plait_
     for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
         status = grow_lists(comm, &comm->flights[d], o->prog);
         if (status == PLAIT_OK)
-            status = grow_memory(comm, &comm->flights[d], plait_flight_need(o));
+            status = grow_memory(comm, &comm->flights[d], plait_flight_need(comm, o));
     }
     return status;
 }

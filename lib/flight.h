@@ -46,7 +46,13 @@ struct plait_flight {
  * wide shadow. And in all, of its largest slice. */
 size_t plait_flight_stride(const struct plait_op_plan *o, size_t n);
 size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n);
-size_t plait_flight_need(const struct plait_op_plan *o);
+size_t plait_flight_need(const struct plait_comm *comm, const struct plait_op_plan *o);
+
+/* Elements of the vector, or of the largest block. */
+static inline size_t plait_op_count(const struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    return o->sized ? comm->sizes.most : o->count;
+}
 
 /* Have the peers read everything this flight staged for them the last time? */
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);

@@ -357,6 +357,21 @@ static bool is_library(const struct plait_alg *alg)
     return false;
 }
 
+/* Blocks one by one, and only such as this rank gives or gets: of the others it does not know the size. */
+static bool moves_single_blocks(const struct plait_plan *plan)
+{
+    const struct plait_geometry g =
+        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        if (s->nblk > 1 || s->blk == PLAIT_AS_LIES ||
+            (plait_side_slot(&g.in, s->blk) == UINT32_MAX && plait_side_slot(&g.out, s->blk) == UINT32_MAX))
+            return false;
+    }
+    return true;
+}
+
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
@@ -389,6 +404,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     status = plait_prove(alg, spec, shape, rank, hop, kinds, &proof);
     p->hash = proof.hash;
     p->sliceable = proof.sliceable;
+    p->single = moves_single_blocks(plan);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)

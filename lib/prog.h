@@ -49,6 +49,7 @@ struct plait_prog {
     uint64_t hash; /* of the plans of all ranks, or of a sample (prove.h) */
     bool inplace;
     bool sliceable; /* plait_plan_sliceable(), of all ranks' plans */
+    bool single;    /* this rank's plan moves blocks one by one, its own ones only: they may differ in size */
     uint32_t root;
     enum plait_round round;
     bool average;

@@ -72,10 +72,14 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
 /* `bytes` of what one rank gives or gets of another, or of the vector. */
 static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
 {
-    const bool few = bytes <= MOST_FEW;
+    const bool few = bytes <= MOST_FEW && !w->sized;
 
     if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
         return allreduce_by_size(shape, bytes, w, why);
+    if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
+        *why = "blocks of different sizes: each has its own message";
+        return "direct";
+    }
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && w->reproducible)) {
         *why = "everyone reads what it needs where it lies, one step";
         return "direct";

@@ -15,6 +15,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     enum plait_round round;
     bool reproducible;
     bool oversubscribed; /* more ranks than processors */
+    bool sized;          /* blocks differ in size */
 };
 
 struct plait_selection {

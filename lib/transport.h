@@ -48,10 +48,11 @@ struct plait_transport {
     bool (*sent)(const struct plait_link *link, uint32_t number);
 
     /*
-     * The message's bytes, readable until release(); NULL while it has not arrived. `landing` has room for
-     * `bytes`; the answer may be `landing`.
+     * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`; the
+     * answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read.
      */
-    const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing, size_t bytes);
+    const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                           size_t *bytes);
 
     void (*release)(struct plait_link *link, uint32_t number);
 };

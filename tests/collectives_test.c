@@ -300,6 +300,160 @@ static void long_blocks_go_in_slices(void **state)
     free(all.trial);
 }
 
+/* ---- Blocks of different sizes --------------------------------------------------------------------------- */
+
+#define MOST_RANKS 9
+#define MOST_BLOCK 400 /* elements, and those that may lie between blocks */
+
+/* Elements of the block that goes from one rank to another; in some rounds many are empty. */
+static size_t block(unsigned round, uint32_t from, uint32_t to)
+{
+    const unsigned h = (from * 31 + to * 17 + round * 101 + 7) * 2654435761u >> 16;
+    return round % 3 == 0 && h % 2 ? 0 : round % 3 == 1 ? h % 11 : h % MOST_BLOCK;
+}
+
+struct side { /* of one rank: blocks and where they start; gaps in some rounds */
+    size_t counts[MOST_RANKS], at[MOST_RANKS];
+};
+
+static struct side side_of(unsigned round, uint32_t nrank, uint32_t rank, bool gives, bool pairs)
+{
+    struct side s;
+    size_t at = 0;
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        s.counts[r] = !pairs ? block(round, r, r) : gives ? block(round, rank, r) : block(round, r, rank);
+        s.at[r] = at;
+        at += s.counts[r] + (round % 2 ? r % 3 : 0);
+    }
+    return s;
+}
+
+static int32_t element(uint32_t from, uint32_t to, size_t i)
+{
+    return (int32_t)(from * 1000003u + to * 5003u + (unsigned)i * 7u);
+}
+
+static int same(uint32_t rank, const int32_t *got, size_t n, uint32_t from, uint32_t to)
+{
+    for (size_t i = 0; i < n; i++)
+        CHECK(got[i] == element(from, to, i));
+    return 0;
+}
+
+static int try_sized(struct plait_comm *comm, uint32_t rank, uint32_t nrank, unsigned round, uint32_t root)
+{
+    static __thread int32_t in[MOST_RANKS * (MOST_BLOCK + 4)], out[MOST_RANKS * (MOST_BLOCK + 4)];
+    const bool gaps = round % 2;
+    struct side parts = side_of(round, nrank, rank, true, false), give = side_of(round, nrank, rank, true, true);
+    struct side take = side_of(round, nrank, rank, false, true);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.algorithm = round % 4 == 3 ? "ring" : NULL;
+    for (size_t i = 0; i < parts.counts[rank]; i++)
+        in[i] = element(rank, 0, i);
+    CHECK(plait_allgatherv(comm, in, out, parts.counts, gaps ? parts.at : NULL, PLAIT_INT32, &call) == PLAIT_OK);
+    for (uint32_t r = 0; r < nrank; r++)
+        CHECK(same(rank, out + parts.at[r], parts.counts[r], r, 0) == 0);
+    for (uint32_t r = 0; r < nrank; r++)
+        for (size_t i = 0; i < parts.counts[r]; i++)
+            in[parts.at[r] + i] = (int32_t)(i + r) * (int32_t)(rank + 1);
+    CHECK(plait_reduce_scatterv(comm, in, out, parts.counts, gaps ? parts.at : NULL, PLAIT_INT32, PLAIT_SUM, &call) ==
+          PLAIT_OK);
+    for (size_t i = 0; i < parts.counts[rank]; i++)
+        CHECK(out[i] == (int32_t)(i + rank) * (int32_t)(nrank * (nrank + 1) / 2));
+    for (size_t i = 0; i < parts.counts[rank]; i++)
+        in[i] = element(rank, root, i);
+    CHECK(plait_gatherv(comm, in, parts.counts[rank], rank == root ? out : NULL, rank == root ? parts.counts : NULL,
+                        gaps && rank == root ? parts.at : NULL, PLAIT_INT32, root, NULL) == PLAIT_OK);
+    for (uint32_t r = 0; rank == root && r < nrank; r++)
+        CHECK(same(rank, out + parts.at[r], parts.counts[r], r, root) == 0);
+    for (uint32_t r = 0; rank == root && r < nrank; r++)
+        for (size_t i = 0; i < parts.counts[r]; i++)
+            in[parts.at[r] + i] = element(root, r, i);
+    CHECK(plait_scatterv(comm, rank == root ? in : NULL, rank == root ? parts.counts : NULL,
+                         gaps && rank == root ? parts.at : NULL, out, parts.counts[rank], PLAIT_INT32, root,
+                         NULL) == PLAIT_OK);
+    CHECK(same(rank, out, parts.counts[rank], root, rank) == 0);
+    for (uint32_t r = 0; r < nrank; r++)
+        for (size_t i = 0; i < give.counts[r]; i++)
+            in[give.at[r] + i] = element(rank, r, i);
+    CHECK(plait_alltoallv(comm, in, give.counts, gaps ? give.at : NULL, out, take.counts, gaps ? take.at : NULL,
+                          PLAIT_INT32, NULL) == PLAIT_OK);
+    for (uint32_t r = 0; r < nrank; r++)
+        CHECK(same(rank, out + take.at[r], take.counts[r], r, rank) == 0);
+    return 0;
+}
+
+static int try_all_sized(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+
+    (void)arg;
+    for (unsigned round = 0; round < 24; round++)
+        if (try_sized(*comm, rank, nrank, round, round % nrank) != 0) {
+            fprintf(stderr, "round %u\n", round);
+            return 1;
+        }
+    return 0;
+}
+
+static void blocks_may_differ_in_size(void **state)
+{
+    struct ranks r = { .nthread = 1, .body = try_all_sized };
+
+    (void)state;
+    for (r.nprocess = 1; r.nprocess <= MOST_RANKS; r.nprocess += 2)
+        assert_int_equal(ranks_run(&r), 0);
+    r.nprocess = 2;
+    r.nthread = 3;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int disagree(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    size_t give[3] = { 10, 10, 10 }, take[3] = { 10, 10, 10 };
+    int in[40] = { 0 }, out[40];
+
+    (void)arg;
+    take[1] = rank == 2 ? 20 : 10; /* rank 1 gives 10 */
+    CHECK(plait_alltoallv(*comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "rank 1 sends 40 bytes where rank 2 expects 80") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    size_t counts[5] = { 3, 4, 0, 2, 1 }, huge[5] = { SIZE_MAX / 2, 4 };
+    int in[16] = { 0 }, out[16];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    CHECK(plait_allgatherv(*comm, in, out, NULL, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allgatherv: the counts of") != NULL);
+    CHECK(plait_allgatherv(*comm, in, out, huge, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_gatherv(*comm, in, 1 + counts[rank], out, counts, NULL, PLAIT_INT32, rank, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "gives itself") != NULL);
+    call.algorithm = "bruck";
+    CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, &call) == PLAIT_ERR_CONFIG);
+    CHECK(strstr(plait_last_error(), "use direct") != NULL);
+    CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, NULL) == PLAIT_OK); /* nothing has happened */
+    return 0;
+}
+
+static void sizes_that_disagree_are_named(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = disagree };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r = (struct ranks){ .nprocess = 5, .nthread = 1, .body = ask_wrongly_for_sizes };
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------------------- */
 
 static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -379,6 +533,8 @@ int main(void)
         cmocka_unit_test(every_collective_is_right_between_processes),
         cmocka_unit_test(every_collective_is_right_between_threads),
         cmocka_unit_test(long_blocks_go_in_slices),
+        cmocka_unit_test(blocks_may_differ_in_size),
+        cmocka_unit_test(sizes_that_disagree_are_named),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(ranks_that_differ_are_told),
     };

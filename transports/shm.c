@@ -6,7 +6,7 @@
  * words, which it alone writes too. Line `number % PLAIT_WINDOW` holds message `number`: address
  * first, then the word with fingerprint and number. The receiver reads the data where it lies and
  * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
- * pointers; between processes they are offsets in the sender's arena. Messages of up to 48 bytes
+ * pointers; between processes they are offsets in the sender's arena. Messages of up to 40 bytes
  * travel in the line itself.
  */
 #include "../lib/comm.h"
@@ -88,6 +88,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
             memcpy(post->data, data, bytes);
         data = post->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
+    post->bytes = bytes;
     post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     plait_wake(s->comm, s->peer);
@@ -95,15 +96,15 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
 }
 
 static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
-                               size_t bytes)
+                               size_t *bytes)
 {
     const struct shm_link *s = shm(link);
     const struct plait_post *post = &s->in[number % PLAIT_WINDOW];
 
     (void)landing;
-    (void)bytes;
     if (atomic_load_explicit(&post->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
         return NULL;
+    *bytes = post->bytes;
     return (const void *)((uintptr_t)s->base + (uintptr_t)post->address);
 }
 

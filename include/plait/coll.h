@@ -222,6 +222,34 @@ PLAIT_API enum plait_status plait_scatter(struct plait_comm *comm, const void *i
 PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
                                            enum plait_dtype type, const struct plait_call *call);
 
+/*
+ * The same with blocks of different sizes.
+ *
+ * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
+ * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of
+ *         OUT must not overlap
+ * What two ranks say of a part must agree; when it does not, the one that gets it fails the comm with both sizes
+ * (PLAIT_ERR_MISMATCH).
+ * Cost:   one message for each part that is not a rank's own; not cut into slices: parts that are not in library memory
+ * are staged whole.
+ */
+PLAIT_API enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out,
+                                                  const size_t *counts, const size_t *starts, enum plait_dtype type,
+                                                  enum plait_op op, const struct plait_call *call);
+PLAIT_API enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
+                                             const size_t *starts, enum plait_dtype type,
+                                             const struct plait_call *call);
+PLAIT_API enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t count, void *out,
+                                          const size_t *counts, const size_t *starts, enum plait_dtype type,
+                                          uint32_t root, const struct plait_call *call);
+PLAIT_API enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const size_t *counts,
+                                           const size_t *starts, void *out, size_t count, enum plait_dtype type,
+                                           uint32_t root, const struct plait_call *call);
+PLAIT_API enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const size_t *in_counts,
+                                            const size_t *in_starts, void *out, const size_t *out_counts,
+                                            const size_t *out_starts, enum plait_dtype type,
+                                            const struct plait_call *call);
+
 /**
  * Return when every rank of the comm has called it.
  *
