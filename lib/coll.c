@@ -28,7 +28,7 @@ static enum plait_status check_type(const struct plait_kernels *kernels, enum pl
                           (int)type);
     if ((unsigned)op >= PLAIT_NOP)
         return plait_fail(PLAIT_ERR_ARG, "allreduce: op is %d, which is no enum plait_op", (int)op);
-    if (kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
+    if (plait_reduce_find(kernels, type, op) == NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "allreduce: no kernel for type %s with op %s", plait_dtype_name(type),
                           plait_op_name(op));
     return PLAIT_OK;
@@ -71,6 +71,32 @@ static enum plait_status check_call(const struct plait_call *call)
     return PLAIT_OK;
 }
 
+/* What premulsum and user need of the options, and others do not take. */
+static enum plait_status check_op(enum plait_op op, const struct plait_call *call)
+{
+    const struct plait_user_op *user = call->user;
+
+    if (op == PLAIT_PREMULSUM && call->scale == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "op is premulsum, but call->scale is NULL; it points to this rank's scalar");
+    if (op != PLAIT_PREMULSUM && call->scale != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->scale is %p, but op is %s, which does not scale; use premulsum or NULL",
+                          call->scale, plait_op_name(op));
+    if ((unsigned)call->scale_when > PLAIT_SCALE_LATE)
+        return plait_fail(PLAIT_ERR_ARG, "call->scale_when is %d, which is no enum plait_scale_when",
+                          (int)call->scale_when);
+    if (op == PLAIT_USER && user == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "op is user, but call->user is NULL; it points to the function");
+    if (op != PLAIT_USER && user != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->user is %p, but op is %s, which does not call it; use op user or NULL",
+                          (const void *)user, plait_op_name(op));
+    if (user != NULL && user->size != sizeof *user)
+        return plait_fail(PLAIT_ERR_ARG, "call->user->size is %zu, not %zu; set it to sizeof (struct plait_user_op)",
+                          user->size, sizeof *user);
+    if (user != NULL && user->combine == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->user->combine is NULL; it is the function that combines");
+    return PLAIT_OK;
+}
+
 enum plait_status plait_check_operation(const struct plait_kernels *kernels, size_t count, enum plait_dtype type,
                                         enum plait_op op, const struct plait_call *call)
 {
@@ -78,15 +104,23 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, siz
 
     if (status == PLAIT_OK)
         status = check_count(count, plait_dtype_size(type));
-    return status == PLAIT_OK && call != NULL ? check_call(call) : status;
+    if (status == PLAIT_OK && call != NULL)
+        status = check_call(call);
+    return status == PLAIT_OK ? check_op(op, call != NULL ? call : &no_wishes) : status;
 }
 
 /* ---- What to run ----------------------------------------------------------------------------------- */
 
+static inline bool same_user(const struct plait_op_plan *o, const struct plait_user_op *user)
+{
+    return user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
+                            o->what.ordered == !user->commutative);
+}
+
 static inline bool same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
     return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 && same_user(o, call->user);
 }
 
 /* Is `o` this operation? `call` NULL: without options. */
@@ -109,6 +143,8 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, const s
         .cache = comm->cache,
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
+        .user = call->user != NULL,
+        .ordered = call->user != NULL && !call->user->commutative,
         .oversubscribed = comm->oversubscribed,
     };
 }
@@ -146,7 +182,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
     const uint64_t fields[] = {
-        o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0
+        o->coll, o->type, o->op, o->count, o->selection.plan_hash, o->prog != NULL ? o->prog->hash : 0, o->what.ordered
     };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
@@ -161,8 +197,23 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,
         .inplace = o->inplace,
+        .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
+/* The caller's struct is not kept. */
+static void describe_how(struct plait_op_plan *o, uint32_t nrank)
+{
+    const struct plait_user_op *user = o->call.user;
+
+    o->inner = (struct plait_how){ .type = o->type };
+    if (user != NULL) {
+        o->inner.combine = user->combine;
+        o->inner.context = user->context;
+    }
+    o->last = o->inner;
+    o->last.divisor = o->op == PLAIT_AVG ? nrank : 0;
 }
 
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
@@ -179,10 +230,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (status != PLAIT_OK)
         return status;
     o->size = plait_dtype_size(o->type);
-    o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
-    o->reduce = comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op];
-    o->fingerprint = fingerprint_of(o);
+    describe_how(o, comm->nrank);
+    o->reduce = plait_reduce_find(comm->kernels, o->type, o->op);
     describe(o, &o->what);
+    o->fingerprint = fingerprint_of(o);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
                    plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
     return PLAIT_OK;
@@ -222,6 +273,8 @@ static enum plait_status find_op_plan(struct plait_comm *comm, enum plait_coll c
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
+    (*place)->call.scale = NULL; /* the caller's, and not kept */
+    (*place)->call.user = NULL;
     comm->last = *place;
     return PLAIT_OK;
 }
@@ -268,6 +321,10 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     if (PLAIT_GUARDS)
         comm->call = call; /* its deadline, if a wait is long */
     const uint32_t environment = plait_fpenv_enter();
+    if (call != NULL && call->scale != NULL && o->count > 0) { /* on, in place */
+        comm->kernels->scale[o->type](out, in, o->count, call->scale);
+        in = out;
+    }
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (o->selection.tiny) {
         if (PLAIT_GUARDS)
@@ -311,13 +368,13 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
     if (has_failed(comm))
         return earlier_failure(comm);
     status = call != NULL ? check_call(call) : PLAIT_OK;
+    if (status == PLAIT_OK && call != NULL)
+        status = check_op(op, call);
     if (status != PLAIT_OK)
         return status;
-    const bool inplace = in == out && count > 0;
+    const bool inplace = (in == out || (call != NULL && call->scale != NULL)) && count > 0;
     if (comm->last == NULL || !fits(comm->last, PLAIT_ALLREDUCE, count, type, op, inplace, call)) {
-        status = check_type(comm->kernels, type, op);
-        if (status == PLAIT_OK)
-            status = check_count(count, plait_dtype_size(type));
+        status = plait_check_operation(comm->kernels, count, type, op, call);
         if (status == PLAIT_OK)
             status = check_buffers(in, out, count * plait_dtype_size(type));
         if (status == PLAIT_OK)
@@ -341,6 +398,8 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     if (has_failed(comm))
         return earlier_failure(comm);
     status = call != NULL ? check_call(call) : PLAIT_OK;
+    if (status == PLAIT_OK && call != NULL)
+        status = check_op(PLAIT_SUM, call);
     if (status == PLAIT_OK &&
         (comm->last == NULL || !fits(comm->last, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call)))
         status = find_op_plan(comm, PLAIT_BARRIER, 0, PLAIT_INT32, PLAIT_SUM, false, call);

@@ -115,8 +115,8 @@ struct plait_op_plan {
 
     struct plait_selection selection;
     uint32_t fingerprint;
-    size_t size;      /* bytes of an element */
-    uint32_t divisor; /* of the last combination: avg */
+    size_t size;                  /* bytes of an element */
+    struct plait_how inner, last; /* of combinations whose result is partial; of the last */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
     struct plait_what what;  /* for the ring */

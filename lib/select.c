@@ -61,12 +61,12 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
 
 static bool rounds(enum plait_dtype type)
 {
-    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 || type == PLAIT_FLOAT8E5M2;
 }
 
 static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, const struct plait_wish *w)
 {
-    if (!rounds(type))
+    if (!rounds(type) || w->user)
         return PLAIT_ROUND_DEFAULT;
     if (w->round != PLAIT_ROUND_DEFAULT)
         return w->round;
@@ -107,11 +107,13 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 
     if (status != PLAIT_OK)
         return status;
-    if (w->reproducible && !s.alg->canonical)
+    if ((w->reproducible || w->ordered) && !s.alg->canonical)
         return plait_fail(PLAIT_ERR_CONFIG,
-                          "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
-                          "for; use one-shot, two-shot, binomial or halving-doubling",
-                          spec);
+                          "algorithm '%s' does not combine in the canonical order, but %s; use one-shot, two-shot, "
+                          "binomial or halving-doubling",
+                          spec,
+                          w->ordered ? "call->user is not commutative, so it needs the order of the ranks"
+                                     : "reproducible results are asked for");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
@@ -172,6 +174,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
+    w.user = op == PLAIT_USER;
+    w.ordered = w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";

@@ -100,6 +100,8 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
         snprintf(what, sizeof what, "type is %s here and %s", plait_dtype_name(a->type), plait_dtype_name(b->type));
     else if (a->op != b->op)
         snprintf(what, sizeof what, "operator is %s here and %s", plait_op_name(a->op), plait_op_name(b->op));
+    else if (a->ordered != b->ordered)
+        snprintf(what, sizeof what, "call->user->commutative is %d here and %d", !a->ordered, !b->ordered);
     else if (a->inplace != b->inplace)
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");

@@ -17,15 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum plait_dtype types[] = { PLAIT_INT32,   PLAIT_INT64,   PLAIT_FLOAT16,
-                                          PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
+static const enum plait_dtype types[] = {
+#define PLAIT_X(symbol, value, bytes, name) symbol,
+    PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+};
 #define NTYPE (sizeof types / sizeof *types)
 
 /* Combine all ranks' inputs in ascending and in descending order, two at a time, in the type itself. */
 static void assert_exact(enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
     const struct plait_kernels *k = plait_kernels_find("scalar");
-    const plait_reduce_fn reduce = k->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op];
+    const plait_reduce_fn reduce = plait_reduce_find(k, type, op);
     struct pattern *p = calloc(nrank, sizeof *p);
     unsigned char *result = malloc(count * 8);
 
@@ -36,7 +39,7 @@ static void assert_exact(enum plait_dtype type, enum plait_op op, uint32_t nrank
         for (uint32_t i = 1; i < nrank; i++) {
             const struct pattern *next = &p[descending ? nrank - 1 - i : i];
             const void *src[2] = { result, next->input };
-            reduce(result, src, 2, count, op == PLAIT_AVG && i == nrank - 1 ? nrank : 0);
+            reduce(result, src, 2, count, &(struct plait_how){ .divisor = i == nrank - 1 ? nrank : 0 });
         }
         if (pattern_wrong(&p[0], result, count) != 0)
             fail_msg("%s %s of %u ranks is not exact", plait_dtype_name(type), plait_op_name(op), nrank);

@@ -19,7 +19,7 @@
 #define COUNT 61
 #define LONG  5003 /* blocks of more elements than the kernels widen at once */
 
-static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+static const enum plait_dtype narrows[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
 static const enum plait_round rounds[] = { PLAIT_ROUND_ONCE, PLAIT_ROUND_HOP };
 
@@ -33,12 +33,12 @@ static double draw(enum plait_op op, uint64_t *state)
 static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
 {
     for (size_t i = 0; i < nrank * job->count; i++)
-        set_element(job->in, job->type, i, half_bits(job->type, draw(job->op, &seed)));
+        set_element(job->in, job->type, i, narrow_bits(job->type, draw(job->op, &seed)));
 }
 
 static long double at(const struct job *job, uint32_t rank, size_t i)
 {
-    return (long double)half_value(job->type, element(job_in(job, rank), job->type, i));
+    return (long double)narrow_value(job->type, element(job_in(job, rank), job->type, i));
 }
 
 /* n roundings of relative size u, one upon the other. */
@@ -80,7 +80,8 @@ static double outside_bound(const struct jobs *j)
             const struct job *job = &j->job[k];
             long double bound;
             const long double want = exact(job, j->nrank, i, &bound);
-            const long double error = fabsl((long double)half_value(job->type, element(job->out, job->type, i)) - want);
+            const long double error =
+                fabsl((long double)narrow_value(job->type, element(job->out, job->type, i)) - want);
             if (!(error <= bound))
                 fprintf(stderr, "%s %s %s round %d, %u ranks: element %zu is off by %Lg, not %Lg\n", job->spec,
                         plait_dtype_name(job->type), plait_op_name(job->op), (int)job->round, j->nrank, i, error,
@@ -94,7 +95,7 @@ static double outside_bound(const struct jobs *j)
 static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
 {
     for (uint32_t i = 0; i < specs->n; i++) {
-        struct job job = { .type = halves[i % 2],
+        struct job job = { .type = narrows[i % 2],
                            .op = ops[i / 2 % 3],
                            .round = PLAIT_ROUND_ONCE,
                            .count = LONG,
@@ -112,7 +113,7 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
 {
     for (uint32_t i = 0; i < specs->n; i++)
         for (unsigned k = 0; k < 12 && specs->spec[i].shape.node == map; k++) {
-            struct job job = { .type = halves[k % 2],
+            struct job job = { .type = narrows[k % 2],
                                .op = ops[k / 2 % 3],
                                .round = rounds[k / 6],
                                .count = COUNT,
@@ -177,17 +178,17 @@ static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
     (void)state;
     jobs_init(&j, N, NULL, NULL);
     for (unsigned k = 0; k < 4 * NSPEC; k++) {
-        struct job like = { .type = halves[k % 2], .round = rounds[k / 2 % 2], .count = 4 * N };
+        struct job like = { .type = narrows[k % 2], .round = rounds[k / 2 % 2], .count = 4 * N };
         const double one = 1, small = k % 2 == 0 ? 0x1p-12 : 0x1p-9;
         strcpy(like.spec, specs[k / 4]);
         struct job *job = jobs_add(&j, &like);
         for (size_t i = 0; i < N * job->count; i++)
-            set_element(job->in, job->type, i, half_bits(job->type, i / job->count == i % N ? one : small));
+            set_element(job->in, job->type, i, narrow_bits(job->type, i / job->count == i % N ? one : small));
     }
     assert_int_equal(jobs_run(&j, 1, N), 0);
     for (size_t k = 0; k < j.n; k++) {
         const struct job *job = &j.job[k];
-        const uint64_t right = half_bits(job->type, job->type == PLAIT_FLOAT16 ? 1 + 0x1p-9 : 1 + 0x1p-6);
+        const uint64_t right = narrow_bits(job->type, job->type == PLAIT_FLOAT16 ? 1 + 0x1p-9 : 1 + 0x1p-6);
         size_t lost = 0;
         for (size_t i = 0; i < job->count; i++)
             lost += element(job->out, job->type, i) != right;
@@ -211,18 +212,20 @@ static void a_wide_sum_may_take_the_place_of_a_narrow_operand(void **state)
             const struct plait_kernels *k = plait_kernels_find(isas[i]);
             float wide[N], other[N];
             const void *const src[2] = { wide, other };
+            const struct plait_how how = { 0 };
             if (k == NULL)
                 continue;
             for (size_t e = 0; e < N; e++) {
-                set_element(wide, halves[t], e, half_bits(halves[t], (double)(e % 100)));
+                set_element(wide, narrows[t], e, narrow_bits(narrows[t], (double)(e % 100)));
                 other[e] = (float)(e % 7);
             }
-            plait_reduce_mixed(k, halves[t], PLAIT_SUM, wide, true, src, 2, 2, N, 0);
+            plait_reduce_mixed(k, narrows[t], PLAIT_SUM, wide, true, src, 2, 2, N, &how);
             for (size_t e = 0; e < N; e++)
                 assert_true(wide[e] == (float)(e % 100 + e % 7));
-            plait_reduce_mixed(k, halves[t], PLAIT_SUM, wide, false, src, 3, 2, N, 0); /* and the other way round */
+            plait_reduce_mixed(k, narrows[t], PLAIT_SUM, wide, false, src, 3, 2, N, &how); /* and the other way round */
             for (size_t e = 0; e < N; e++)
-                assert_int_equal(element(wide, halves[t], e), half_bits(halves[t], (double)(e % 100 + e % 7 + e % 7)));
+                assert_int_equal(element(wide, narrows[t], e),
+                                 narrow_bits(narrows[t], (double)(e % 100 + e % 7 + e % 7)));
         }
 }
 
