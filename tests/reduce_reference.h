@@ -113,22 +113,23 @@ static inline double narrow_value(enum plait_dtype type, uint64_t bits)
 /* By search: the nearest finite value, of two the one whose last bit is 0; so what is too large saturates. */
 static inline uint64_t byte_bits(enum plait_dtype type, double v)
 {
-    static _Thread_local double table[2][0x80];
-    double *values = table[type == PLAIT_FLOAT8E4M3], nearest = INFINITY;
-    uint64_t best = 0;
+    static _Thread_local double table[2][0x80]; /* ascending */
+    double *values = table[type == PLAIT_FLOAT8E4M3];
+    uint64_t below = 0, above = type == PLAIT_FLOAT8E4M3 ? 0x7e : 0x7b;
 
     for (uint64_t bits = 0; values[1] == 0 && bits < 0x80; bits++)
         values[0x7f - bits] = narrow_value(type, 0x7f - bits);
     if (isnan(v))
         return type == PLAIT_FLOAT8E4M3 ? 0x7f : 0x7e;
-    for (uint64_t bits = 0; bits < 0x80; bits++) {
-        const double distance = fabs(fmin(fabs(v), 1e9) - values[bits]);
-        if (isfinite(values[bits]) && (distance < nearest || (distance == nearest && bits % 2 == 0))) {
-            nearest = distance;
-            best = bits;
-        }
+    while (above - below > 1) {
+        const uint64_t middle = (below + above) / 2;
+        if (values[middle] <= fabs(v))
+            below = middle;
+        else
+            above = middle;
     }
-    return best | (signbit(v) ? 0x80 : 0);
+    const double down = fabs(v) - values[below], up = values[above] - fabs(v);
+    return (signbit(v) ? 0x80 : 0) | (down < up || (down == up && below % 2 == 0) ? below : above);
 }
 
 static inline uint64_t narrow_bits(enum plait_dtype type, double v)

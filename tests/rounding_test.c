@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rounding of 16-bit floats: every algorithm gives the bits that its plan means, and keeps the bounds
+ * Rounding of 16- and 8-bit floats: every algorithm gives the bits that its plan means, and keeps the bounds
  * that enum plait_round promises, against sums in 80 bits.
  */
 #include "jobs.h"
@@ -20,20 +20,26 @@
 #define LONG  5003 /* blocks of more elements than the kernels widen at once */
 
 static const enum plait_dtype narrows[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
+#define NNARROW (sizeof narrows / sizeof *narrows)
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
 static const enum plait_round rounds[] = { PLAIT_ROUND_ONCE, PLAIT_ROUND_HOP };
 
-/* Factors near 1, so that no product leaves the range; terms of both signs and magnitudes 2^-8 to 2^8. */
-static double draw(enum plait_op op, uint64_t *state)
+/*
+ * Factors near 1, so that no product leaves the range; terms of both signs and magnitudes 2^-8 to 2^8. For 8-bit floats
+ * both nearer: nothing saturates.
+ */
+static double draw(enum plait_dtype type, enum plait_op op, uint64_t *state)
 {
     const double sign = random_below(state, 2) ? -1 : 1, fraction = 1 + random_below(state, 1 << 20) * 0x1p-20;
+    if (plait_dtype_size(type) == 1)
+        return sign * (op == PLAIT_PROD ? 0.75 * fraction : ldexp(fraction, (int)random_below(state, 13) - 8));
     return sign * ldexp(fraction, op == PLAIT_PROD ? -(int)random_below(state, 2) : (int)random_below(state, 17) - 8);
 }
 
 static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
 {
     for (size_t i = 0; i < nrank * job->count; i++)
-        set_element(job->in, job->type, i, narrow_bits(job->type, draw(job->op, &seed)));
+        set_element(job->in, job->type, i, narrow_bits(job->type, draw(job->type, job->op, &seed)));
 }
 
 static long double at(const struct job *job, uint32_t rank, size_t i)
@@ -44,14 +50,15 @@ static long double at(const struct job *job, uint32_t rank, size_t i)
 /* n roundings of relative size u, one upon the other. */
 static long double roundings(uint32_t n, long double u)
 {
-    return n * u / (1 - n * u);
+    return powl(1 + u, n) - 1;
 }
 
 /* The exact result of element i, and how far from it the documented bound allows the computed one to be. */
 static long double exact(const struct job *job, uint32_t nrank, size_t i, long double *bound)
 {
-    const long double u = job->type == PLAIT_FLOAT16 ? 0x1p-11L : 0x1p-8L, f = 0x1p-24L;
-    const long double least = job->type == PLAIT_FLOAT16 ? 0x1p-25L : 0x1p-134L; /* half the spacing next to 0 */
+    const struct format format = format_of(job->type);
+    const long double u = ldexpl(1, -format.digits - 1), f = 0x1p-24L;
+    const long double least = ldexpl(1, format.least - format.digits - 1); /* half the spacing next to 0 */
     const bool hop = job->round == PLAIT_ROUND_HOP, prod = job->op == PLAIT_PROD;
     const uint32_t n = nrank - 1 + (job->op == PLAIT_AVG); /* the division is one more */
     long double s = prod ? 1 : 0, sum = 0;
@@ -95,8 +102,8 @@ static double outside_bound(const struct jobs *j)
 static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
 {
     for (uint32_t i = 0; i < specs->n; i++) {
-        struct job job = { .type = narrows[i % 2],
-                           .op = ops[i / 2 % 3],
+        struct job job = { .type = narrows[i % NNARROW],
+                           .op = ops[i / NNARROW % 3],
                            .round = PLAIT_ROUND_ONCE,
                            .count = LONG,
                            .inplace = i % 3 == 0,
@@ -112,14 +119,14 @@ static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint3
 static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
 {
     for (uint32_t i = 0; i < specs->n; i++)
-        for (unsigned k = 0; k < 12 && specs->spec[i].shape.node == map; k++) {
-            struct job job = { .type = narrows[k % 2],
-                               .op = ops[k / 2 % 3],
-                               .round = rounds[k / 6],
+        for (unsigned k = 0; k < 6 * NNARROW && specs->spec[i].shape.node == map; k++) {
+            struct job job = { .type = narrows[k % NNARROW],
+                               .op = ops[k / NNARROW % 3],
+                               .round = rounds[k / NNARROW / 3],
                                .count = COUNT,
                                .inplace = (i + k) % 3 == 0,
                                .library = (i + k) % 2 == 0,
-                               .slice = k % 4 == 3 ? 40 : 0 };
+                               .slice = (i + k / NNARROW) % 4 == 3 ? 40 : 0 };
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);
         }
@@ -208,7 +215,7 @@ static void a_wide_sum_may_take_the_place_of_a_narrow_operand(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 3; i++)
-        for (unsigned t = 0; t < 2; t++) {
+        for (unsigned t = 0; t < NNARROW; t++) {
             const struct plait_kernels *k = plait_kernels_find(isas[i]);
             float wide[N], other[N];
             const void *const src[2] = { wide, other };
@@ -216,16 +223,16 @@ static void a_wide_sum_may_take_the_place_of_a_narrow_operand(void **state)
             if (k == NULL)
                 continue;
             for (size_t e = 0; e < N; e++) {
-                set_element(wide, narrows[t], e, narrow_bits(narrows[t], (double)(e % 100)));
-                other[e] = (float)(e % 7);
+                set_element(wide, narrows[t], e, narrow_bits(narrows[t], (double)(e % 8)));
+                other[e] = (float)(e % 7 % 4);
             }
             plait_reduce_mixed(k, narrows[t], PLAIT_SUM, wide, true, src, 2, 2, N, &how);
             for (size_t e = 0; e < N; e++)
-                assert_true(wide[e] == (float)(e % 100 + e % 7));
+                assert_true(wide[e] == (float)(e % 8 + e % 7 % 4));
             plait_reduce_mixed(k, narrows[t], PLAIT_SUM, wide, false, src, 3, 2, N, &how); /* and the other way round */
             for (size_t e = 0; e < N; e++)
                 assert_int_equal(element(wide, narrows[t], e),
-                                 narrow_bits(narrows[t], (double)(e % 100 + e % 7 + e % 7)));
+                                 narrow_bits(narrows[t], (double)(e % 8 + e % 7 % 4 + e % 7 % 4)));
         }
 }
 
