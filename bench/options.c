@@ -395,8 +395,10 @@ static bool check_algorithm(const struct options *o)
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = (uint32_t)o->nrank, .node = o->node };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
+    const uint64_t scalar = 0; /* not read */
 
     call.algorithm = o->algorithm;
+    call.scale = o->op[0] == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;
     call.round = o->round;
     call.reproducible = o->reproducible;

@@ -49,8 +49,8 @@ struct plait_kernels {
 const struct plait_kernels *plait_kernels_find(const char *isa);
 
 /*
- * What combines elements of `type` with `op`: premulsum sums what has been multiplied; user functions are called piece by
- * piece. NULL: there is none.
+ * What combines elements of `type` with `op`: premulsum sums what has been multiplied; user functions are called piece
+ * by piece. NULL: there is none.
  */
 plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op);
 

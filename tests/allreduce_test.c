@@ -185,7 +185,7 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
     return n;
 }
 
-/* Every algorithm with every type, operator, place and small count. */
+/* Every algorithm with every type, operator, place and small count; in the short tier half of them. */
 static size_t list_product(const struct specs *specs, unsigned map, uint32_t nrank, struct trial **out)
 {
     const size_t counts[] = { 0, 1, nrank > 1 ? nrank - 1 : 2, 17, 997, 4099 };
@@ -198,6 +198,8 @@ static size_t list_product(const struct specs *specs, unsigned map, uint32_t nra
         const struct spec *spec = &specs->spec[i / each];
         const size_t k = i % each;
         struct trial *t = &trials[n];
+        if (!full() && (i / each + k + k / NTYPE) % 2 == 1)
+            continue; /* the other half falls to the neighbours */
         if (spec->shape.node != specs->maps[map])
             continue;
         snprintf(t->spec, sizeof t->spec, "%.*s", (int)strcspn(spec->text, " "), spec->text);

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -23,6 +24,12 @@ static const enum plait_dtype narrows[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT
 #define NNARROW (sizeof narrows / sizeof *narrows)
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
 static const enum plait_round rounds[] = { PLAIT_ROUND_ONCE, PLAIT_ROUND_HOP };
+
+static bool full(void)
+{
+    const char *v = getenv("PLAIT_TEST_FULL");
+    return v != NULL && strcmp(v, "1") == 0;
+}
 
 /*
  * Factors near 1, so that no product leaves the range; terms of both signs and magnitudes 2^-8 to 2^8. For 8-bit floats
@@ -127,6 +134,8 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
                                .inplace = (i + k) % 3 == 0,
                                .library = (i + k) % 2 == 0,
                                .slice = (i + k / NNARROW) % 4 == 3 ? 40 : 0 };
+            if (!full() && (i + k + k / NNARROW) % 2 == 1)
+                continue; /* the other half falls to the neighbours */
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);
         }
