@@ -170,8 +170,13 @@ size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op,
     const char *want = count >= PERIOD / 8 ? results(type, op, nrank) : NULL, *have = vector;
     size_t wrong = 0;
 
-    for (size_t i = 0, k = 0; i < count; i++, k = k + 1 < PERIOD ? k + 1 : 0) {
+    for (size_t i = 0; i < count; i++) {
+        const size_t k = i % PERIOD, n = count - i < PERIOD ? count - i : PERIOD;
         char one[8];
+        if (want != NULL && k == 0 && memcmp(have + i * size, want, n * size) == 0) {
+            i += n - 1;
+            continue;
+        }
         if (want == NULL)
             values_store(one, type, 0, value_out(type, op, nrank, i));
         wrong += !same(have + i * size, want != NULL ? want + k * size : one, type);
