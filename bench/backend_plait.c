@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "backend_plait.h"
 
+#include "verify.h"
+
 #include <plait/comm.h>
 #include <plait/config.h>
 #include <plait/memory.h>
@@ -12,6 +14,7 @@
 struct plait_rank {
     struct plait_comm *comm;
     struct plait_call call;
+    uint32_t rank;
     bool library_memory;
 };
 
@@ -47,6 +50,11 @@ static bool supports(void *self, enum plait_dtype type, enum plait_op op)
 static bool allreduce(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op)
 {
     struct plait_rank *r = self;
+    unsigned char scalar[8];
+
+    if (op == PLAIT_PREMULSUM)
+        pattern_scale(type, r->rank, scalar);
+    r->call.scale = op == PLAIT_PREMULSUM ? scalar : NULL;
     return plait_allreduce(r->comm, in, out, count, type, op, &r->call) == PLAIT_OK;
 }
 
@@ -75,7 +83,7 @@ static void refuse(int fd)
 
 bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
 {
-    struct plait_rank self = { .call = PLAIT_CALL_DEFAULT, .library_memory = o->library_memory };
+    struct plait_rank self = { .call = PLAIT_CALL_DEFAULT, .rank = rank, .library_memory = o->library_memory };
     struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
     char about[64];
 

@@ -70,8 +70,10 @@ static const struct {
     enum plait_dtype type;
     const char *label;
 } labels[] = {
-    { PLAIT_INT32, "int32" },   { PLAIT_INT64, "int64" },    { PLAIT_FLOAT16, "half" },
-    { PLAIT_FLOAT32, "float" }, { PLAIT_FLOAT64, "double" }, { PLAIT_BFLOAT16, "bfloat16" },
+    { PLAIT_INT8, "int8" },         { PLAIT_UINT8, "uint8" },       { PLAIT_INT32, "int32" },
+    { PLAIT_UINT32, "uint32" },     { PLAIT_INT64, "int64" },       { PLAIT_UINT64, "uint64" },
+    { PLAIT_FLOAT16, "half" },      { PLAIT_FLOAT32, "float" },     { PLAIT_FLOAT64, "double" },
+    { PLAIT_BFLOAT16, "bfloat16" }, { PLAIT_FLOAT8E4M3, "f8e4m3" }, { PLAIT_FLOAT8E5M2, "f8e5m2" },
 };
 #define NLABEL (sizeof labels / sizeof *labels)
 
@@ -94,7 +96,8 @@ static bool parse_dtype(struct options *o, const char *flag, const char *value)
         return true;
     }
     if (type < 0)
-        return complain("%s %s: no such element type here; use int32, int64, half, float, double, bfloat16 or all",
+        return complain("%s %s: no such element type here; use int8, uint8, int32, uint32, int64, uint64, half, float, "
+                        "double, bfloat16, f8e4m3, f8e5m2 or all",
                         flag, value);
     o->dtype[o->ndtype++] = (enum plait_dtype)type;
     return true;
@@ -106,12 +109,12 @@ static bool parse_op(struct options *o, const char *flag, const char *value)
 
     o->nop = 0;
     if (strcmp(value, "all") == 0) {
-        for (int i = 0; i < PLAIT_NOP; i++)
+        for (int i = 0; i <= PLAIT_PREMULSUM; i++)
             o->op[o->nop++] = (enum plait_op)i;
         return true;
     }
-    if (op < 0)
-        return complain("%s %s: no such operator here; use sum, prod, min, max, avg or all", flag, value);
+    if (op < 0 || op == PLAIT_USER)
+        return complain("%s %s: no such operator here; use sum, prod, min, max, avg, mulsum or all", flag, value);
     o->op[o->nop++] = (enum plait_op)op;
     return true;
 }
@@ -250,7 +253,7 @@ static const struct row rows[] = {
     { 'w', "warmup_iters", "N", NUMBER, AT(warmup), 0, 1000000, NULL, "iterations before timing (for about 2 ms)" },
     { 'N', "run_cycles", "N", NUMBER, AT(cycles), 0, 1000000, NULL, "repeat the whole run; 0: until interrupted (1)" },
     { 'c', "check", "N", NUMBER, AT(check), 0, 1000, NULL, "verified operations per cell; 0: none (1)" },
-    { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg or all (sum)" },
+    { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg, mulsum or all (sum)" },
     { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype,
       "int32, int64, half, float, double, bfloat16 or all (float)" },
     { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL,
@@ -392,8 +395,10 @@ static bool check_algorithm(const struct options *o)
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = (uint32_t)o->nrank, .node = o->node };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
+    const uint64_t scalar = 0; /* not read */
 
     call.algorithm = o->algorithm;
+    call.scale = o->op[0] == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;
     call.round = o->round;
     call.reproducible = o->reproducible;

@@ -16,16 +16,24 @@
 static MPI_Datatype mpi_type(enum plait_dtype type)
 {
     switch ((int)type) {
+    case PLAIT_INT8:
+        return MPI_INT8_T;
+    case PLAIT_UINT8:
+        return MPI_UINT8_T;
     case PLAIT_INT32:
         return MPI_INT32_T;
+    case PLAIT_UINT32:
+        return MPI_UINT32_T;
     case PLAIT_INT64:
         return MPI_INT64_T;
+    case PLAIT_UINT64:
+        return MPI_UINT64_T;
     case PLAIT_FLOAT32:
         return MPI_FLOAT;
     case PLAIT_FLOAT64:
         return MPI_DOUBLE;
     default:
-        return MPI_DATATYPE_NULL; /* 4.1 has no 16-bit floats */
+        return MPI_DATATYPE_NULL; /* 4.1 has no 16- and 8-bit floats */
     }
 }
 
@@ -41,7 +49,7 @@ static MPI_Op mpi_op(enum plait_op op)
     case PLAIT_MAX:
         return MPI_MAX;
     default:
-        return MPI_OP_NULL; /* MPI has no average */
+        return MPI_OP_NULL; /* MPI has no average and no pre-multiplied sum */
     }
 }
 

@@ -9,6 +9,13 @@
 static int64_t exact_limit(enum plait_dtype type)
 {
     switch ((int)type) {
+    case PLAIT_FLOAT8E5M2:
+        return 1 << 3;
+    case PLAIT_FLOAT8E4M3:
+        return 1 << 4;
+    case PLAIT_INT8:
+    case PLAIT_UINT8:
+        return 1 << 5;
     case PLAIT_BFLOAT16:
         return 1 << 8;
     case PLAIT_FLOAT16:
@@ -16,6 +23,7 @@ static int64_t exact_limit(enum plait_dtype type)
     case PLAIT_FLOAT32:
         return 1 << 24;
     case PLAIT_INT32:
+    case PLAIT_UINT32:
         return 1 << 30;
     default:
         return (int64_t)1 << 40;
@@ -73,16 +81,32 @@ static double avg_input(int64_t limit, uint32_t nrank, uint32_t rank, uint32_t s
     return alone || !holds ? 0 : (double)(sign * whole(noise(seed, pair, i), 1));
 }
 
+static bool is_integer(enum plait_dtype type)
+{
+    return type <= PLAIT_UINT64;
+}
+
+static bool is_unsigned(enum plait_dtype type)
+{
+    return type == PLAIT_UINT8 || type == PLAIT_UINT32 || type == PLAIT_UINT64;
+}
+
+/* What a pre-multiplied sum multiplies a rank's input by. */
+static double scale_of(uint32_t rank)
+{
+    return 1 + rank % 2;
+}
+
 static double prod_input(enum plait_dtype type, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
 {
     const uint64_t random = noise(seed, rank, i);
-    const bool integer = type == PLAIT_INT32 || type == PLAIT_INT64;
+    const uint32_t most = plait_dtype_size(type) == 1 ? 6 : 12; /* factors other than 1 */
     const int sign = random & 1 ? -1 : 1;
     const int exponent = (int)(random / 2 % 3) - 1;
 
-    if (!chosen(rank, nrank, i, 12))
+    if (!chosen(rank, nrank, i, most))
         return sign;
-    return ldexp(sign, integer ? abs(exponent) : exponent);
+    return ldexp(sign, is_integer(type) ? abs(exponent) : exponent);
 }
 
 static double input(enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
@@ -93,11 +117,15 @@ static double input(enum plait_dtype type, enum plait_op op, uint32_t nrank, uin
     case PLAIT_SUM:
         return sum_input(limit, nrank, rank, seed, i);
     case PLAIT_AVG:
-        return avg_input(limit, nrank, rank, seed, i);
+        /* Of unsigned numbers: none below 0. */
+        return avg_input(limit, nrank, rank, seed, i) + (is_unsigned(type) ? (double)(limit / nrank / 2 * 2) : 0);
+    case PLAIT_PREMULSUM:
+        return sum_input(limit / 2, nrank, rank, seed, i);
     case PLAIT_PROD:
         return prod_input(type, nrank, rank, seed, i);
     default:
-        return (double)whole(noise(seed, rank, i), limit);
+        return is_unsigned(type) ? fabs((double)whole(noise(seed, rank, i), limit))
+                                 : (double)whole(noise(seed, rank, i), limit);
     }
 }
 
@@ -133,27 +161,42 @@ static uint16_t bfloat_bits(float value)
     return (uint16_t)(bits >> 16);
 }
 
+/* An 8-bit float with `digits` after the point and this bias, from a number that it holds exactly. */
+static uint8_t byte_bits(double value, int digits, int bias)
+{
+    int exponent;
+    const double fraction = 2 * frexp(fabs(value), &exponent); /* 1 .. 2 */
+    const int sign = value < 0 ? 0x80 : 0, power = exponent - 1 + bias;
+
+    if (value == 0)
+        return 0;
+    if (power < 1) /* denormal */
+        return (uint8_t)(sign | (int)ldexp(fraction, digits + power - 1));
+    return (uint8_t)(sign | power << digits | (int)ldexp(fraction - 1, digits));
+}
+
 static void encode(enum plait_dtype type, double value, unsigned char *out)
 {
     const float f = (float)value;
-    const int32_t i32 = type == PLAIT_INT32 ? (int32_t)value : 0;
-    const int64_t i64 = type == PLAIT_INT64 ? (int64_t)value : 0;
+    const int64_t whole = is_integer(type) ? (int64_t)value : 0; /* its first bytes, as sums wrap; little-endian */
     const uint16_t bits = type == PLAIT_FLOAT16 ? half_bits(f) : bfloat_bits(f);
+    const uint8_t byte = type == PLAIT_FLOAT8E4M3 ? byte_bits(value, 3, 7) : byte_bits(value, 2, 15);
     const void *from = &value;
 
     switch ((int)type) {
-    case PLAIT_INT32:
-        from = &i32;
-        break;
-    case PLAIT_INT64:
-        from = &i64;
-        break;
     case PLAIT_FLOAT32:
         from = &f;
         break;
     case PLAIT_FLOAT16:
     case PLAIT_BFLOAT16:
         from = &bits;
+        break;
+    case PLAIT_FLOAT8E4M3:
+    case PLAIT_FLOAT8E5M2:
+        from = &byte;
+        break;
+    default:
+        from = is_integer(type) ? (const void *)&whole : &value;
         break;
     }
     memcpy(out, from, plait_dtype_size(type));
@@ -171,9 +214,10 @@ bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, 
         return false;
     }
     for (size_t i = 0; i < p.period; i++) {
-        double result = input(type, op, nrank, 0, seed, i);
+        const bool scaled = op == PLAIT_PREMULSUM;
+        double result = input(type, op, nrank, 0, seed, i) * (scaled ? scale_of(0) : 1);
         for (uint32_t r = 1; r < nrank; r++)
-            result = combine(op, result, input(type, op, nrank, r, seed, i));
+            result = combine(op, result, input(type, op, nrank, r, seed, i) * (scaled ? scale_of(r) : 1));
         if (op == PLAIT_AVG)
             result = trunc(result / nrank);
         encode(type, input(type, op, nrank, rank, seed, i), p.input + i * p.width);
@@ -181,6 +225,11 @@ bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, 
     }
     *out = p;
     return true;
+}
+
+void pattern_scale(enum plait_dtype type, uint32_t rank, void *out)
+{
+    encode(type, scale_of(rank), out);
 }
 
 void pattern_finish(struct pattern *p)

@@ -40,6 +40,9 @@ void pattern_finish(struct pattern *p);
 /* Write `count` elements of the input to `buffer`. */
 void pattern_fill(const struct pattern *p, void *buffer, size_t count);
 
+/* The scalar of a rank's pre-multiplied sum: one element. */
+void pattern_scale(enum plait_dtype type, uint32_t rank, void *out);
+
 /* Elements of `buffer` that differ from the expected result, or from the input. */
 size_t pattern_wrong(const struct pattern *p, const void *buffer, size_t count);
 size_t pattern_changed(const struct pattern *p, const void *buffer, size_t count);

@@ -26,10 +26,11 @@ struct args { /* of a call */
     enum plait_dtype type;
     enum plait_op op; /* of a collective that combines, else 0 */
     uint32_t root;    /* of a rooted one, else 0 */
-    bool inplace;
+    bool inplace;     /* of what is combined or moved */
     size_t count;
     const void *in;
     void *out;
+    bool alias; /* the buffers lie as they do in place */
     bool sized; /* blocks differ in size (comm->sizes); count is 0 */
 };
 
@@ -45,7 +46,7 @@ static enum plait_status check_type(const struct plait_kernels *kernels, enum pl
         return PLAIT_OK;
     if ((unsigned)op >= PLAIT_NOP)
         return plait_fail(PLAIT_ERR_ARG, "%s: op is %d, which is no enum plait_op", name, (int)op);
-    if (kernels->reduce[type][op == PLAIT_AVG ? PLAIT_SUM : op] == NULL)
+    if (plait_reduce_find(kernels, type, op) == NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: no kernel for type %s with op %s", name, plait_dtype_name(type),
                           plait_op_name(op));
     return PLAIT_OK;
@@ -85,7 +86,7 @@ static inline bool buffers_fit(const struct args *a, size_t in_bytes, size_t out
     const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
 
     return (a->in != NULL || in_bytes == 0) && (a->out != NULL || out_bytes == 0) &&
-           (a->inplace || in >= out + out_bytes || out >= in + in_bytes);
+           (a->alias || in >= out + out_bytes || out >= in + in_bytes);
 }
 
 static enum plait_status wrong_buffers(const struct args *a, const struct plait_geometry *g, size_t in_bytes,
@@ -125,6 +126,32 @@ static enum plait_status check_call(const struct plait_call *call)
     return PLAIT_OK;
 }
 
+/* What premulsum and user need of the options, and others do not take. */
+static enum plait_status check_op(enum plait_op op, const struct plait_call *call)
+{
+    const struct plait_user_op *user = call->user;
+
+    if (op == PLAIT_PREMULSUM && call->scale == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "op is premulsum, but call->scale is NULL; it points to this rank's scalar");
+    if (op != PLAIT_PREMULSUM && call->scale != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->scale is %p, but op is %s, which does not scale; use premulsum or NULL",
+                          call->scale, plait_op_name(op));
+    if ((unsigned)call->scale_when > PLAIT_SCALE_LATE)
+        return plait_fail(PLAIT_ERR_ARG, "call->scale_when is %d, which is no enum plait_scale_when",
+                          (int)call->scale_when);
+    if (op == PLAIT_USER && user == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "op is user, but call->user is NULL; it points to the function");
+    if (op != PLAIT_USER && user != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->user is %p, but op is %s, which does not call it; use op user or NULL",
+                          (const void *)user, plait_op_name(op));
+    if (user != NULL && user->size != sizeof *user)
+        return plait_fail(PLAIT_ERR_ARG, "call->user->size is %zu, not %zu; set it to sizeof (struct plait_user_op)",
+                          user->size, sizeof *user);
+    if (user != NULL && user->combine == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "call->user->combine is NULL; it is the function that combines");
+    return PLAIT_OK;
+}
+
 enum plait_status plait_check_operation(const struct plait_kernels *kernels, enum plait_coll coll, uint32_t nrank,
                                         size_t count, enum plait_dtype type, enum plait_op op,
                                         const struct plait_call *call)
@@ -133,15 +160,23 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, enu
 
     if (status == PLAIT_OK)
         status = check_count(coll, nrank, count, plait_dtype_size(type));
-    return status == PLAIT_OK && call != NULL ? check_call(call) : status;
+    if (status == PLAIT_OK && call != NULL)
+        status = check_call(call);
+    return status == PLAIT_OK ? check_op(op, call != NULL ? call : &no_wishes) : status;
 }
 
 /* ---- What to run ----------------------------------------------------------------------------------- */
 
+static inline bool same_user(const struct plait_op_plan *o, const struct plait_user_op *user)
+{
+    return user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
+                            o->what.ordered == !user->commutative);
+}
+
 static inline bool same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
     return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0;
+           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 && same_user(o, call->user);
 }
 
 /* Is `o` this operation? `call` NULL: without options. */
@@ -164,6 +199,8 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .cache = comm->cache,
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
+        .user = call->user != NULL,
+        .ordered = call->user != NULL && !call->user->commutative,
         .oversubscribed = comm->oversubscribed,
         .sized = sized,
     };
@@ -211,7 +248,8 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->sized,
                                 o->count,
                                 o->selection.plan_hash,
-                                o->prog != NULL ? o->prog->hash : 0 };
+                                o->prog != NULL ? o->prog->hash : 0,
+                                o->what.ordered };
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
     return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
 }
@@ -226,8 +264,23 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .op = (uint8_t)o->op,
         .inplace = o->inplace && !o->geometry.rooted,
         .root = (uint16_t)o->root,
+        .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
+/* The caller's struct is not kept. */
+static void describe_how(struct plait_op_plan *o, uint32_t nrank)
+{
+    const struct plait_user_op *user = o->call.user;
+
+    o->inner = (struct plait_how){ .type = o->type };
+    if (user != NULL) {
+        o->inner.combine = user->combine;
+        o->inner.context = user->context;
+    }
+    o->last = o->inner;
+    o->last.divisor = o->op == PLAIT_AVG ? nrank : 0;
 }
 
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
@@ -255,10 +308,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->size = plait_dtype_size(o->type);
     o->in_bytes = side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
-    o->divisor = o->op == PLAIT_AVG ? comm->nrank : 0;
-    o->reduce = o->geometry.combines ? comm->kernels->reduce[o->type][o->op == PLAIT_AVG ? PLAIT_SUM : o->op] : NULL;
-    o->fingerprint = fingerprint_of(o);
+    describe_how(o, comm->nrank);
+    o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
     describe(o, &o->what);
+    o->fingerprint = fingerprint_of(o);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
                    plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
     return PLAIT_OK;
@@ -299,6 +352,8 @@ static enum plait_status find_op_plan(struct plait_comm *comm, const struct args
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
+    (*place)->call.scale = NULL; /* the caller's, and not kept */
+    (*place)->call.user = NULL;
     comm->last = *place;
     return PLAIT_OK;
 }
@@ -338,6 +393,35 @@ static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status
                            plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
 }
 
+/*
+ * A pre-multiplied sum is the sum of scaled inputs: an all-reduce goes on in place in OUT, which has room for them, the
+ * others from library memory, which is kept for the next one.
+ */
+static enum plait_status scale_input(struct plait_comm *comm, const struct plait_op_plan *o, const void **in, void *out,
+                                     const void *scale)
+{
+    const size_t n = o->sized ? comm->sizes.in_end : o->in_bytes / o->size;
+    void *to = out;
+
+    if (n == 0)
+        return PLAIT_OK;
+    if (o->coll != PLAIT_ALLREDUCE) {
+        if (comm->scaled_bytes < n * o->size) {
+            comm->stats.allocations++;
+            const enum plait_status status = plait_arena_alloc(n * o->size, &to);
+            if (status != PLAIT_OK)
+                return status;
+            plait_arena_free(comm->scaled);
+            comm->scaled = to;
+            comm->scaled_bytes = n * o->size;
+        }
+        to = comm->scaled;
+    }
+    comm->kernels->scale[o->type](to, *in, n, scale);
+    *in = to;
+    return PLAIT_OK;
+}
+
 static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                              const struct plait_call *call)
 {
@@ -346,6 +430,10 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     if (PLAIT_GUARDS)
         comm->call = call; /* its deadline, if a wait is long */
     const uint32_t environment = plait_fpenv_enter();
+    if (call != NULL && call->scale != NULL && (status = scale_input(comm, o, &in, out, call->scale)) != PLAIT_OK) {
+        plait_fpenv_leave(environment);
+        return cannot_begin(comm, status, &(struct args){ o->coll, o->type, o->op, o->root, .count = o->count });
+    }
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (o->selection.tiny) {
         if (PLAIT_GUARDS)
@@ -378,28 +466,33 @@ static enum plait_status earlier_failure(const struct plait_comm *comm)
 }
 
 /* What every call asks first. */
-static inline enum plait_status enter(struct plait_comm *comm, const char *name, const struct plait_call *call)
+static inline enum plait_status enter(struct plait_comm *comm, const char *name, enum plait_op op,
+                                      const struct plait_call *call)
 {
+    enum plait_status status;
+
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
     if (plait_comm_inherited(comm))
         return plait_comm_is_inherited(comm, name);
     if (has_failed(comm))
         return earlier_failure(comm);
-    return call != NULL ? check_call(call) : PLAIT_OK;
+    if (call == NULL)
+        return PLAIT_OK;
+    status = check_call(call);
+    return status == PLAIT_OK ? check_op(op, call) : status;
 }
 
 /* An operation that is not the last one again. */
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct args *a,
                                                            const struct plait_call *call)
 {
-    enum plait_status status = check_type(comm->kernels, a->coll, a->type, a->op);
+    enum plait_status status =
+        plait_check_operation(comm->kernels, a->coll, comm->nrank, a->count, a->type, a->op, call);
 
     if (status == PLAIT_OK && a->root >= comm->nrank)
         status = plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", plait_coll_name(a->coll),
                             a->root, comm->nrank);
-    if (status == PLAIT_OK)
-        status = check_count(a->coll, comm->nrank, a->count, plait_dtype_size(a->type));
     if (status == PLAIT_OK) {
         const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
         status = check_buffers(a, &g, a->count * plait_dtype_size(a->type));
@@ -431,11 +524,12 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
     const struct args a = { .coll = PLAIT_ALLREDUCE,
                             .type = type,
                             .op = op,
-                            .inplace = in == out && count > 0,
+                            .inplace = (in == out || (call != NULL && call->scale != NULL)) && count > 0,
+                            .alias = in == out,
                             .count = count,
                             .in = in,
                             .out = out };
-    const enum plait_status status = enter(comm, "allreduce", call);
+    const enum plait_status status = enter(comm, "allreduce", op, call);
 
     return status == PLAIT_OK ? collective(comm, &a, call) : status;
 }
@@ -443,7 +537,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
     const struct args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
-    const enum plait_status status = enter(comm, "barrier", call);
+    const enum plait_status status = enter(comm, "barrier", PLAIT_SUM, call);
 
     return status == PLAIT_OK ? collective(comm, &a, call) : status;
 }
@@ -452,13 +546,14 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 static __attribute__((noinline)) enum plait_status moving(struct plait_comm *comm, struct args a,
                                                           const struct plait_call *call)
 {
-    const enum plait_status status = enter(comm, plait_coll_name(a.coll), call);
+    const enum plait_status status = enter(comm, plait_coll_name(a.coll), a.op, call);
 
     if (status != PLAIT_OK)
         return status;
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
-    a.inplace =
+    a.alias =
         a.count > 0 && a.in != NULL && a.in == place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+    a.inplace = a.alias && (call == NULL || call->scale == NULL); /* else what is combined is a scaled copy */
     return collective(comm, &a, call);
 }
 
@@ -538,7 +633,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
                                const struct plait_call *call)
 {
     const char *name = plait_coll_name(a.coll);
-    enum plait_status status = enter(comm, name, call);
+    enum plait_status status = enter(comm, name, a.op, call);
 
     if (status == PLAIT_OK)
         status = check_type(comm->kernels, a.coll, a.type, a.op);
@@ -561,9 +656,9 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
         return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
                           in_bytes == SIZE_MAX ? "in" : "out");
     if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
-        a.inplace = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
-                        (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
-                    in_bytes > 0 && out_bytes > 0;
+        a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
+                      (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
+                  in_bytes > 0 && out_bytes > 0;
     if (!buffers_fit(&a, in_bytes, out_bytes))
         return wrong_buffers(&a, &g, in_bytes, out_bytes);
     const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
@@ -571,8 +666,10 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
     if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
         return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
                           v.in[own_in], v.out[own_out]);
+    v.in_end = in_bytes / size;
     comm->sizes = v;
     a.sized = true;
+    a.inplace = a.alias && (call == NULL || call->scale == NULL);
     status = find_op_plan(comm, &a, call);
     return status == PLAIT_OK ? run(comm, comm->last, a.in, a.out, call) : cannot_begin(comm, status, &a);
 }

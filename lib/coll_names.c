@@ -58,8 +58,10 @@ int plait_dtype_find(const char *name)
         const char *name;
         enum plait_dtype type;
     } short_names[] = {
-        { "half", PLAIT_FLOAT16 }, { "float", PLAIT_FLOAT32 }, { "double", PLAIT_FLOAT64 }, { "bf16", PLAIT_BFLOAT16 },
-        { "fp16", PLAIT_FLOAT16 }, { "fp32", PLAIT_FLOAT32 },  { "fp64", PLAIT_FLOAT64 },   { "int", PLAIT_INT32 },
+        { "half", PLAIT_FLOAT16 },      { "float", PLAIT_FLOAT32 },     { "double", PLAIT_FLOAT64 },
+        { "bf16", PLAIT_BFLOAT16 },     { "fp16", PLAIT_FLOAT16 },      { "fp32", PLAIT_FLOAT32 },
+        { "fp64", PLAIT_FLOAT64 },      { "int", PLAIT_INT32 },         { "char", PLAIT_INT8 },
+        { "f8e4m3", PLAIT_FLOAT8E4M3 }, { "f8e5m2", PLAIT_FLOAT8E5M2 },
     };
 
 #define PLAIT_X(symbol, value, bytes, text) \
@@ -80,5 +82,7 @@ int plait_op_find(const char *name)
         return symbol;
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
+    if (strcmp(name, "mulsum") == 0) /* nccl-tests */
+        return PLAIT_PREMULSUM;
     return -1;
 }

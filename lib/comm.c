@@ -230,6 +230,7 @@ static void free_private(struct plait_comm *comm)
     }
     free(comm->op_plans);
     free(comm->starts);
+    plait_arena_free(comm->scaled);
     free(comm->algorithms);
     free(comm->node);
     free(comm->processes);

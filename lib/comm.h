@@ -110,7 +110,8 @@ struct plait_flight;
  */
 struct plait_sizes {
     const size_t *in, *in_at, *out, *out_at;
-    size_t most; /* in any of them */
+    size_t most;   /* in any of them */
+    size_t in_end; /* of IN: elements from its start */
 };
 
 /* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
@@ -129,9 +130,9 @@ struct plait_op_plan {
     struct plait_selection selection;
     struct plait_geometry geometry;
     uint32_t fingerprint;
-    size_t size;                /* bytes of an element */
-    size_t in_bytes, out_bytes; /* of this rank's buffers */
-    uint32_t divisor;           /* of the last combination: avg */
+    size_t size;                  /* bytes of an element */
+    size_t in_bytes, out_bytes;   /* of this rank's buffers */
+    struct plait_how inner, last; /* of combinations whose result is partial; of the last */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
     struct plait_what what;  /* for the ring */
@@ -173,7 +174,9 @@ struct plait_comm {
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
     struct plait_sizes sizes; /* of the operation in progress, if it is one of blocks of different sizes */
-    size_t *starts;           /* [2][nrank], or NULL before the first of these */
+    void *scaled;             /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
+    size_t scaled_bytes;
+    size_t *starts; /* [2][nrank], or NULL before the first of these */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;

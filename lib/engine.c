@@ -181,16 +181,20 @@ static void release(const struct run *run, const struct plait_flight *f, const s
     link->transport->release(link, in_number(run, f, in));
 }
 
+static inline const struct plait_how *how_of(const struct run *run, const struct plait_instr *in)
+{
+    return in->final ? &run->o->last : &run->o->inner;
+}
+
 static void reduce_mixed(const struct run *run, const struct plait_flight *f, const struct plait_instr *in,
                          const void *const *from, size_t n)
 {
-    const enum plait_op op = run->o->op == PLAIT_AVG ? PLAIT_SUM : run->o->op;
     uint64_t wide = 0;
 
     for (uint32_t k = 0; k < in->nsource; k++)
         wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    plait_reduce_mixed(run->comm->kernels, run->o->type, op, address(run, f, in->dst, in->wide), in->wide, from, wide,
-                       in->nsource, n, in->final ? run->o->divisor : 0);
+    plait_reduce_mixed(run->comm->kernels, run->o->type, run->o->op, address(run, f, in->dst, in->wide), in->wide, from,
+                       wide, in->nsource, n, how_of(run, in));
 }
 
 /* Will a SEND of this result be staged? */
@@ -220,7 +224,7 @@ static void reduce_past_caches(struct run *run, struct plait_flight *f, const st
 
     for (size_t at = 0; at < n; at += most) {
         const size_t here = n - at < most ? n - at : most;
-        run->o->reduce(piece, from, in->nsource, here, in->final ? run->o->divisor : 0);
+        run->o->reduce(piece, from, in->nsource, here, how_of(run, in));
         if (staged && (run->way & PLAIT_SHARED_PAST))
             run->comm->kernels->stream(copy + at * size, piece, here * size);
         else if (staged)
@@ -259,7 +263,7 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
     else if (n > 0 && goes_past_caches(run, in, staged))
         reduce_past_caches(run, f, in, from, n, staged);
     else if (n > 0)
-        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, in->final ? run->o->divisor : 0);
+        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
     add_busy(run, start);
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)

@@ -21,7 +21,7 @@ enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 struct plait_source { /* an operand */
     struct plait_span span;
     uint32_t borrowed; /* the RECV whose message is read in place, or PLAIT_NONE */
-    bool wide;         /* fp32 in the place of a 16-bit type */
+    bool wide;         /* fp32 in the place of a 16- or 8-bit type */
 };
 
 struct plait_instr {

@@ -26,7 +26,8 @@ struct plait_what { /* an operation as a rank called it */
     uint64_t count;
     uint64_t plan; /* hash */
     uint8_t coll, type, op, inplace;
-    uint8_t wanted, unused; /* wanted: another trial of the ways to write (trial.h) */
+    uint8_t wanted;  /* another trial of the ways to write (trial.h) */
+    uint8_t ordered; /* a user function that is not commutative */
     uint16_t root;
     char algorithm[32];
 };

@@ -12,22 +12,33 @@
 
 #include <stdbool.h>
 
+/* How elements are combined, beside type and operator. */
+struct plait_how {
+    uint32_t divisor; /* avg: the number the sum is divided by before it is rounded; 0: not yet. Others ignore it */
+    /* Of a user function: */
+    enum plait_dtype type;
+    void (*combine)(void *inout, const void *in, size_t count, enum plait_dtype type, void *context);
+    void *context;
+};
+
 /*
  * dst[i] = the canonical combination E(n) = E(m) op E(n-m), m the largest power of two below n, of
  * src[0][i] .. src[n-1][i], for `count` elements.
  *
  * dst      may equal any src exactly; no other overlap
  * nsrc     1 .. 1024; 1 copies (and divides)
- * divisor  0, or (sum only, n >= 1) the number the sum is divided by before it is rounded: avg
- * 16-bit floats: operands are widened, all n are combined in fp32, rounded once. Any NaN result of
+ * 16- and 8-bit floats: operands are widened, all n are combined in fp32, rounded once. Any NaN result of
  * a combination is the quiet NaN without payload; with n == 1 and divisor 0 the bits are copied.
  */
-typedef void (*plait_reduce_fn)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor);
+typedef void (*plait_reduce_fn)(void *dst, const void *const *src, uint32_t nsrc, size_t count,
+                                const struct plait_how *how);
 
 struct plait_kernels {
     const char *isa;                                 /* "scalar", "avx2", "avx512" */
-    plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* empty cells: unsupported; AVG's are empty, use SUM */
-    /* 16-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
+    plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* all but premulsum and user */
+    /* dst[i] = src[i] * *scalar, rounded to the type; dst may equal src. */
+    void (*scale[PLAIT_NDTYPE])(void *dst, const void *src, size_t count, const void *scalar);
+    /* 16- and 8-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
     /* Copy past the caches; the data is visible to others after a later release store. */
@@ -38,14 +49,20 @@ struct plait_kernels {
 const struct plait_kernels *plait_kernels_find(const char *isa);
 
 /*
- * Combinations whose operands or result may be fp32 stand-ins of a 16-bit type (round=once over
+ * What combines elements of `type` with `op`: premulsum sums what has been multiplied; user functions are called piece
+ * by piece. NULL: there is none.
+ */
+plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op);
+
+/*
+ * Combinations whose operands or result may be fp32 stand-ins of a 16- or 8-bit type (round=once over
  * several steps). Bit i of wide_src: src[i] is float[count]. wide_dst: dst is float[count], not rounded.
  * dst may start where any src starts, also one of the other width.
- * For other types, and where nothing is wide, the same as kernels->reduce.
+ * For other types, and where nothing is wide, the same as plait_reduce_find()'s.
  */
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,
                         bool wide_dst, const void *const *src, uint64_t wide_src, uint32_t nsrc, size_t count,
-                        uint32_t divisor);
+                        const struct plait_how *how);
 
 /* Default rounding, no flushing of denormals, no traps; leave() restores what the caller had. */
 uint32_t plait_fpenv_enter(void);

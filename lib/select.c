@@ -80,7 +80,7 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
         *why = "blocks of different sizes: each has its own message";
         return "direct";
     }
-    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && w->reproducible)) {
+    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {
         *why = "everyone reads what it needs where it lies, one step";
         return "direct";
     }
@@ -102,13 +102,13 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
 
 static bool rounds(enum plait_dtype type)
 {
-    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 || type == PLAIT_FLOAT8E5M2;
 }
 
 static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
                                      const struct plait_wish *w)
 {
-    if (!combines || !rounds(type))
+    if (!combines || !rounds(type) || w->user)
         return PLAIT_ROUND_DEFAULT;
     if (w->round != PLAIT_ROUND_DEFAULT)
         return w->round;
@@ -158,12 +158,12 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 
     if (status != PLAIT_OK)
         return status;
-    if (w->reproducible && combines && !s.alg->canonical)
+    if ((w->reproducible || w->ordered) && combines && !s.alg->canonical)
         return plait_fail(
-            PLAIT_ERR_CONFIG,
-            "algorithm '%s' does not combine in the canonical order, but reproducible results are asked "
-            "for; use %s",
-            spec, shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
+            PLAIT_ERR_CONFIG, "algorithm '%s' does not combine in the canonical order, but %s; use %s", spec,
+            w->ordered ? "call->user is not commutative, so it needs the order of the ranks"
+                       : "reproducible results are asked for",
+            shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, combines, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
@@ -224,6 +224,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
+    w.user = op == PLAIT_USER;
+    w.ordered = w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";

@@ -14,6 +14,8 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     size_t cache; /* bytes of the cache a slice should stay in */
     enum plait_round round;
     bool reproducible;
+    bool user;           /* a user function, which rounds as it does */
+    bool ordered;        /* one that is not commutative */
     bool oversubscribed; /* more ranks than processors */
     bool sized;          /* blocks differ in size */
 };

@@ -77,7 +77,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
             status = wait_for(comm, slot, word, (struct turn){ r, i });
     }
     if (status == PLAIT_OK && bytes > 0)
-        o->reduce(out, from, comm->nrank, o->count, o->divisor);
+        o->reduce(out, from, comm->nrank, o->count, &o->last);
     own(&comm->own->tiny[set ^ 1], bytes);
     comm->stats.bytes_reduced += bytes;
     comm->stats.messages += comm->nrank - 1;

@@ -102,6 +102,8 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
         snprintf(what, sizeof what, "operator is %s here and %s", plait_op_name(a->op), plait_op_name(b->op));
     else if (a->root != b->root)
         snprintf(what, sizeof what, "root is %u here and %u", a->root, b->root);
+    else if (a->ordered != b->ordered)
+        snprintf(what, sizeof what, "call->user->commutative is %d here and %d", !a->ordered, !b->ordered);
     else if (a->inplace != b->inplace)
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");

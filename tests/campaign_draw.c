@@ -70,7 +70,7 @@ static struct step draw_step(uint64_t *state, uint32_t nrank, size_t most, bool 
 {
     struct step s = { .coll = PLAIT_ALLREDUCE,
                       .type = draw_type(state),
-                      .op = (enum plait_op)below(state, PLAIT_NOP),
+                      .op = (enum plait_op)below(state, PLAIT_PREMULSUM),
                       .inplace = below(state, 2) };
 
     s.count = draw_bytes(state, most) / plait_dtype_size(s.type);
@@ -128,7 +128,7 @@ static struct step draw_other(uint64_t *state, const struct injection *j)
         break;
     case FAULT_OPERATOR:
         while (s.op == struck.op)
-            s.op = (enum plait_op)below(state, PLAIT_NOP);
+            s.op = (enum plait_op)below(state, PLAIT_PREMULSUM);
         break;
     case FAULT_PLACE:
         s.inplace = !struck.inplace;

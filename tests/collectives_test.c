@@ -70,38 +70,36 @@ static enum plait_status operate(struct plait_comm *comm, const struct trial *t,
     }
 }
 
-/* Element i of a rank's input: position in all that it gives. */
-static double given(const struct trial *t, uint32_t nrank, uint32_t rank, size_t i)
-{
-    return values_in(t->op, nrank, rank, i);
-}
-
-/* Element i of a rank's output. */
-static double wanted(const struct trial *t, uint32_t nrank, uint32_t rank, size_t i)
-{
-    const uint32_t part = t->count > 0 ? (uint32_t)(i / t->count) : 0;
-
-    switch (t->coll) {
-    case PLAIT_REDUCE_SCATTER:
-        return values_out(t->op, nrank, rank * t->count + i);
-    case PLAIT_REDUCE_TO_ROOT:
-        return values_out(t->op, nrank, i);
-    case PLAIT_BROADCAST:
-        return given(t, nrank, t->root, i);
-    case PLAIT_SCATTER:
-        return given(t, nrank, t->root, rank * t->count + i);
-    case PLAIT_ALLTOALL:
-        return given(t, nrank, part, rank * t->count + i % t->count);
-    default: /* allgather, gather */
-        return given(t, nrank, part, i % t->count);
-    }
-}
-
 /* Elements a rank gives, or gets. */
 static size_t elements(const struct trial *t, const struct plait_side *side)
 {
     const bool vector = t->coll == PLAIT_BROADCAST || t->coll == PLAIT_REDUCE_TO_ROOT;
     return vector ? (side->nslot > 0 ? t->count : 0) : side->nslot * t->count;
+}
+
+/* A rank's input. */
+static void fill(const struct trial *t, uint32_t nrank, uint32_t rank, size_t n, void *out)
+{
+    values_fill(out, t->type, t->op, nrank, rank, n);
+}
+
+/* A rank's output: all that it gets, part by part. `scratch` has room for all that a rank gives. */
+static void expect(const struct trial *t, uint32_t nrank, uint32_t rank, size_t n, char *scratch, char *out)
+{
+    const size_t part = t->count * plait_dtype_size(t->type);
+
+    for (uint32_t p = 0; p < nrank && n > 0; p++) {
+        const bool all = t->coll == PLAIT_ALLGATHER || t->coll == PLAIT_GATHER || t->coll == PLAIT_ALLTOALL;
+        const bool mine = t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_SCATTER || t->coll == PLAIT_ALLTOALL;
+        const struct plait_geometry g = plait_geometry_of(t->coll, nrank, t->root, all ? p : t->root, 1);
+        if (t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_REDUCE_TO_ROOT)
+            values_want(scratch, t->type, t->op, nrank, elements(t, &g.in));
+        else
+            fill(t, nrank, all ? p : t->root, elements(t, &g.in), scratch);
+        memcpy(out + (all ? p * part : 0), scratch + (mine ? rank * part : 0), part);
+        if (!all)
+            break;
+    }
 }
 
 struct buffers {
@@ -130,31 +128,36 @@ static int take_buffers(struct buffers *b, const struct trial *t, uint32_t nrank
         else
             b->in = b->out + (elements(t, &g->in) < elements(t, &g->out) ? own : 0);
     }
-    for (size_t i = 0; i < elements(t, &g->in); i++)
-        values_store(b->in, t->type, i, given(t, nrank, rank, i));
+    if (elements(t, &g->in) > 0)
+        fill(t, nrank, rank, elements(t, &g->in), b->in);
     return 0;
 }
 
 static int look_at_result(const struct buffers *b, const struct trial *t, uint32_t nrank, uint32_t rank,
                           const struct plait_geometry *g)
 {
-    const size_t size = plait_dtype_size(t->type), n = elements(t, &g->out);
+    const size_t size = plait_dtype_size(t->type), n = elements(t, &g->out), room = nrank * t->count * size + 1;
     const bool own = b->out == b->memory[1]; /* it is not in IN, of which more may follow */
+    char *want = malloc(room), *scratch = malloc(room);
 
-    for (size_t i = 0; i < n; i++) {
-        const double got = values_load(b->out, t->type, i), want = wanted(t, nrank, rank, i);
-        if (got == want)
-            continue;
-        fprintf(stderr, "rank %u of %u: %s:%s %s %s count %zu root %u slice %zu %s %s: element %zu is %g, not %g\n",
-                rank, nrank, plait_coll_name(t->coll), t->spec, plait_dtype_name(t->type), plait_op_name(t->op),
-                t->count, t->root, t->slice, t->inplace ? "in place" : "out of place",
-                t->library ? "library" : "malloc", i, got, want);
-        CHECK(got == want);
-    }
+    CHECK(want != NULL && scratch != NULL);
+    expect(t, nrank, rank, n, scratch, want);
+    for (size_t i = 0; i < n * size; i++)
+        if (b->out[i] != want[i]) {
+            fprintf(stderr, "rank %u of %u: %s:%s %s %s count %zu root %u slice %zu %s %s: element %zu is wrong\n",
+                    rank, nrank, plait_coll_name(t->coll), t->spec, plait_dtype_name(t->type), plait_op_name(t->op),
+                    t->count, t->root, t->slice, t->inplace ? "in place" : "out of place",
+                    t->library ? "library" : "malloc", i / size);
+            CHECK(b->out[i] == want[i]);
+        }
     for (size_t i = 0; own && i < GUARD; i++)
         CHECK(b->out[n * size + i] == 0x7b);
-    for (size_t i = 0; !t->inplace && b->in != NULL && i < elements(t, &g->in); i++)
-        CHECK(values_load(b->in, t->type, i) == given(t, nrank, rank, i));
+    if (!t->inplace && b->in != NULL && t->count > 0) {
+        fill(t, nrank, rank, elements(t, &g->in), scratch);
+        CHECK(memcmp(b->in, scratch, elements(t, &g->in) * size) == 0);
+    }
+    free(want);
+    free(scratch);
     return 0;
 }
 
@@ -214,8 +217,8 @@ static void add(struct trials *all, const struct trial *t)
 static void add_algorithm(struct trials *all, enum plait_coll coll, const char *spec)
 {
     static const size_t counts[] = { 0, 1, 5, 12, 13, 64, 1000, 4099 };
-    static const enum plait_dtype types[] = { PLAIT_INT32, PLAIT_FLOAT16, PLAIT_FLOAT64, PLAIT_FLOAT32,
-                                              PLAIT_BFLOAT16 };
+    static const enum plait_dtype types[] = { PLAIT_INT32,    PLAIT_FLOAT16, PLAIT_FLOAT64,   PLAIT_FLOAT32,
+                                              PLAIT_BFLOAT16, PLAIT_UINT8,   PLAIT_FLOAT8E4M3 };
     const struct plait_geometry g = plait_geometry_of(coll, all->nrank, 0, 0, 1);
 
     for (uint32_t root = 0; root < (g.rooted ? all->nrank : 1); root++)
@@ -223,7 +226,7 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
             for (unsigned variant = 0; variant < 4; variant++) {
                 const size_t i = root + c + variant;
                 struct trial t = { .coll = coll,
-                                   .type = types[i % 5],
+                                   .type = types[i % 7],
                                    .op = g.combines ? (enum plait_op)(i % 4) : PLAIT_SUM,
                                    .round = i % 3 == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_DEFAULT,
                                    .root = root,

@@ -289,7 +289,7 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
     for (size_t i = 0; i < nrank * job->count; i++) {
         const double v = (double)random_below(&seed, 1 << 24) * 0x1p-16 - 0x1p7;
         set_element(job->in, job->type, i,
-                    is_half(job->type) ? half_bits(job->type, v)
+                    is_narrow(job->type) ? narrow_bits(job->type, v)
                     : job->type == PLAIT_INT64
                         ? (uint64_t)random_below(&seed, UINT32_MAX) * random_below(&seed, UINT32_MAX)
                         : of_f32((float)v));

@@ -30,7 +30,7 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
         const double v = ldexp((double)random_below(&seed, UINT32_MAX) - 0x1p31, -31 + (int)random_below(&seed, 9));
         const uint64_t integer = (uint64_t)random_below(&seed, UINT32_MAX) << 32 | random_below(&seed, UINT32_MAX);
         set_element(job->in, job->type, i,
-                    is_half(job->type)           ? half_bits(job->type, v)
+                    is_narrow(job->type)         ? narrow_bits(job->type, v)
                     : job->type == PLAIT_FLOAT32 ? of_f32((float)v)
                     : job->type == PLAIT_FLOAT64 ? of_f64(v)
                                                  : integer);
@@ -41,8 +41,11 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
 
 static void add_tiny(struct jobs *j)
 {
-    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT64,
-                                              PLAIT_INT32,   PLAIT_FLOAT16,  PLAIT_INT64 };
+    static const enum plait_dtype types[] = {
+#define PLAIT_X(symbol, value, bytes, name) symbol,
+        PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+    };
     static const size_t bytes[] = {
         0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX, PLAIT_TINY_MAX + 8
     };
@@ -52,7 +55,7 @@ static void add_tiny(struct jobs *j)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++, k++) {
             const size_t size = plait_dtype_size(types[t]);
             struct job job = { .type = types[t],
-                               .op = (enum plait_op)(k * 7 % PLAIT_NOP),
+                               .op = (enum plait_op)(k * 7 % PLAIT_PREMULSUM),
                                .round = PLAIT_ROUND_ONCE,
                                .count = bytes[b] / size + (bytes[b] < 1000 && size < 8 ? k % 2 : 0),
                                .inplace = k % 3 == 0,

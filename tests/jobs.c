@@ -130,7 +130,7 @@ struct meaning {
 
 static uint64_t rounded(enum plait_dtype type, uint64_t bits)
 {
-    return of_f32((float)half_value(type, half_bits(type, (double)f32(bits))));
+    return of_f32((float)narrow_value(type, narrow_bits(type, (double)f32(bits))));
 }
 
 static void combine_partials(void *dst, const void *x, const void *y, size_t count, void *arg)
@@ -145,7 +145,7 @@ static void combine_partials(void *dst, const void *x, const void *y, size_t cou
         struct partial p = { combine(job->type, op, a[i].bits, b[i].bits), a[i].contributions + b[i].contributions };
         if (job->op == PLAIT_AVG && p.contributions == m->nrank)
             p.bits = divide(job->type, p.bits, m->nrank);
-        if (is_half(job->type) && job->round == PLAIT_ROUND_HOP)
+        if (is_narrow(job->type) && job->round == PLAIT_ROUND_HOP)
             p.bits = rounded(job->type, p.bits);
         d[i] = p;
     }
@@ -154,7 +154,7 @@ static void combine_partials(void *dst, const void *x, const void *y, size_t cou
 static struct partial leaf(enum plait_dtype type, const void *in, size_t i)
 {
     const uint64_t bits = element(in, type, i);
-    return (struct partial){ is_half(type) ? of_f32((float)half_value(type, bits)) : bits, 1 };
+    return (struct partial){ is_narrow(type) ? of_f32((float)narrow_value(type, bits)) : bits, 1 };
 }
 
 static struct plait_plan **emit(const struct jobs *j, const struct job *job)
@@ -203,7 +203,7 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
         for (size_t i = 0; i < n && ended; i++) {
             const uint64_t bits = out[r][i].bits;
             set_element(to + r * bytes, job->type, at + i,
-                        is_half(job->type) ? half_bits(job->type, (double)f32(bits)) : bits);
+                        is_narrow(job->type) ? narrow_bits(job->type, (double)f32(bits)) : bits);
         }
         free(in[r]);
         free(out[r]);

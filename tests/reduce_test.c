@@ -25,9 +25,12 @@
 #endif
 
 static const char *const isas[] = { "scalar", "avx2", "avx512" };
-static const enum plait_dtype types[] = { PLAIT_INT32,   PLAIT_INT64,   PLAIT_FLOAT16,
-                                          PLAIT_FLOAT32, PLAIT_FLOAT64, PLAIT_BFLOAT16 };
-static const enum plait_dtype halves[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+static const enum plait_dtype types[] = {
+#define PLAIT_X(symbol, value, bytes, name) symbol,
+    PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+static const enum plait_dtype narrows[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_MAX, PLAIT_MIN };
 static const uint32_t divisors[] = { 0, 1, 2, 3, 5, 64 };
 
@@ -57,7 +60,7 @@ struct call {
 
 static bool wide(const struct call *c, uint32_t s)
 {
-    return c->mixed && is_half(c->type) && s < 64 && (c->wide_src >> s & 1) != 0;
+    return c->mixed && is_narrow(c->type) && s < 64 && (c->wide_src >> s & 1) != 0;
 }
 
 static enum plait_dtype src_type(const struct call *c, uint32_t s)
@@ -67,25 +70,25 @@ static enum plait_dtype src_type(const struct call *c, uint32_t s)
 
 static enum plait_dtype dst_type(const struct call *c)
 {
-    return c->mixed && is_half(c->type) && c->wide_dst ? PLAIT_FLOAT32 : c->type;
+    return c->mixed && is_narrow(c->type) && c->wide_dst ? PLAIT_FLOAT32 : c->type;
 }
 
 static uint64_t expected(const struct call *c, const void *const *src, size_t i)
 {
-    const enum plait_dtype type = is_half(c->type) ? PLAIT_FLOAT32 : c->type;
+    const enum plait_dtype type = is_narrow(c->type) ? PLAIT_FLOAT32 : c->type;
     uint64_t x[MAXSRC], result;
 
     if (c->nsrc == 1 && c->divisor == 0 && src_type(c, 0) == dst_type(c))
         return element(src[0], dst_type(c), i);
     for (uint32_t s = 0; s < c->nsrc; s++) {
         x[s] = element(src[s], src_type(c, s), i);
-        if (is_half(src_type(c, s)))
-            x[s] = of_f32((float)half_value(c->type, x[s]));
+        if (is_narrow(src_type(c, s)))
+            x[s] = of_f32((float)narrow_value(c->type, x[s]));
     }
     result = expression(type, c->op, x, c->nsrc);
     if (c->divisor != 0)
         result = divide(type, result, c->divisor);
-    return is_half(dst_type(c)) ? half_bits(c->type, f32(result)) : result;
+    return is_narrow(dst_type(c)) ? narrow_bits(c->type, f32(result)) : result;
 }
 
 /* Inputs: any bits; special values; numbers near 1, where the order of a sum shows. */
@@ -122,12 +125,12 @@ static uint64_t moderate(enum plait_dtype type)
 
     if (type == PLAIT_FLOAT64)
         return of_f64(v);
-    return type == PLAIT_FLOAT32 ? of_f32((float)v) : half_bits(type, v);
+    return type == PLAIT_FLOAT32 ? of_f32((float)v) : narrow_bits(type, v);
 }
 
 static uint64_t input(enum plait_dtype type, unsigned kind)
 {
-    if (type == PLAIT_INT32 || type == PLAIT_INT64)
+    if (is_integer(type))
         return kind % 4 == 2 ? draw() % 16 - 8 : draw();
     switch (kind % 4) {
     case 0:
@@ -195,10 +198,13 @@ static void inputs_free(struct inputs *in, const struct call *c)
 
 static void run(const struct plait_kernels *k, const struct call *c, void *dst, const void *const *src)
 {
+    const struct plait_how how = { .divisor = c->divisor };
+    const enum plait_op op = c->divisor != 0 ? PLAIT_AVG : c->op;
+
     if (c->mixed)
-        plait_reduce_mixed(k, c->type, c->op, dst, c->wide_dst, src, c->wide_src, c->nsrc, c->count, c->divisor);
+        plait_reduce_mixed(k, c->type, op, dst, c->wide_dst, src, c->wide_src, c->nsrc, c->count, &how);
     else
-        k->reduce[c->type][c->op](dst, src, c->nsrc, c->count, c->divisor);
+        plait_reduce_find(k, c->type, op)(dst, src, c->nsrc, c->count, &how);
 }
 
 static void assert_bits(const struct plait_kernels *k, const struct call *c, size_t i, uint64_t got, uint64_t want)
@@ -283,10 +289,11 @@ static void only_supported_cells_are_filled(void **unused)
 
         for (int type = 0; k != NULL && type < PLAIT_NDTYPE; type++) {
             const bool known = plait_dtype_size((enum plait_dtype)type) != 0;
-            const bool half = is_half((enum plait_dtype)type);
+            const bool half = is_narrow((enum plait_dtype)type);
 
             for (int op = 0; op < PLAIT_NOP; op++)
-                assert_int_equal(k->reduce[type][op] != NULL, known && op != PLAIT_AVG);
+                assert_int_equal(k->reduce[type][op] != NULL, known && op < PLAIT_PREMULSUM);
+            assert_int_equal(k->scale[type] != NULL, known);
             assert_int_equal(k->widen[type] != NULL, half);
             assert_int_equal(k->narrow[type] != NULL, half);
         }
@@ -295,46 +302,50 @@ static void only_supported_cells_are_filled(void **unused)
 
 static void every_half_widens_and_comes_back(void **unused)
 {
-    static uint16_t in[65536], back[65536];
+    static unsigned char in[2 * 65536], back[2 * 65536];
     static float out[65536];
 
     (void)unused;
-    for (unsigned i = 0; i < 65536; i++)
-        in[i] = (uint16_t)i;
     for (size_t s = 0; s < LENGTH(isas); s++) {
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
-        for (size_t t = 0; k != NULL && t < LENGTH(halves); t++) {
-            const struct call c = { .type = halves[t], .nsrc = 1, .count = 65536 };
+        for (size_t t = 0; k != NULL && t < LENGTH(narrows); t++) {
+            const unsigned n = 2 * (unsigned)narrow_sign(narrows[t]);
+            const struct call c = { .type = narrows[t], .nsrc = 1, .count = n };
 
-            k->widen[halves[t]](out, in, 65536);
-            k->narrow[halves[t]](back, out, 65536);
-            for (unsigned i = 0; i < 65536; i++) {
-                const double v = half_value(halves[t], i);
+            for (unsigned i = 0; i < n; i++)
+                set_element(in, narrows[t], i, i);
+            k->widen[narrows[t]](out, in, n);
+            k->narrow[narrows[t]](back, out, n);
+            for (unsigned i = 0; i < n; i++) {
+                const double v = narrow_value(narrows[t], i);
 
                 assert_bits(k, &c, i, element(out, PLAIT_FLOAT32, i), of_f32((float)v));
-                assert_bits(k, &c, i, back[i], isnan(v) ? half_bits(halves[t], v) : i);
+                const bool kept = plait_dtype_size(narrows[t]) == 2 ? !isnan(v) : isfinite(v);
+                assert_bits(k, &c, i, element(back, narrows[t], i), kept ? i : narrow_bits(narrows[t], v));
             }
         }
     }
 }
 
-/* Around every half: the value, the point half way to the next one, and the floats beside it. */
+/* Around every value: itself, the point half way to the next one, and the floats beside them. */
 static void narrowing_rounds_to_nearest_even(void **unused)
 {
     enum { N = 65536 * 8 };
     float *in = malloc(N * sizeof *in);
-    uint16_t *out = malloc(N * sizeof *out);
+    void *out = malloc(N * sizeof(uint16_t));
 
     (void)unused;
     assert_true(in != NULL && out != NULL);
-    for (size_t t = 0; t < LENGTH(halves); t++) {
-        const struct call c = { .type = halves[t], .nsrc = 1, .count = N };
+    for (size_t t = 0; t < LENGTH(narrows); t++) {
+        const enum plait_dtype type = narrows[t];
+        const unsigned n = 2 * (unsigned)narrow_sign(type);
+        const struct call c = { .type = type, .nsrc = 1, .count = n * 8 };
 
-        for (unsigned i = 0; i < 65536; i++) {
-            const double here = half_value(halves[t], i), next = half_value(halves[t], (i + 1) & 0xffff);
-            const double largest = halves[t] == PLAIT_FLOAT16 ? 65536 : 0x1p128;
-            const float middle = (float)((here + (isinf(next) ? copysign(largest, here) : next)) / 2);
+        for (unsigned i = 0; i < n; i++) {
+            const double here = narrow_value(type, i), next = narrow_value(type, (i + 1) % n);
+            const double beyond = ldexp(1, format_of(type).greatest + 1);
+            const float middle = (float)((here + (isfinite(next) ? next : copysign(beyond, here))) / 2);
             float *f = in + (size_t)i * 8;
 
             f[0] = (float)here;
@@ -351,13 +362,158 @@ static void narrowing_rounds_to_nearest_even(void **unused)
 
             if (k == NULL)
                 continue;
-            k->narrow[halves[t]](out, in, N);
-            for (size_t i = 0; i < N; i++)
-                assert_bits(k, &c, i, out[i], half_bits(halves[t], in[i]));
+            k->narrow[type](out, in, c.count);
+            for (size_t i = 0; i < c.count; i++)
+                assert_bits(k, &c, i, element(out, type, i), narrow_bits(type, in[i]));
         }
     }
     free(in);
     free(out);
+}
+
+/* What NCCL's conversions do, spelled out. */
+static void eight_bit_floats_saturate_and_keep_nan(void **unused)
+{
+    static const struct {
+        enum plait_dtype type;
+        float in;
+        uint8_t out;
+    } cases[] = {
+        { PLAIT_FLOAT8E4M3, 448, 0x7e },        { PLAIT_FLOAT8E4M3, 463, 0x7e },
+        { PLAIT_FLOAT8E4M3, 464, 0x7e },        { PLAIT_FLOAT8E4M3, 1e30f, 0x7e },
+        { PLAIT_FLOAT8E4M3, -INFINITY, 0xfe },  { PLAIT_FLOAT8E4M3, NAN, 0x7f },
+        { PLAIT_FLOAT8E4M3, 0x1p-9f, 0x01 },    { PLAIT_FLOAT8E4M3, 0x1p-10f, 0x00 },
+        { PLAIT_FLOAT8E4M3, 0x1.8p-10f, 0x01 }, { PLAIT_FLOAT8E4M3, -0x1p-20f, 0x80 },
+        { PLAIT_FLOAT8E4M3, -0.0f, 0x80 },      { PLAIT_FLOAT8E4M3, 1.0625f, 0x38 },
+        { PLAIT_FLOAT8E5M2, 57344, 0x7b },      { PLAIT_FLOAT8E5M2, 61440, 0x7b },
+        { PLAIT_FLOAT8E5M2, 1e30f, 0x7b },      { PLAIT_FLOAT8E5M2, -INFINITY, 0xfb },
+        { PLAIT_FLOAT8E5M2, NAN, 0x7e },        { PLAIT_FLOAT8E5M2, 0x1p-16f, 0x01 },
+        { PLAIT_FLOAT8E5M2, 0x1p-17f, 0x00 },   { PLAIT_FLOAT8E5M2, -0x1.8p-17f, 0x81 },
+        { PLAIT_FLOAT8E5M2, -0.0f, 0x80 },      { PLAIT_FLOAT8E5M2, 1.125f, 0x3c },
+    };
+
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++)
+        for (size_t i = 0; i < LENGTH(cases) && plait_kernels_find(isas[s]) != NULL; i++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[s]);
+            float in[33];
+            uint8_t out[33];
+
+            for (size_t e = 0; e < LENGTH(in); e++)
+                in[e] = cases[i].in;
+            k->narrow[cases[i].type](out, in, LENGTH(in));
+            for (size_t e = 0; e < LENGTH(in); e++)
+                if (out[e] != cases[i].out)
+                    fail_msg("%s %s: %a is %#x, not %#x", k->isa, plait_dtype_name(cases[i].type), (double)cases[i].in,
+                             out[e], cases[i].out);
+        }
+}
+
+static void every_pair_of_bytes_agrees_with_the_reference(void **unused)
+{
+    static uint8_t a[65536], b[65536], out[65536];
+    const void *const src[2] = { a, b };
+
+    (void)unused;
+    for (size_t i = 0; i < LENGTH(a); i++) {
+        a[i] = (uint8_t)i;
+        b[i] = (uint8_t)(i >> 8);
+    }
+    for (size_t t = 0; t < LENGTH(types); t++)
+        for (size_t o = 0; o < LENGTH(ops) && plait_dtype_size(types[t]) == 1; o++) {
+            const struct call c = { .type = types[t], .op = ops[o], .nsrc = 2, .count = LENGTH(a) };
+
+            for (size_t s = 0; s < LENGTH(isas); s++) {
+                const struct plait_kernels *k = plait_kernels_find(isas[s]);
+
+                if (k == NULL)
+                    continue;
+                run(k, &c, out, src);
+                for (size_t i = 0; i < LENGTH(a); i++)
+                    assert_bits(k, &c, i, out[i], expected(&c, src, i));
+            }
+        }
+}
+
+static uint64_t product(enum plait_dtype type, uint64_t a, uint64_t b)
+{
+    if (!is_narrow(type))
+        return combine(type, PLAIT_PROD, a, b);
+    const uint64_t x = of_f32((float)narrow_value(type, a)), y = of_f32((float)narrow_value(type, b));
+    return narrow_bits(type, f32(combine(PLAIT_FLOAT32, PLAIT_PROD, x, y)));
+}
+
+static void scaling_multiplies_and_rounds_to_the_type(void **unused)
+{
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++)
+        for (size_t t = 0; t < LENGTH(types) && plait_kernels_find(isas[s]) != NULL; t++)
+            for (unsigned trial = 0; trial < 60; trial++) {
+                const struct plait_kernels *k = plait_kernels_find(isas[s]);
+                const struct call c = { .type = types[t], .op = PLAIT_PROD, .nsrc = 2, .count = trial * 3 };
+                struct array in = array_make(types[t], c.count), out = array_make(types[t], c.count);
+                char scalar[9]; /* at an odd address */
+                const uint64_t by = input(types[t], trial);
+
+                set_element(scalar + 1, types[t], 0, by);
+                for (size_t i = 0; i < c.count; i++)
+                    set_element(in.data, types[t], i, input(types[t], trial / 4));
+                k->scale[types[t]](out.data, in.data, c.count, scalar + 1);
+                for (size_t i = 0; i < c.count; i++)
+                    assert_bits(k, &c, i, element(out.data, types[t], i),
+                                product(types[t], element(in.data, types[t], i), element(scalar + 1, types[t], 0)));
+                k->scale[types[t]](in.data, in.data, c.count, scalar + 1);
+                assert_memory_equal(in.data, out.data, out.bytes);
+                assert_true(guards_hold(&in) && guards_hold(&out));
+                free(in.memory);
+                free(out.memory);
+            }
+}
+
+/* x -> a x + b modulo 2^32, the pair in 64 bits: associative, not commutative. `in` is applied after `inout`. */
+static void compose(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+    uint64_t *f = inout;
+    const uint64_t *g = in;
+
+    assert_int_equal(type, PLAIT_UINT64);
+    assert_true(count > 0);
+    ++*(unsigned *)context;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t a = (uint32_t)(f[i] >> 32), b = (uint32_t)f[i];
+        const uint32_t c = (uint32_t)(g[i] >> 32), d = (uint32_t)g[i];
+        f[i] = (uint64_t)(c * a) << 32 | (uint32_t)(c * b + d);
+    }
+}
+
+static void user_functions_combine_in_the_order_of_the_sources(void **unused)
+{
+    static struct inputs in;
+
+    (void)unused;
+    for (unsigned trial = 0; trial < 400; trial++) {
+        unsigned calls = 0;
+        const struct plait_how how = { .type = PLAIT_UINT64, .combine = compose, .context = &calls };
+        const struct call c = {
+            .type = PLAIT_UINT64, .op = PLAIT_USER, .nsrc = 1 + trial % 20, .count = trial % 5 == 0 ? 2000 : trial
+        };
+        struct array want = array_make(c.type, c.count);
+        const uint32_t place = trial % (c.nsrc + 1); /* dst: one of the sources, or apart */
+        struct array apart = array_make(c.type, c.count);
+
+        inputs_make(&in, &c, trial);
+        memcpy(want.data, in.src[0], want.bytes);
+        for (uint32_t s = 1; s < c.nsrc && c.count > 0; s++)
+            compose(want.data, in.src[s], c.count, c.type, &calls);
+        calls = 0;
+        const struct array *dst = place < c.nsrc ? &in.array[place] : &apart;
+        plait_reduce_find(plait_kernels_find(""), c.type, c.op)(dst->data, in.src, c.nsrc, c.count, &how);
+        assert_memory_equal(dst->data, want.data, want.bytes);
+        assert_true(guards_hold(dst) && (calls > 0) == (c.nsrc > 1 && c.count > 0));
+        inputs_free(&in, &c);
+        free(want.memory);
+        free(apart.memory);
+    }
 }
 
 static void conversions_stay_within_their_arrays(void **unused)
@@ -367,20 +523,20 @@ static void conversions_stay_within_their_arrays(void **unused)
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
         for (size_t n = 0; k != NULL && n <= 200; n++) {
-            for (size_t t = 0; t < LENGTH(halves); t++) {
-                struct array half = array_make(halves[t], n), full = array_make(PLAIT_FLOAT32, n);
-                const struct call c = { .type = halves[t], .nsrc = 1, .count = n };
+            for (size_t t = 0; t < LENGTH(narrows); t++) {
+                struct array half = array_make(narrows[t], n), full = array_make(PLAIT_FLOAT32, n);
+                const struct call c = { .type = narrows[t], .nsrc = 1, .count = n };
 
                 for (size_t i = 0; i < n; i++)
                     set_element(full.data, PLAIT_FLOAT32, i, input(PLAIT_FLOAT32, (unsigned)n));
-                k->narrow[halves[t]](half.data, (const float *)(void *)full.data, n);
+                k->narrow[narrows[t]](half.data, (const float *)(void *)full.data, n);
                 for (size_t i = 0; i < n; i++)
-                    assert_bits(k, &c, i, element(half.data, halves[t], i),
-                                half_bits(halves[t], f32(element(full.data, PLAIT_FLOAT32, i))));
-                k->widen[halves[t]]((float *)(void *)full.data, half.data, n);
+                    assert_bits(k, &c, i, element(half.data, narrows[t], i),
+                                narrow_bits(narrows[t], f32(element(full.data, PLAIT_FLOAT32, i))));
+                k->widen[narrows[t]]((float *)(void *)full.data, half.data, n);
                 for (size_t i = 0; i < n; i++)
                     assert_bits(k, &c, i, element(full.data, PLAIT_FLOAT32, i),
-                                of_f32((float)half_value(halves[t], element(half.data, halves[t], i))));
+                                of_f32((float)narrow_value(narrows[t], element(half.data, narrows[t], i))));
                 assert_true(guards_hold(&half) && guards_hold(&full));
                 free(half.memory);
                 free(full.memory);
@@ -498,7 +654,7 @@ static void mixed_widths_agree_with_the_reference(void **unused)
     (void)unused;
     for (unsigned trial = 0; trial < 4000; trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
-        struct call c = { .type = halves[trial % 2],
+        struct call c = { .type = narrows[trial % LENGTH(narrows)],
                           .op = op,
                           .nsrc = 1 + draw() % 18,
                           .count = draw() % 301,
@@ -608,6 +764,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_supported_cells_are_filled),
         cmocka_unit_test(every_half_widens_and_comes_back),
         cmocka_unit_test(narrowing_rounds_to_nearest_even),
+        cmocka_unit_test(eight_bit_floats_saturate_and_keep_nan),
+        cmocka_unit_test(every_pair_of_bytes_agrees_with_the_reference),
+        cmocka_unit_test(scaling_multiplies_and_rounds_to_the_type),
+        cmocka_unit_test(user_functions_combine_in_the_order_of_the_sources),
         cmocka_unit_test(conversions_stay_within_their_arrays),
         cmocka_unit_test(two_sources_of_any_length_agree_with_the_reference),
         cmocka_unit_test(any_number_of_sources_agrees_with_the_reference),

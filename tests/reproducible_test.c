@@ -34,7 +34,7 @@ static uint64_t draw(enum plait_dtype type, uint64_t *state)
     const uint32_t kind = random_below(state, 400);
     const double v = sign * (kind == 0 ? NAN : kind == 1 ? INFINITY : kind < 160 ? large : small);
 
-    return type == PLAIT_FLOAT64 ? of_f64(v) : type == PLAIT_FLOAT32 ? of_f32((float)v) : half_bits(type, v);
+    return type == PLAIT_FLOAT64 ? of_f64(v) : type == PLAIT_FLOAT32 ? of_f32((float)v) : narrow_bits(type, v);
 }
 
 /* What every rank must have: the expression evaluated directly. 16-bit floats: in fp32, rounded once. */
@@ -44,13 +44,13 @@ static uint64_t canonical(const struct job *job, uint32_t nrank, size_t i)
 
     for (uint32_t r = 0; r < nrank; r++) {
         x[r] = element(job_in(job, r), job->type, i);
-        if (is_half(job->type))
-            x[r] = of_f32((float)half_value(job->type, x[r]));
+        if (is_narrow(job->type))
+            x[r] = of_f32((float)narrow_value(job->type, x[r]));
     }
     all = expression(job->type, job->op == PLAIT_AVG ? PLAIT_SUM : job->op, x, nrank);
     if (job->op == PLAIT_AVG)
         all = divide(job->type, all, nrank);
-    return is_half(job->type) ? half_bits(job->type, (double)f32(all)) : all;
+    return is_narrow(job->type) ? narrow_bits(job->type, (double)f32(all)) : all;
 }
 
 static void fill(struct jobs *j, const struct job *like)

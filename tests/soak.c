@@ -176,7 +176,7 @@ static bool operate(struct soak *s, struct place *place)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     const enum plait_dtype type = types[below(s, sizeof types / sizeof *types)];
-    const enum plait_op op = (enum plait_op)below(s, PLAIT_NOP);
+    const enum plait_op op = (enum plait_op)below(s, PLAIT_PREMULSUM);
     const size_t size = plait_dtype_size(type), count = draw_count(s, size);
     const bool inplace = below(s, 2);
 

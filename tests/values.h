@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Inputs whose results are known exactly in every type: small integers, so that no order of combination
- * and no 16-bit format rounds, for up to 64 ranks (avg: a number of ranks up to 16, or a power of two).
+ * and no format rounds, for up to 64 ranks (avg: a number of ranks up to 16, or a power of two). For operators
+ * before PLAIT_PREMULSUM.
  */
 #ifndef PLAIT_TESTS_VALUES_H
 #define PLAIT_TESTS_VALUES_H
 
 #include <plait/coll.h>
 
-/* Element i of rank's input. */
-double values_in(enum plait_op op, uint32_t nrank, uint32_t rank, size_t i);
-
-/* Element i of the result. */
-double values_out(enum plait_op op, uint32_t nrank, size_t i);
-
+/* A number that the type holds exactly. Integers wrap. */
 void values_store(void *vector, enum plait_dtype type, size_t i, double x);
-double values_load(const void *vector, enum plait_dtype type, size_t i);
 
 /* Fill a rank's input; fill the result, bit by bit as it must be; count wrong results. */
 void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, size_t count);

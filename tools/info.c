@@ -288,8 +288,8 @@ static int print_choice(const char *coll_name, const char *size_text)
                  plait_coll_name(PLAIT_ALLREDUCE));
     if (type < 0)
         cli_fail(&program, "--type '%s': there is no such element type", type_name);
-    if (op < 0)
-        cli_fail(&program, "--op '%s': must be sum, prod, min, max or avg", op_name);
+    if (op < 0 || op == PLAIT_USER)
+        cli_fail(&program, "--op '%s': must be sum, prod, min, max, avg or premulsum", op_name);
     if (!plait_parse_bytes(size_text, &bytes))
         cli_fail(&program, "size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
     element = plait_dtype_size((enum plait_dtype)type);
@@ -300,6 +300,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     call.slice = slice;
     call.round = round_option();
     call.reproducible = reproducible;
+    call.scale = op == PLAIT_PREMULSUM ? &bytes : NULL; /* not read */
     if (plait_choose(&shape, bytes / element, (enum plait_dtype)type, (enum plait_op)op, &call, &choice) != PLAIT_OK) {
         fprintf(stderr, "plait-info: %s\n", plait_last_error());
         return 1;

@@ -42,55 +42,105 @@ enum plait_coll {
 };
 
 /* symbol, value (NCCL's), bytes, name. A build that lacks a type's kernels answers PLAIT_ERR_UNSUPPORTED. */
-#define PLAIT_DTYPE_LIST(X)           \
-    X(PLAIT_INT32, 2, 4, "int32")     \
-    X(PLAIT_INT64, 4, 8, "int64")     \
-    X(PLAIT_FLOAT16, 6, 2, "float16") \
-    X(PLAIT_FLOAT32, 7, 4, "float32") \
-    X(PLAIT_FLOAT64, 8, 8, "float64") \
-    X(PLAIT_BFLOAT16, 9, 2, "bfloat16")
+#define PLAIT_DTYPE_LIST(X)                  \
+    X(PLAIT_INT8, 0, 1, "int8")              \
+    X(PLAIT_UINT8, 1, 1, "uint8")            \
+    X(PLAIT_INT32, 2, 4, "int32")            \
+    X(PLAIT_UINT32, 3, 4, "uint32")          \
+    X(PLAIT_INT64, 4, 8, "int64")            \
+    X(PLAIT_UINT64, 5, 8, "uint64")          \
+    X(PLAIT_FLOAT16, 6, 2, "float16")        \
+    X(PLAIT_FLOAT32, 7, 4, "float32")        \
+    X(PLAIT_FLOAT64, 8, 8, "float64")        \
+    X(PLAIT_BFLOAT16, 9, 2, "bfloat16")      \
+    X(PLAIT_FLOAT8E4M3, 10, 1, "float8e4m3") \
+    X(PLAIT_FLOAT8E5M2, 11, 1, "float8e5m2")
 
 enum plait_dtype {
 #define PLAIT_X(symbol, value, bytes, name) symbol = value,
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
-        PLAIT_NDTYPE = 12 /* room for NCCL's int8 .. float8e5m2 */
+        PLAIT_NDTYPE = 12
 };
 
 /*
- * symbol, value (NCCL's), name.
+ * symbol, value (NCCL's up to avg), name. docs/types.md: which exist for which type.
+ * Integers wrap.
  * min and max: a NaN in any operand gives NaN, and -0 is below +0. Any NaN result is the quiet NaN
  * with an empty payload, so results do not depend on operand order or instruction set.
- * avg: the sum, divided once by the number of ranks; integers divide towards zero.
+ * avg: the sum, divided once by the number of ranks; integers divide towards zero, after they have wrapped.
+ * premulsum: the sum of inputs that each rank has multiplied by its own call->scale.
+ * user: call->user.
+ * 8-bit floats: results are rounded to the nearest, ties to even, and what is larger than the largest finite
+ * number (448 of e4m3, 57344 of e5m2), infinities included, becomes that number with its sign, as in NCCL. NaN
+ * stays NaN: 0x7f of e4m3, which has one, 0x7e of e5m2. Only where nothing is combined (one rank, not premulsum) do
+ * infinities and NaNs keep their bits.
  */
-#define PLAIT_OP_LIST(X)     \
-    X(PLAIT_SUM, 0, "sum")   \
-    X(PLAIT_PROD, 1, "prod") \
-    X(PLAIT_MAX, 2, "max")   \
-    X(PLAIT_MIN, 3, "min")   \
-    X(PLAIT_AVG, 4, "avg")
+#define PLAIT_OP_LIST(X)               \
+    X(PLAIT_SUM, 0, "sum")             \
+    X(PLAIT_PROD, 1, "prod")           \
+    X(PLAIT_MAX, 2, "max")             \
+    X(PLAIT_MIN, 3, "min")             \
+    X(PLAIT_AVG, 4, "avg")             \
+    X(PLAIT_PREMULSUM, 5, "premulsum") \
+    X(PLAIT_USER, 6, "user")
 
 enum plait_op {
 #define PLAIT_X(symbol, value, name) symbol = value,
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
-        PLAIT_NOP = 5
+        PLAIT_NOP = 7
 };
 
 /*
- * Where 16-bit sums are rounded (integers and 32- and 64-bit floats ignore it). How far a sum of p
- * inputs x may be from the exact s, with u = 2^-11 (float16) or 2^-8 (bfloat16), to first order:
+ * Where sums of 16- and 8-bit floats are rounded (others ignore it, and so do user functions). How far a sum of p
+ * inputs x may be from the exact s, with u = 2^-11 (float16), 2^-8 (bfloat16), 2^-4 (float8e4m3) or 2^-3 (float8e5m2),
+ * to first order:
  *
  *   once   u |s| + (p-1) 2^-24 sum |x|
  *   hop    (p-1) (u + 2^-24) sum |x|
  *
+ * Where p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1.
  * avg divides s, the inputs and so the bound by p, after one more rounding (p for p-1). For prod put |s| for
- * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod at every hop.
+ * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod at every hop. For
+ * premulsum x are the products, each rounded to the type first. None of it holds where 8-bit floats saturate.
  */
 enum plait_round {
     PLAIT_ROUND_DEFAULT, /* once where that costs no bytes on the wire, else hop */
     PLAIT_ROUND_ONCE,    /* partial results travel and stay in fp32; one rounding at the end */
     PLAIT_ROUND_HOP      /* every combination rounds to the element type */
+};
+
+/*
+ * When the scalar of a pre-multiplied sum is read (NCCL's ncclScalarHostImmediate and ncclScalarDevice). A call that
+ * returns when the operation has ended does both.
+ */
+enum plait_scale_when {
+    PLAIT_SCALE_NOW, /* before anything else; the memory is the caller's again when the call returns */
+    PLAIT_SCALE_LATE /* once, when the operation runs on this rank; the memory must stay until it has ended */
+};
+
+/*
+ * A function of the caller's for PLAIT_USER.
+ *
+ * combine      inout[i] = inout[i] op in[i] for `count` elements of `type`: on the left what comes from the lower
+ *              ranks. Called any number of times, for any part of the vector (count is 1 or more); elements are
+ *              independent of each other. `inout` and `in` do not overlap and are aligned as the caller's buffers are
+ *              to elements. Runs in the calling thread with the default floating point environment; may not call
+ *              this library, nor leave by longjmp() or an exception. It must be associative as far as the caller cares:
+ *              the result is that of in[rank 0] op in[rank 1] op ... with parentheses.
+ * context      handed to it; may differ between ranks
+ * commutative  the promise that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
+ *              parentheses of the canonical order (plan.h), so only algorithms that have it are eligible, as with
+ *              `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise must be equal on all ranks; that
+ *              the functions are is the caller's care.
+ * The result has the same bits on all ranks if the function gives the same bits on all.
+ */
+struct plait_user_op {
+    size_t size; /* sizeof (struct plait_user_op) */
+    void (*combine)(void *inout, const void *in, size_t count, enum plait_dtype type, void *context);
+    void *context;
+    int commutative;
 };
 
 /* Options of one call. Start from PLAIT_CALL_DEFAULT; 0 and NULL mean "as the comm says". */
@@ -99,12 +149,15 @@ struct plait_call {
     const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
-    int reproducible; /* 1: only algorithms with the canonical order; 0: as the comm */
-    double deadline;  /* seconds until a stall is an error; 0: the comm's */
+    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm */
+    double deadline;   /* seconds until a stall is an error; 0: the comm's */
+    const void *scale; /* PLAIT_PREMULSUM: one element of the type, this rank's; else NULL */
+    enum plait_scale_when scale_when;
+    const struct plait_user_op *user; /* PLAIT_USER; else NULL. Not kept after the call */
 };
-#define PLAIT_CALL_DEFAULT                                              \
-    {                                                                   \
-        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0 \
+#define PLAIT_CALL_DEFAULT                                                                           \
+    {                                                                                                \
+        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL \
     }
 
 /** Bytes of one element of `type`; 0 for an unknown type. */
@@ -115,7 +168,7 @@ PLAIT_API const char *plait_coll_name(enum plait_coll coll);
 PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
-/** The value with this name (NCCL's short names "float", "half", ... too); -1 when there is none. */
+/** The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none. */
 PLAIT_API int plait_dtype_find(const char *name);
 PLAIT_API int plait_op_find(const char *name);
 
@@ -126,7 +179,8 @@ PLAIT_API int plait_op_find(const char *name);
  * out    [count] elements; valid only when the call returns PLAIT_OK
  * count  elements, not bytes; 0 is allowed: the ranks meet and nothing moves
  * call   options of this call, or NULL
- * In place on all ranks or on none: it is part of what must be equal (but for count 0).
+ * In place on all ranks or on none: it is part of what must be equal (but for count 0, and premulsum, which
+ *         puts in * scale into out and combines that in place).
  * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG,
  *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
  *         plait_comm_destroy() returns.

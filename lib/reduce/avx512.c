@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16-bit floats take
+ * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16- and 8-bit floats take
  * intrinsics. AVX512_BF16's conversion would flush denormals, so bfloat16 uses integer arithmetic.
  */
 #include "ops.h"
@@ -98,6 +98,50 @@ static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
     put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
 }
 
+/* See struct f8_format. */
+static inline __attribute__((always_inline)) __m512 get_f8(const uint8_t *p, size_t k, const struct f8_format *f)
+{
+    const __m128i bytes = k == 16 ? _mm_loadu_si128((const __m128i *)(const void *)p)
+                                  : _mm_maskz_loadu_epi8((__mmask16)((1u << k) - 1), p);
+    const __m512i byte = _mm512_cvtepu8_epi32(bytes);
+    const __m512i size = _mm512_and_si512(byte, _mm512_set1_epi32(0x7f));
+    const __m512i sign = _mm512_slli_epi32(_mm512_xor_si512(byte, size), 24);
+    const __m512i shifted = _mm512_sll_epi32(size, _mm_cvtsi32_si128(f->shift));
+    const __m512i behind = _mm512_add_epi32(shifted, _mm512_set1_epi32((int)bits_f32(f->least)));
+    const __m512 denormal = _mm512_sub_ps(_mm512_castsi512_ps(behind), _mm512_set1_ps(f->least));
+    const __mmask16 few = _mm512_cmplt_epi32_mask(size, _mm512_set1_epi32(1 << (23 - f->shift)));
+    const __mmask16 special = _mm512_cmpge_epi32_mask(size, _mm512_set1_epi32((int)f->special));
+    const __m512i normal = _mm512_add_epi32(shifted, _mm512_set1_epi32((int)f->bias));
+    const __m512i number = _mm512_mask_mov_epi32(normal, few, _mm512_castps_si512(denormal));
+    const __m512i all = _mm512_mask_or_epi32(number, special, number, _mm512_set1_epi32(0x7f800000));
+
+    return _mm512_castsi512_ps(_mm512_or_si512(all, sign));
+}
+
+static inline __attribute__((always_inline)) void put_f8(uint8_t *p, __m512 v, size_t k, const struct f8_format *f)
+{
+    const __m128i shift = _mm_cvtsi32_si128(f->shift);
+    const __m512i bits = _mm512_castps_si512(v), minus = _mm512_set1_epi32((int)0x80000000);
+    const __m512i sign = _mm512_srli_epi32(_mm512_and_si512(bits, minus), 24);
+    const __m512 limited =
+        _mm512_min_ps(_mm512_castsi512_ps(_mm512_andnot_si512(minus, bits)), _mm512_set1_ps(f->most));
+    const __m512i u = _mm512_castps_si512(limited);
+    const __m512i denormal = _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(limited, _mm512_set1_ps(f->unit))),
+                                              _mm512_set1_epi32((int)bits_f32(f->unit)));
+    const __m512i odd = _mm512_and_si512(_mm512_srl_epi32(u, shift), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_set1_epi32((1 << (f->shift - 1)) - 1 - (int)f->bias);
+    const __m512i normal = _mm512_srl_epi32(_mm512_add_epi32(_mm512_add_epi32(u, half), odd), shift);
+    const __mmask16 few = _mm512_cmp_ps_mask(limited, _mm512_set1_ps(f->least), _CMP_LT_OQ);
+    const __m512i number = _mm512_or_si512(sign, _mm512_mask_mov_epi32(normal, few, denormal));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(number, nan, _mm512_set1_epi32((int)f->nan)));
+
+    if (k == 16)
+        _mm_storeu_si128((__m128i *)(void *)p, bytes);
+    else
+        _mm_mask_storeu_epi8(p, (__mmask16)((1u << k) - 1), bytes);
+}
+
 #define HALF_V            __m512
 #define HALF_LANES        16
 #define HALF_VN(name)     name##_f32x16
@@ -107,6 +151,10 @@ static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
 #define PUT_F16           put_f16
 #define GET_BF16          get_bf16
 #define PUT_BF16          put_bf16
+#define GET_E4M3(p, k)    get_f8(p, k, &e4m3)
+#define PUT_E4M3(p, v, k) put_f8(p, v, k, &e4m3)
+#define GET_E5M2(p, k)    get_f8(p, k, &e5m2)
+#define PUT_E5M2(p, v, k) put_f8(p, v, k, &e5m2)
 #define STREAM_LINE(d, s) _mm512_stream_si512((__m512i *)(void *)(d), _mm512_loadu_si512(s))
 #define STREAM_FENCE()    _mm_sfence()
 #include "set.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kernels, the combinations of mixed width, and the floating point environment. */
+/* Which kernels, user functions, the combinations of mixed width, and the floating point environment. */
 #include "reduce.h"
 
 #include "sets.h"
@@ -51,6 +51,60 @@ const struct plait_kernels *plait_kernels_find(const char *isa)
     return NULL;
 }
 
+/* ---- User functions -------------------------------------------------------------------------------- */
+
+enum { PIECE = 4096 }; /* bytes combined at a time: partial results stay in the first-level cache */
+
+/* out = the canonical combination of `bytes` <= PIECE of src[0 .. n-1] from byte `at` on. out may be src[0]'s only. */
+static void combine_pieces(const struct plait_how *how, char *out, const void *const *src, uint32_t n, size_t at,
+                           size_t bytes)
+{
+    _Alignas(64) char right[PIECE];
+    const size_t count = bytes / plait_dtype_size(how->type);
+    const char *first = (const char *)src[0] + at, *second = right;
+    uint32_t left = 1;
+
+    if (n == 1) {
+        if (out != first)
+            memcpy(out, first, bytes);
+        return;
+    }
+    while (2 * left < n)
+        left *= 2;
+    combine_pieces(how, out, src, left, at, bytes);
+    if (n - left == 1)
+        second = (const char *)src[left] + at;
+    else
+        combine_pieces(how, right, src + left, n - left, at, bytes);
+    how->combine(out, second, count, how->type, how->context);
+}
+
+static void reduce_user(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
+{
+    const size_t bytes = count * plait_dtype_size(how->type);
+    _Alignas(64) char piece[PIECE];
+    bool taken = false; /* does dst hold an operand that is read later? */
+
+    for (uint32_t i = 1; i < nsrc; i++)
+        taken |= src[i] == dst;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        const size_t here = bytes - at < PIECE ? bytes - at : PIECE;
+        char *to = (char *)dst + at;
+        combine_pieces(how, taken ? piece : to, src, nsrc, at, here);
+        if (taken)
+            memcpy(to, piece, here);
+    }
+}
+
+plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op)
+{
+    if (op == PLAIT_USER)
+        return k->reduce[type][PLAIT_SUM] != NULL ? reduce_user : NULL;
+    return k->reduce[type][op == PLAIT_PREMULSUM ? PLAIT_SUM : op];
+}
+
+/* ---- Mixed widths ---------------------------------------------------------------------------------- */
+
 /* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 16 KiB of scratch memory. */
 enum { SOURCES = 16, CHUNK = 256 };
 
@@ -64,7 +118,7 @@ struct mixed {
 
 /* out[count <= CHUNK] = the canonical combination of src[first .. first + n - 1] from element `at` on. */
 static void combine_few(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n,
-                        size_t at, size_t count, uint32_t divisor)
+                        size_t at, size_t count, const struct plait_how *how)
 {
     _Alignas(64) float scratch[SOURCES][CHUNK];
     const void *part[SOURCES];
@@ -79,37 +133,38 @@ static void combine_few(const struct mixed *m, float *out, const void *const *sr
             part[i] = scratch[i];
         }
     }
-    m->reduce(out, part, n, count, divisor);
+    m->reduce(out, part, n, count, how);
 }
 
 /* As combine_few for any n. There out may be one of the sources; here it may not. */
 static void combine(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n, size_t at,
-                    size_t count, uint32_t divisor)
+                    size_t count, const struct plait_how *how)
 {
     _Alignas(64) float right[CHUNK];
     const void *const part[2] = { out, right };
+    const struct plait_how partial = { 0 };
     uint32_t left = 1;
 
     if (n <= SOURCES) {
-        combine_few(m, out, src, first, n, at, count, divisor);
+        combine_few(m, out, src, first, n, at, count, how);
         return;
     }
     while (2 * left < n)
         left *= 2;
-    combine(m, out, src, first, left, at, count, 0);
-    combine(m, right, src, first + left, n - left, at, count, 0);
-    m->reduce(out, part, 2, count, divisor);
+    combine(m, out, src, first, left, at, count, &partial);
+    combine(m, right, src, first + left, n - left, at, count, &partial);
+    m->reduce(out, part, 2, count, how);
 }
 
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,
                         bool wide_dst, const void *const *src, uint64_t wide_src, uint32_t nsrc, size_t count,
-                        uint32_t divisor)
+                        const struct plait_how *how)
 {
-    const struct mixed m = { k, type, k->reduce[PLAIT_FLOAT32][op], plait_dtype_size(type), wide_src };
+    const struct mixed m = { k, type, plait_reduce_find(k, PLAIT_FLOAT32, op), plait_dtype_size(type), wide_src };
     const uint64_t asked = nsrc < 64 ? wide_src & ((UINT64_C(1) << nsrc) - 1) : wide_src;
 
     if (k->widen[type] == NULL || (asked == 0 && !wide_dst)) {
-        k->reduce[type][op](dst, src, nsrc, count, divisor);
+        plait_reduce_find(k, type, op)(dst, src, nsrc, count, how);
         return;
     }
     /* Where dst is a source of the other width, a wide dst is written from the end, a narrow one from the start. */
@@ -120,16 +175,18 @@ void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, en
         _Alignas(64) float out[CHUNK];
 
         if (wide_dst && nsrc <= SOURCES) {
-            combine_few(&m, (float *)dst + at, src, 0, nsrc, at, here, divisor);
+            combine_few(&m, (float *)dst + at, src, 0, nsrc, at, here, how);
             continue;
         }
-        combine(&m, out, src, 0, nsrc, at, here, divisor);
+        combine(&m, out, src, 0, nsrc, at, here, how);
         if (wide_dst)
             memcpy((float *)dst + at, out, here * sizeof *out);
         else
             k->narrow[type]((char *)dst + at * m.size, out, here);
     }
 }
+
+/* ---- Floating point environment -------------------------------------------------------------------- */
 
 /*
  * x86: MXCSR's bits 0-5 are sticky flags, left alone; 0x1f80 is round to nearest, no flushing, all

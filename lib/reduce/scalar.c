@@ -59,6 +59,33 @@ static inline uint16_t to_bf16(float v)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+/* See struct f8_format. */
+static inline float from_f8(uint8_t byte, const struct f8_format *f)
+{
+    const uint32_t size = byte & 0x7f;
+    const uint32_t sign = (uint32_t)(byte & 0x80) << 24;
+    const uint32_t shifted = size << f->shift;
+    const uint32_t denormal = bits_f32(from_bits_f32(shifted + bits_f32(f->least)) - f->least);
+    const uint32_t number = choose(-(uint32_t)(size >> (23 - f->shift) == 0), denormal, shifted + f->bias);
+    const uint32_t special = -(uint32_t)(size >= f->special) & 0x7f800000;
+
+    return from_bits_f32(sign | number | special);
+}
+
+static inline uint8_t to_f8(float v, const struct f8_format *f)
+{
+    const uint32_t sign = bits_f32(v) >> 24 & 0x80;
+    const float size = from_bits_f32(bits_f32(v) & 0x7fffffff);
+    const float limited = size < f->most ? size : f->most;
+    const uint32_t u = bits_f32(limited);
+    const uint32_t denormal = bits_f32(limited + f->unit) - bits_f32(f->unit);
+    const uint32_t half = (1u << (f->shift - 1)) - 1;
+    const uint32_t normal = (u - f->bias + half + (u >> f->shift & 1)) >> f->shift;
+    const uint32_t number = choose(-(uint32_t)(limited < f->least), denormal, normal);
+
+    return (uint8_t)choose(-(uint32_t)(v != v), f->nan, sign | number);
+}
+
 #ifdef __SSE2__
 static inline void stream_line(unsigned char *d, const unsigned char *s)
 {
@@ -78,6 +105,10 @@ static inline void stream_line(unsigned char *d, const unsigned char *s)
 #define PUT_F16(p, v, k)       (*(p) = to_f16(v))
 #define GET_BF16(p, k)         from_bf16(*(p))
 #define PUT_BF16(p, v, k)      (*(p) = to_bf16(v))
+#define GET_E4M3(p, k)         from_f8(*(p), &e4m3)
+#define PUT_E4M3(p, v, k)      (*(p) = to_f8(v, &e4m3))
+#define GET_E5M2(p, k)         from_f8(*(p), &e5m2)
+#define PUT_E5M2(p, v, k)      (*(p) = to_f8(v, &e5m2))
 #include "set.h"
 
 const struct plait_kernels plait_kernels_scalar = KERNELS("scalar");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One set of kernels. A file per instruction set defines how 16-bit floats are loaded and stored
+ * One set of kernels. A file per instruction set defines how 16- and 8-bit floats are loaded and stored
  * (HALF_V and so on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the
  * caches (STREAM_LINE(d, s) and STREAM_FENCE()), then includes this. The scalar file is the reference.
  */
@@ -12,6 +12,24 @@
 
 #include <assert.h>
 
+#define T            int8_t
+#define V            int8_t
+#define LANES        1
+#define FN(name)     name##_i8
+#define VN(name)     name##_i8
+#define GET(p, k)    (*(p))
+#define PUT(p, v, k) (*(p) = (v))
+#include "tmpl.h"
+
+#define T            uint8_t
+#define V            uint8_t
+#define LANES        1
+#define FN(name)     name##_u8
+#define VN(name)     name##_u8
+#define GET(p, k)    (*(p))
+#define PUT(p, v, k) (*(p) = (v))
+#include "tmpl.h"
+
 #define T            int32_t
 #define V            int32_t
 #define LANES        1
@@ -21,11 +39,29 @@
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
 
+#define T            uint32_t
+#define V            uint32_t
+#define LANES        1
+#define FN(name)     name##_u32
+#define VN(name)     name##_u32
+#define GET(p, k)    (*(p))
+#define PUT(p, v, k) (*(p) = (v))
+#include "tmpl.h"
+
 #define T            int64_t
 #define V            int64_t
 #define LANES        1
 #define FN(name)     name##_i64
 #define VN(name)     name##_i64
+#define GET(p, k)    (*(p))
+#define PUT(p, v, k) (*(p) = (v))
+#include "tmpl.h"
+
+#define T            uint64_t
+#define V            uint64_t
+#define LANES        1
+#define FN(name)     name##_u64
+#define VN(name)     name##_u64
 #define GET(p, k)    (*(p))
 #define PUT(p, v, k) (*(p) = (v))
 #include "tmpl.h"
@@ -70,6 +106,28 @@
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
 
+#define T                 uint8_t
+#define V                 HALF_V
+#define LANES             HALF_LANES
+#define FN(name)          name##_e4m3
+#define VN(name)          HALF_VN(name)
+#define GET(p, k)         GET_E4M3(p, k)
+#define PUT(p, v, k)      PUT_E4M3(p, v, k)
+#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
+#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#include "tmpl.h"
+
+#define T                 uint8_t
+#define V                 HALF_V
+#define LANES             HALF_LANES
+#define FN(name)          name##_e5m2
+#define VN(name)          HALF_VN(name)
+#define GET(p, k)         GET_E5M2(p, k)
+#define PUT(p, v, k)      PUT_E5M2(p, v, k)
+#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
+#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#include "tmpl.h"
+
 static void stream(void *dst, const void *src, size_t bytes)
 {
     unsigned char *d = dst;
@@ -92,15 +150,28 @@ static void stream(void *dst, const void *src, size_t bytes)
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
-        [PLAIT_MIN] = reduce_min_##type                                                                      \
+        [PLAIT_MIN] = reduce_min_##type, [PLAIT_AVG] = reduce_avg_##type                                     \
     }
-#define KERNELS(name)                                                                                       \
-    {                                                                                                       \
-        .isa = name,                                                                                        \
-        .reduce = { [PLAIT_INT32] = ROW(i32),   [PLAIT_INT64] = ROW(i64),   [PLAIT_FLOAT16] = ROW(f16),     \
-                    [PLAIT_FLOAT32] = ROW(f32), [PLAIT_FLOAT64] = ROW(f64), [PLAIT_BFLOAT16] = ROW(bf16) }, \
-        .widen = { [PLAIT_FLOAT16] = widen_f16, [PLAIT_BFLOAT16] = widen_bf16 },                            \
-        .narrow = { [PLAIT_FLOAT16] = narrow_f16, [PLAIT_BFLOAT16] = narrow_bf16 }, .stream = stream,       \
+#define KERNELS(name)                                                                                                 \
+    {                                                                                                                 \
+        .isa = name,                                                                                                  \
+        .reduce = { [PLAIT_INT8] = ROW(i8),       [PLAIT_UINT8] = ROW(u8),        [PLAIT_INT32] = ROW(i32),           \
+                    [PLAIT_UINT32] = ROW(u32),    [PLAIT_INT64] = ROW(i64),       [PLAIT_UINT64] = ROW(u64),          \
+                    [PLAIT_FLOAT16] = ROW(f16),   [PLAIT_FLOAT32] = ROW(f32),     [PLAIT_FLOAT64] = ROW(f64),         \
+                    [PLAIT_BFLOAT16] = ROW(bf16), [PLAIT_FLOAT8E4M3] = ROW(e4m3), [PLAIT_FLOAT8E5M2] = ROW(e5m2) },   \
+        .scale = { [PLAIT_INT8] = scale_i8,       [PLAIT_UINT8] = scale_u8,        [PLAIT_INT32] = scale_i32,         \
+                   [PLAIT_UINT32] = scale_u32,    [PLAIT_INT64] = scale_i64,       [PLAIT_UINT64] = scale_u64,        \
+                   [PLAIT_FLOAT16] = scale_f16,   [PLAIT_FLOAT32] = scale_f32,     [PLAIT_FLOAT64] = scale_f64,       \
+                   [PLAIT_BFLOAT16] = scale_bf16, [PLAIT_FLOAT8E4M3] = scale_e4m3, [PLAIT_FLOAT8E5M2] = scale_e5m2 }, \
+        .widen = { [PLAIT_FLOAT16] = widen_f16,                                                                       \
+                   [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
+                   [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
+                   [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
+        .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
+                    [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
+                    [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
+                    [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
+        .stream = stream,                                                                                             \
     }
 
 #endif

@@ -8,7 +8,7 @@
  *   FN(x)    the name of this type's functions
  *   VN(x)    the name of the unit's arithmetic: sum, prod, min, max, quotient, clean
  *   GET(p, k), PUT(p, v, k)            load and store k <= LANES elements of a unit
- *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  for 16-bit floats, the same for float: makes FN(widen) and FN(narrow)
+ *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  for 16- and 8-bit floats, the same for float: makes FN(widen) and FN(narrow)
  *
  * and undefines them all. With LANES == 1 the compiler vectorises. dst may be one of the sources,
  * element for element, so there is no restrict; "omp simd" tells the compiler that no other overlap
@@ -156,27 +156,49 @@ static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const vo
         memcpy(dst, src[0], count * sizeof(T));
 }
 
-static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    FN(reduce)(dst, src, nsrc, count, divisor, VN(sum));
+    (void)how;
+    FN(reduce)(dst, src, nsrc, count, 0, VN(sum));
 }
 
-static void FN(reduce_prod)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+static void FN(reduce_avg)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    assert(divisor == 0);
+    FN(reduce)(dst, src, nsrc, count, how->divisor, VN(sum));
+}
+
+static void FN(reduce_prod)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
+{
+    (void)how;
     FN(reduce)(dst, src, nsrc, count, 0, VN(prod));
 }
 
-static void FN(reduce_max)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+static void FN(reduce_max)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    assert(divisor == 0);
+    (void)how;
     FN(reduce)(dst, src, nsrc, count, 0, VN(max));
 }
 
-static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, size_t count, uint32_t divisor)
+static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    assert(divisor == 0);
+    (void)how;
     FN(reduce)(dst, src, nsrc, count, 0, VN(min));
+}
+
+static void FN(scale)(void *dst, const void *src, size_t count, const void *scalar)
+{
+    const size_t full = count - count % LANES;
+    const T *s = src;
+    T *d = dst, same[LANES];
+
+    for (size_t i = 0; i < LANES; i++)
+        memcpy(&same[i], scalar, sizeof(T));
+    const V by = GET(same, LANES);
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT(d + i, VN(clean)(VN(prod)(GET(s + i, LANES), by)), LANES);
+    if (full < count)
+        PUT(d + full, VN(clean)(VN(prod)(GET(s + full, count - full), by)), count - full);
 }
 
 #ifdef GET_WIDE
