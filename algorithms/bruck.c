@@ -15,15 +15,15 @@ static void all_gather(const struct plait_alg *self, struct plait_builder *b, co
 
     (void)self;
     if (n > 1)
-        plait_copy(b, plait_tmp(tmp), own_at(&j, me), me, 1);
+        plait_emit_copy(b, plait_tmp(tmp), own_at(&j, me), me, 1);
     for (uint32_t have = 1; have < n; have *= 2) {
         const uint32_t more = least(have, n - have);
-        plait_send(b, (me + n - have) % n, plait_tmp(tmp), more == 1 ? me : PLAIT_AS_LIES, more);
-        plait_recv(b, (me + have) % n, plait_tmp(tmp + have), more == 1 ? (me + have) % n : PLAIT_AS_LIES, more);
+        plait_emit_send(b, (me + n - have) % n, plait_tmp(tmp), more == 1 ? me : PLAIT_AS_LIES, more);
+        plait_emit_recv(b, (me + have) % n, plait_tmp(tmp + have), more == 1 ? (me + have) % n : PLAIT_AS_LIES, more);
     }
     keep(b, &j, me, 1);
     for (uint32_t i = 1; i < n; i++)
-        plait_copy(b, out_at(&j, (me + i) % n), plait_tmp(tmp + i), (me + i) % n, 1);
+        plait_emit_copy(b, out_at(&j, (me + i) % n), plait_tmp(tmp + i), (me + i) % n, 1);
 }
 
 /* Numbers below n with bit k. */
@@ -51,7 +51,7 @@ static void all_to_all(const struct plait_alg *self, struct plait_builder *b, co
 
     (void)self;
     plait_blocks(b, plait_block_count(s->coll, n), 0);
-    plait_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
+    plait_emit_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
     for (uint32_t k = 0; 1u << k < n; k++) {
         const uint32_t bit = 1u << k, nblk = count_with(n, k);
         const uint32_t leave = plait_slots(b, nblk);
@@ -60,15 +60,15 @@ static void all_to_all(const struct plait_alg *self, struct plait_builder *b, co
         for (uint32_t i = bit; i < n; i++) {
             const uint32_t before = i & (bit - 1), from = (me + n - before) % n, to = (from + i) % n;
             if (i & bit)
-                plait_copy(b, plait_tmp(at++), before == 0 ? plait_in(to) : came_slot(came, i, before), from * n + to,
-                           1);
+                plait_emit_copy(b, plait_tmp(at++), before == 0 ? plait_in(to) : came_slot(came, i, before),
+                                from * n + to, 1);
         }
-        plait_send(b, (me + bit) % n, plait_tmp(leave), PLAIT_AS_LIES, nblk);
-        plait_recv(b, (me + n - bit) % n, plait_tmp(came[k]), PLAIT_AS_LIES, nblk);
+        plait_emit_send(b, (me + bit) % n, plait_tmp(leave), PLAIT_AS_LIES, nblk);
+        plait_emit_recv(b, (me + n - bit) % n, plait_tmp(came[k]), PLAIT_AS_LIES, nblk);
     }
     for (uint32_t i = 1; i < n; i++) {
         const uint32_t from = (me + n - i) % n;
-        plait_copy(b, plait_out(from), came_slot(came, i, i), from * n + me, 1);
+        plait_emit_copy(b, plait_out(from), came_slot(came, i, i), from * n + me, 1);
     }
 }
 

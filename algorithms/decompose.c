@@ -59,7 +59,7 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
         after = next_fold(&f, j->group.n);
         smaller = member(&j->group, after.first + owner_of(&after.grid, piece / (f.n / f.above)));
         const uint32_t tmp = plait_slots(b, own.nblk);
-        plait_recv(b, smaller, plait_tmp(tmp), own.blk, own.nblk);
+        plait_emit_recv(b, smaller, plait_tmp(tmp), own.blk, own.nblk);
         reduce_pair(b, own, plait_out(own.blk), own_at(&held, own.blk), plait_tmp(tmp), true);
         held.src = PLAIT_OUT;
     }
@@ -69,12 +69,12 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
             const uint32_t larger = member(&j->group, before.first + owner_of(&before.grid, p));
             const struct range r = part(in.range, f.below, p);
             if (back)
-                plait_recv(b, larger, plait_out(r.blk), r.blk, r.nblk);
+                plait_emit_recv(b, larger, plait_out(r.blk), r.blk, r.nblk);
             else
-                plait_send(b, larger, own_at(&held, r.blk), r.blk, r.nblk);
+                plait_emit_send(b, larger, own_at(&held, r.blk), r.blk, r.nblk);
         }
     if (f.above > 0)
-        plait_send(b, smaller, plait_out(own.blk), own.blk, own.nblk);
+        plait_emit_send(b, smaller, plait_out(own.blk), own.blk, own.nblk);
     grid_all_gather(b, &f.grid, &in);
 }
 

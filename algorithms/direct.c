@@ -25,7 +25,7 @@ static struct plait_span combine_part(struct plait_builder *b, const struct job 
     const struct plait_span x = combine_part(b, j, first, from, m, NULL);
     const struct plait_span y = combine_part(b, j, first, from + m, n - m, NULL);
     const struct plait_span dst = to != NULL ? *to : plait_tmp(plait_slots(b, j->range.nblk));
-    plait_reduce(b, dst, x, y, j->range.blk, j->range.nblk);
+    plait_emit_reduce(b, dst, x, y, j->range.blk, j->range.nblk);
     return dst;
 }
 
@@ -45,8 +45,8 @@ void direct_reduce_scatter(struct plait_builder *b, const struct job *j)
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         const struct range give = part(j->range, n, to);
-        plait_send(b, member(&j->group, to), own_at(j, give.blk), give.blk, give.nblk);
-        plait_recv(b, member(&j->group, from), receive_slot(&own, tmp, from), own.range.blk, own.range.nblk);
+        plait_emit_send(b, member(&j->group, to), own_at(j, give.blk), give.blk, give.nblk);
+        plait_emit_recv(b, member(&j->group, from), receive_slot(&own, tmp, from), own.range.blk, own.range.nblk);
     }
     combine(b, &own, tmp, &out);
 }
@@ -59,8 +59,8 @@ void direct_all_gather(struct plait_builder *b, const struct job *j)
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
         const struct range take = part(j->range, n, from);
-        plait_send(b, member(&j->group, to), own_at(j, own.blk), own.blk, own.nblk);
-        plait_recv(b, member(&j->group, from), out_at(j, take.blk), take.blk, take.nblk);
+        plait_emit_send(b, member(&j->group, to), own_at(j, own.blk), own.blk, own.nblk);
+        plait_emit_recv(b, member(&j->group, from), out_at(j, take.blk), take.blk, take.nblk);
     }
 }
 
@@ -71,11 +71,11 @@ void direct_reduce(struct plait_builder *b, const struct job *j, uint32_t root)
     const struct plait_span out = out_at(j, r.blk);
 
     if (j->me != root)
-        return plait_send(b, member(&j->group, root), own_at(j, r.blk), r.blk, r.nblk);
+        return plait_emit_send(b, member(&j->group, root), own_at(j, r.blk), r.blk, r.nblk);
     const uint32_t tmp = plait_slots(b, (n - 1) * r.nblk);
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t from = (root + k) % n;
-        plait_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
+        plait_emit_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
     }
     combine(b, j, tmp, &out);
 }
@@ -86,9 +86,9 @@ void direct_broadcast(struct plait_builder *b, const struct job *j, uint32_t roo
     const struct range r = j->range;
 
     if (j->me != root)
-        return plait_recv(b, member(&j->group, root), out_at(j, r.blk), r.blk, r.nblk);
+        return plait_emit_recv(b, member(&j->group, root), out_at(j, r.blk), r.blk, r.nblk);
     for (uint32_t k = 1; k < n; k++)
-        plait_send(b, member(&j->group, (root + k) % n), own_at(j, r.blk), r.blk, r.nblk);
+        plait_emit_send(b, member(&j->group, (root + k) % n), own_at(j, r.blk), r.blk, r.nblk);
 }
 
 /* ---- As collectives ---------------------------------------------------------------------------- */
@@ -142,9 +142,9 @@ static void gather(const struct plait_alg *self, struct plait_builder *b, const 
 
     (void)self;
     if (me != s->root)
-        return plait_send(b, s->root, own_at(&all, me), me, 1);
+        return plait_emit_send(b, s->root, own_at(&all, me), me, 1);
     for (uint32_t k = 1; k < n; k++)
-        plait_recv(b, (me + k) % n, out_at(&all, (me + k) % n), (me + k) % n, 1);
+        plait_emit_recv(b, (me + k) % n, out_at(&all, (me + k) % n), (me + k) % n, 1);
     keep(b, &all, me, 1);
 }
 
@@ -155,9 +155,9 @@ static void scatter(const struct plait_alg *self, struct plait_builder *b, const
 
     (void)self;
     if (me != s->root)
-        return plait_recv(b, s->root, out_at(&all, me), me, 1);
+        return plait_emit_recv(b, s->root, out_at(&all, me), me, 1);
     for (uint32_t k = 1; k < n; k++)
-        plait_send(b, (me + k) % n, own_at(&all, (me + k) % n), (me + k) % n, 1);
+        plait_emit_send(b, (me + k) % n, own_at(&all, (me + k) % n), (me + k) % n, 1);
     keep(b, &all, me, 1);
 }
 
@@ -169,10 +169,10 @@ static void all_to_all(const struct plait_alg *self, struct plait_builder *b, co
     plait_blocks(b, plait_block_count(s->coll, n), 0);
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        plait_send(b, to, plait_in(to), me * n + to, 1);
-        plait_recv(b, from, plait_out(from), from * n + me, 1);
+        plait_emit_send(b, to, plait_in(to), me * n + to, 1);
+        plait_emit_recv(b, from, plait_out(from), from * n + me, 1);
     }
-    plait_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
+    plait_emit_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
 }
 
 /* What the root of a rooted collective moves, and what each other rank does. */
@@ -180,7 +180,7 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
 {
     const uint64_t n = s->nrank - 1;
     const uint32_t nblk = plait_block_count(s->coll, s->nrank);
-    const bool to_root = s->coll == PLAIT_REDUCE_TO_ROOT || s->coll == PLAIT_GATHER;
+    const bool to_root = s->coll == PLAIT_REDUCE || s->coll == PLAIT_GATHER;
     const bool from_root = s->coll == PLAIT_BROADCAST || s->coll == PLAIT_SCATTER;
 
     (void)self;
@@ -216,7 +216,7 @@ const struct plait_alg plait_alg_broadcast_direct = {
 };
 
 const struct plait_alg plait_alg_reduce_direct = {
-    .name = "direct", .coll = PLAIT_REDUCE_TO_ROOT, .params = "",
+    .name = "direct", .coll = PLAIT_REDUCE, .params = "",
     .text = "the root takes every vector and combines them at once",
     .source = "folklore",
     .canonical = true, .no_partials = true,

@@ -69,7 +69,7 @@ static inline struct plait_span own_at(const struct job *j, uint32_t blk)
 static inline void reduce_pair(struct plait_builder *b, struct range r, struct plait_span to, struct plait_span own,
                                struct plait_span other, bool own_first)
 {
-    plait_reduce(b, to, own_first ? own : other, own_first ? other : own, r.blk, r.nblk);
+    plait_emit_reduce(b, to, own_first ? own : other, own_first ? other : own, r.blk, r.nblk);
 }
 
 static inline uint32_t least(uint32_t x, uint32_t y)
@@ -176,7 +176,7 @@ static inline struct job whole_comm(struct plait_builder *b, const struct plait_
 /* This rank's own part of a result is what it has. */
 static inline void keep(struct plait_builder *b, const struct job *j, uint32_t blk, uint32_t nblk)
 {
-    plait_copy(b, out_at(j, blk), own_at(j, blk), blk, nblk);
+    plait_emit_copy(b, out_at(j, blk), own_at(j, blk), blk, nblk);
 }
 
 #endif

@@ -29,12 +29,12 @@ static void take_at_root(struct plait_builder *b, const struct plait_shape *s, c
     const uint32_t n = subtree(s->nrank, child), from = rank_at(s, child);
 
     if (n == 1)
-        return plait_recv(b, from, out_at(j, from), from, 1);
+        return plait_emit_recv(b, from, out_at(j, from), from, 1);
     const uint32_t tmp = plait_slots(b, n);
-    plait_recv(b, from, plait_tmp(tmp), PLAIT_AS_LIES, n);
+    plait_emit_recv(b, from, plait_tmp(tmp), PLAIT_AS_LIES, n);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t blk = rank_at(s, child + i);
-        plait_copy(b, out_at(j, blk), plait_tmp(tmp + i), blk, 1);
+        plait_emit_copy(b, out_at(j, blk), plait_tmp(tmp + i), blk, 1);
     }
 }
 
@@ -43,13 +43,13 @@ static void give_at_root(struct plait_builder *b, const struct plait_shape *s, c
     const uint32_t n = subtree(s->nrank, child), to = rank_at(s, child);
 
     if (n == 1)
-        return plait_send(b, to, own_at(j, to), to, 1);
+        return plait_emit_send(b, to, own_at(j, to), to, 1);
     const uint32_t tmp = plait_slots(b, n);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t blk = rank_at(s, child + i);
-        plait_copy(b, plait_tmp(tmp + i), own_at(j, blk), blk, 1);
+        plait_emit_copy(b, plait_tmp(tmp + i), own_at(j, blk), blk, 1);
     }
-    plait_send(b, to, plait_tmp(tmp), PLAIT_AS_LIES, n);
+    plait_emit_send(b, to, plait_tmp(tmp), PLAIT_AS_LIES, n);
 }
 
 /* The largest subtree comes last. */
@@ -61,17 +61,17 @@ static void gather(const struct plait_alg *self, struct plait_builder *b, const 
 
     (void)self;
     if (pos > 0 && n == 1)
-        return plait_send(b, up, own_at(&j, me), me, 1);
-    plait_copy(b, pos > 0 ? plait_tmp(tmp) : out_at(&j, me), own_at(&j, me), me, 1);
+        return plait_emit_send(b, up, own_at(&j, me), me, 1);
+    plait_emit_copy(b, pos > 0 ? plait_tmp(tmp) : out_at(&j, me), own_at(&j, me), me, 1);
     for (uint32_t i = 1; i < n; i *= 2) {
         const uint32_t nblk = subtree(s->nrank, pos + i);
         if (pos == 0)
             take_at_root(b, s, &j, i);
         else
-            plait_recv(b, rank_at(s, pos + i), plait_tmp(tmp + i), first_block(s, pos + i, nblk), nblk);
+            plait_emit_recv(b, rank_at(s, pos + i), plait_tmp(tmp + i), first_block(s, pos + i, nblk), nblk);
     }
     if (pos > 0)
-        plait_send(b, up, plait_tmp(tmp), PLAIT_AS_LIES, n);
+        plait_emit_send(b, up, plait_tmp(tmp), PLAIT_AS_LIES, n);
 }
 
 /* And leaves first. */
@@ -83,17 +83,17 @@ static void scatter(const struct plait_alg *self, struct plait_builder *b, const
 
     (void)self;
     if (pos > 0 && n == 1)
-        return plait_recv(b, up, out_at(&j, me), me, 1);
+        return plait_emit_recv(b, up, out_at(&j, me), me, 1);
     if (pos > 0)
-        plait_recv(b, up, plait_tmp(tmp), PLAIT_AS_LIES, n);
+        plait_emit_recv(b, up, plait_tmp(tmp), PLAIT_AS_LIES, n);
     for (uint32_t i = n > 1 ? 1u << log2_floor(n - 1) : 0; i > 0; i /= 2) {
         const uint32_t nblk = subtree(s->nrank, pos + i);
         if (pos == 0)
             give_at_root(b, s, &j, i);
         else
-            plait_send(b, rank_at(s, pos + i), plait_tmp(tmp + i), first_block(s, pos + i, nblk), nblk);
+            plait_emit_send(b, rank_at(s, pos + i), plait_tmp(tmp + i), first_block(s, pos + i, nblk), nblk);
     }
-    plait_copy(b, out_at(&j, me), pos > 0 ? plait_tmp(tmp) : own_at(&j, me), me, 1);
+    plait_emit_copy(b, out_at(&j, me), pos > 0 ? plait_tmp(tmp) : own_at(&j, me), me, 1);
 }
 
 /* The root moves all blocks but its own; of the others the one with the largest subtree moves the most. */

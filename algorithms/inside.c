@@ -29,9 +29,9 @@ static void jia_reduce(struct plait_builder *b, const struct job *j)
     for (uint32_t i = 1; i < g->n; i++) {
         const struct range r = part(j->range, g->n, i);
         if (j->me == i)
-            plait_send(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
+            plait_emit_send(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
         else if (j->me == 0)
-            plait_recv(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
+            plait_emit_recv(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
     }
 }
 
@@ -43,16 +43,16 @@ static void jia_broadcast(struct plait_builder *b, const struct job *j)
     for (uint32_t i = 1; i < n; i++) {
         const struct range r = part(j->range, n, i);
         if (me == 0)
-            plait_send(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
+            plait_emit_send(b, member(g, i), plait_out(r.blk), r.blk, r.nblk);
         else if (me == i)
-            plait_recv(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
+            plait_emit_recv(b, member(g, 0), plait_out(r.blk), r.blk, r.nblk);
     }
     for (uint32_t k = 0; k + 1 < n; k++) {
         const struct range give = part(j->range, n, (me + n - k) % n), take = part(j->range, n, (me + n - 1 - k) % n);
         if (me != n - 1)
-            plait_send(b, member(g, me + 1), plait_out(give.blk), give.blk, give.nblk);
+            plait_emit_send(b, member(g, me + 1), plait_out(give.blk), give.blk, give.nblk);
         if (me != 0)
-            plait_recv(b, member(g, me - 1), plait_out(take.blk), take.blk, take.nblk);
+            plait_emit_recv(b, member(g, me - 1), plait_out(take.blk), take.blk, take.nblk);
     }
 }
 

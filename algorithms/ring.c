@@ -19,8 +19,8 @@ void ring_reduce_scatter(struct plait_builder *b, const struct job *j)
         const struct range give = part(j->range, n, (j->me + n - 1 - k) % n);
         const struct range take = part(j->range, n, (j->me + 2 * n - 2 - k) % n);
         const struct plait_span slot = plait_tmp(tmp + k % window * room);
-        plait_send(b, next, held, give.blk, give.nblk);
-        plait_recv(b, prev, slot, take.blk, take.nblk);
+        plait_emit_send(b, next, held, give.blk, give.nblk);
+        plait_emit_recv(b, prev, slot, take.blk, take.nblk);
         held = j->sums_in_tmp && k + 2 < n ? slot : out_at(j, take.blk);
         reduce_pair(b, take, held, own_at(j, take.blk), slot, j->me == 0);
     }
@@ -34,8 +34,8 @@ void ring_all_gather(struct plait_builder *b, const struct job *j)
     for (uint32_t k = 0; k + 1 < n; k++) {
         const struct range give = part(j->range, n, (j->me + n - k) % n);
         const struct range take = part(j->range, n, (j->me + n - 1 - k) % n);
-        plait_send(b, next, k == 0 ? own_at(j, give.blk) : out_at(j, give.blk), give.blk, give.nblk);
-        plait_recv(b, prev, out_at(j, take.blk), take.blk, take.nblk);
+        plait_emit_send(b, next, k == 0 ? own_at(j, give.blk) : out_at(j, give.blk), give.blk, give.nblk);
+        plait_emit_recv(b, prev, out_at(j, take.blk), take.blk, take.nblk);
     }
 }
 

@@ -23,7 +23,7 @@ static struct forest forest_of(const struct plait_alg *self, const struct plait_
     struct forest f = forest_make(k, s->nparam > 1, k == 0 || s->nrank == 1 ? s->nrank : s->nrank - 1);
 
     f.tree.apart = k > 0 && s->nrank > 1;
-    if (f.tree.apart || s->coll == PLAIT_REDUCE_TO_ROOT)
+    if (f.tree.apart || s->coll == PLAIT_REDUCE)
         f.tree.top = s->root;
     else
         f.tree.first = s->root;
@@ -33,7 +33,7 @@ static struct forest forest_of(const struct plait_alg *self, const struct plait_
 static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const struct forest f = forest_of(self, s);
-    const bool reduces = s->coll == PLAIT_REDUCE_TO_ROOT;
+    const bool reduces = s->coll == PLAIT_REDUCE;
     const struct job all = whole_comm(b, s, me, f.colours);
     struct job colour = all;
 
@@ -86,7 +86,7 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
     if (s->nrank == 1)
         return (struct plait_claim){ .nblk = f.colours };
     const uint64_t height = tree_depth(t, t->n - 1), k = f.colours, fanned = most(k, forest_most(&f, false));
-    const bool reduces = s->coll == PLAIT_REDUCE_TO_ROOT;
+    const bool reduces = s->coll == PLAIT_REDUCE;
     return (struct plait_claim){ .depth = 1 + height,
                                  .rounds = tree_nchild(t, 0) * height + k + (k > 1 ? fanned : 0),
                                  .nblk = k,
@@ -112,14 +112,14 @@ ROOTED(plait_alg_broadcast_double_tree, PLAIT_BROADCAST, "double-tree", "",
 ROOTED(plait_alg_broadcast_trees, PLAIT_BROADCAST, "trees", "[:k[:wide]]",
        "k k-ary trees below the root, 1/k of the vector each, with different inner ranks",
        "Kumar et al. 2017", 4, .parse = trees_parse);
-ROOTED(plait_alg_reduce_binomial, PLAIT_REDUCE_TO_ROOT, "binomial", "",
+ROOTED(plait_alg_reduce_binomial, PLAIT_REDUCE, "binomial", "",
        "one binomial tree to the root", "folklore; Thakur et al. 2005", 0, .canonical = true);
-ROOTED(plait_alg_reduce_chain, PLAIT_REDUCE_TO_ROOT, "chain", "",
+ROOTED(plait_alg_reduce_chain, PLAIT_REDUCE, "chain", "",
        "one chain to the root", "folklore", 1);
-ROOTED(plait_alg_reduce_double_tree, PLAIT_REDUCE_TO_ROOT, "double-tree", "",
+ROOTED(plait_alg_reduce_double_tree, PLAIT_REDUCE, "double-tree", "",
        "two binary trees below the root, half the vector each, with different inner ranks",
        "Sanders, Speck & Traeff 2009", 2);
-ROOTED(plait_alg_reduce_trees, PLAIT_REDUCE_TO_ROOT, "trees", "[:k[:wide]]",
+ROOTED(plait_alg_reduce_trees, PLAIT_REDUCE, "trees", "[:k[:wide]]",
        "k k-ary trees below the root, 1/k of the vector each, with different inner ranks",
        "Kumar et al. 2017", 4, .parse = trees_parse);
 #undef ROOTED

@@ -24,10 +24,10 @@ static void one_shot(struct plait_builder *b, const struct plait_shape *s, const
 
     for (uint32_t k = 1; k < n; k++) {
         const uint32_t to = (j->me + k) % n, from = (j->me + n - k) % n;
-        plait_send(b, member(&j->group, to), own, r.blk, r.nblk);
-        plait_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
+        plait_emit_send(b, member(&j->group, to), own, r.blk, r.nblk);
+        plait_emit_recv(b, member(&j->group, from), receive_slot(j, tmp, from), r.blk, r.nblk);
     }
-    plait_copy(b, out, combine(b, j, tmp, overwrites ? NULL : &out), r.blk, r.nblk);
+    plait_emit_copy(b, out, combine(b, j, tmp, overwrites ? NULL : &out), r.blk, r.nblk);
 }
 
 static void two_shot(struct plait_builder *b, const struct job *j)

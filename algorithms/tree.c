@@ -132,12 +132,12 @@ void reduce_up(struct plait_builder *b, const struct tree *t, const struct job *
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t from = child_of(t, j->me, i);
         const struct plait_span slot = plait_tmp(tmp + i % window * r.nblk);
-        plait_recv(b, member(&j->group, from), slot, r.blk, r.nblk);
+        plait_emit_recv(b, member(&j->group, from), slot, r.blk, r.nblk);
         reduce_pair(b, r, sum, held, slot, j->me < from);
         held = sum;
     }
     if (up != NOBODY)
-        plait_send(b, member(&j->group, up), held, r.blk, r.nblk);
+        plait_emit_send(b, member(&j->group, up), held, r.blk, r.nblk);
 }
 
 /* The last child first: in a binomial tree it has the most below it. */
@@ -147,10 +147,10 @@ void broadcast_down(struct plait_builder *b, const struct tree *t, const struct 
     const uint32_t up = parent_of(t, j->me);
 
     if (up != NOBODY)
-        plait_recv(b, member(&j->group, up), out_at(j, r.blk), r.blk, r.nblk);
+        plait_emit_recv(b, member(&j->group, up), out_at(j, r.blk), r.blk, r.nblk);
     for (uint32_t i = count_children(t, j->me); i-- > 0;)
-        plait_send(b, member(&j->group, child_of(t, j->me, i)), up != NOBODY ? out_at(j, r.blk) : own_at(j, r.blk),
-                   r.blk, r.nblk);
+        plait_emit_send(b, member(&j->group, child_of(t, j->me, i)), up != NOBODY ? out_at(j, r.blk) : own_at(j, r.blk),
+                        r.blk, r.nblk);
 }
 
 void binomial_reduce(struct plait_builder *b, const struct job *j)

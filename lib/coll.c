@@ -575,11 +575,10 @@ enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void 
     return moving(comm, (struct args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
 }
 
-enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count,
-                                       enum plait_dtype type, enum plait_op op, uint32_t root,
-                                       const struct plait_call *call)
+enum plait_status plait_reduce(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                               enum plait_op op, uint32_t root, const struct plait_call *call)
 {
-    return moving(comm, (struct args){ PLAIT_REDUCE_TO_ROOT, type, op, root, false, count, in, out }, call);
+    return moving(comm, (struct args){ PLAIT_REDUCE, type, op, root, false, count, in, out }, call);
 }
 
 enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,

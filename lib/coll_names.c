@@ -52,6 +52,16 @@ const char *plait_op_name(enum plait_op op)
     return "?";
 }
 
+int plait_coll_find(const char *name)
+{
+#define PLAIT_X(symbol, text, meaning) \
+    if (strcmp(name, text) == 0)       \
+        return symbol;
+    PLAIT_COLL_LIST(PLAIT_X)
+#undef PLAIT_X
+    return -1;
+}
+
 int plait_dtype_find(const char *name)
 {
     static const struct {

@@ -38,11 +38,15 @@ struct row {
 
 static const char *parse_algo(const char *text, void *field)
 {
-    const char *allowed = "allreduce:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
-    const char *prefix = "allreduce:";
+    const char *allowed = "COLLECTIVE:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
     const size_t room = sizeof((struct plait_config *)0)->algo;
+    const char *colon = strchr(text, ':');
+    char coll[32];
 
-    if (text[0] != '\0' && (strncmp(text, prefix, strlen(prefix)) != 0 || text[strlen(prefix)] == '\0'))
+    if (text[0] != '\0' && (colon == NULL || colon[1] == '\0' || (size_t)(colon - text) >= sizeof coll))
+        return allowed;
+    snprintf(coll, sizeof coll, "%.*s", colon != NULL ? (int)(colon - text) : 0, text);
+    if (text[0] != '\0' && plait_coll_find(coll) < 0)
         return allowed;
     if (strchr(text, ',') != NULL)
         return "one COLLECTIVE:ALGORITHM";
@@ -132,8 +136,8 @@ static const char *parse_seconds(const char *text, void *field)
 
 #define FIELD(name) offsetof(struct plait_config, name)
 static const struct row table[] = {
-    { "PLAIT_ALGO", "", "algorithm of every call, as allreduce:ALGORITHM; empty: chosen by size", FIELD(algo),
-      parse_algo },
+    { "PLAIT_ALGO", "", "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM; empty: chosen by size",
+      FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
     { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },

@@ -204,7 +204,7 @@ static bool is_staged(const struct run *run, const struct plait_instr *in, const
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link = next->verb == PLAIT_SEND ? run->comm->peers[next->peer].link : NULL;
+        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link : NULL;
         if (link != NULL && !link->transport->reaches(link, to, bytes))
             return true;
     }
@@ -277,19 +277,19 @@ static void start(struct run *run, struct plait_flight *f, uint32_t i)
     const struct plait_instr *in = &run->prog->instrs[i];
 
     switch ((enum plait_verb)in->verb) {
-    case PLAIT_SEND:
+    case PLAIT_STEP_SEND:
         if (!start_send(run, f, i))
             f->blocked[f->nblocked++] = i;
         break;
-    case PLAIT_RECV:
+    case PLAIT_STEP_RECV:
         f->receiving[f->nreceiving++] = i;
         break;
-    case PLAIT_COPY:
+    case PLAIT_STEP_COPY:
         copy(run, address(run, f, in->dst, in->wide), address(run, f, run->prog->sources[in->source].span, in->wide),
              bytes_of(run, f, in));
         complete(run, f, i);
         break;
-    case PLAIT_REDUCE:
+    case PLAIT_STEP_REDUCE:
         do_reduce(run, f, i);
         break;
     case PLAIT_NVERB:

@@ -58,11 +58,11 @@ static enum plait_status find_values(struct fuser *f)
     for (uint32_t i = 0; i < p->nstep; i++) {
         const struct plait_step *s = &p->step[i];
         f->operand[0][i] = f->operand[1][i] = PLAIT_NONE;
-        if (s->verb != PLAIT_RECV)
+        if (s->verb != PLAIT_STEP_RECV)
             f->operand[0][i] = note_read(f, writer, s->a, s->nblk, i);
-        if (s->verb == PLAIT_REDUCE)
+        if (s->verb == PLAIT_STEP_REDUCE)
             f->operand[1][i] = note_read(f, writer, s->b, s->nblk, i);
-        for (uint32_t k = 0; s->verb != PLAIT_SEND && s->dst.buf == PLAIT_TMP && k < s->nblk; k++)
+        for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && k < s->nblk; k++)
             writer[s->dst.slot + k] = i;
     }
     free(writer);
@@ -116,7 +116,7 @@ static uint32_t count_leaves(const struct fuser *f, uint32_t step)
 
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][step];
-        n += is_verb(f, x, PLAIT_REDUCE) && passed_to(f, x, step) ? count_leaves(f, x) : 1;
+        n += is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step) ? count_leaves(f, x) : 1;
     }
     return n;
 }
@@ -137,7 +137,7 @@ static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
 
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][step];
-        const bool inner = is_verb(f, x, PLAIT_REDUCE) && passed_to(f, x, step);
+        const bool inner = is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step);
         if ((inner ? count_leaves(f, x) : 1) != want[k] || (inner && !is_canonical(f, x, want[k])))
             return false;
     }
@@ -152,9 +152,9 @@ static void merge(struct fuser *f, uint32_t step, uint32_t root)
         const uint32_t x = f->operand[k][step];
         if (!passed_to(f, x, step))
             continue;
-        if (is_verb(f, x, PLAIT_REDUCE))
+        if (is_verb(f, x, PLAIT_STEP_REDUCE))
             merge(f, x, root);
-        else if (is_verb(f, x, PLAIT_RECV))
+        else if (is_verb(f, x, PLAIT_STEP_RECV))
             f->node[x] = root;
     }
 }
@@ -163,7 +163,7 @@ static void fuse_local(struct fuser *f, uint32_t reduce)
 {
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][reduce];
-        if (is_verb(f, x, PLAIT_RECV) && passed_to(f, x, reduce) && adds_no_wait(f, reduce, x)) {
+        if (is_verb(f, x, PLAIT_STEP_RECV) && passed_to(f, x, reduce) && adds_no_wait(f, reduce, x)) {
             f->node[x] = reduce;
             return; /* the other operand may not wait for this one */
         }
@@ -189,7 +189,7 @@ enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fu
         plait_fail(status, "out of memory to bind a plan");
     }
     for (uint32_t i = plan->nstep; status == PLAIT_OK && i-- > 0;) {
-        if (plan->step[i].verb != PLAIT_REDUCE || node[i] != i)
+        if (plan->step[i].verb != PLAIT_STEP_REDUCE || node[i] != i)
             continue;
         const uint32_t leaves = count_leaves(&f, i);
         if (fusing == PLAIT_FUSE_PROVED && leaves <= 1024 && is_canonical(&f, i, leaves))

@@ -15,7 +15,7 @@ static const struct row {
     [PLAIT_REDUCE_SCATTER] = { PLAIT_KIND_PART, true, EVERYTHING, OWN },
     [PLAIT_ALLGATHER] = { PLAIT_KIND_PART, false, OWN, EVERYTHING },
     [PLAIT_BROADCAST] = { PLAIT_KIND_VECTOR, false, ROOT_EVERYTHING, EVERYTHING },
-    [PLAIT_REDUCE_TO_ROOT] = { PLAIT_KIND_VECTOR, true, EVERYTHING, ROOT_EVERYTHING },
+    [PLAIT_REDUCE] = { PLAIT_KIND_VECTOR, true, EVERYTHING, ROOT_EVERYTHING },
     [PLAIT_GATHER] = { PLAIT_KIND_PART, false, OWN, ROOT_EVERYTHING },
     [PLAIT_SCATTER] = { PLAIT_KIND_PART, false, ROOT_EVERYTHING, OWN },
     [PLAIT_ALLTOALL] = { PLAIT_KIND_PAIR, false, FROM_HERE, TO_HERE },
@@ -79,9 +79,9 @@ bool plait_plan_sliceable(const struct plait_plan *plan)
         return true;
     for (uint32_t i = 0; i < plan->nstep; i++) {
         const struct plait_step *s = &plan->step[i];
-        const bool reads = s->verb != PLAIT_RECV && s->a.buf != PLAIT_TMP;
-        const bool reads_too = s->verb == PLAIT_REDUCE && s->b.buf != PLAIT_TMP;
-        const bool writes = s->verb != PLAIT_SEND && s->dst.buf != PLAIT_TMP;
+        const bool reads = s->verb != PLAIT_STEP_RECV && s->a.buf != PLAIT_TMP;
+        const bool reads_too = s->verb == PLAIT_STEP_REDUCE && s->b.buf != PLAIT_TMP;
+        const bool writes = s->verb != PLAIT_STEP_SEND && s->dst.buf != PLAIT_TMP;
         if (s->nblk > 1 && (reads || reads_too || writes))
             return false;
     }

@@ -160,12 +160,12 @@ static void tidy_deps(struct plait_builder *b, uint32_t first)
 
 static const char *as_lies_fault(const struct plait_builder *b, const struct plait_step *s)
 {
-    const bool tmp =
-        (s->verb == PLAIT_SEND || s->dst.buf == PLAIT_TMP) && (s->verb == PLAIT_RECV || s->a.buf == PLAIT_TMP);
+    const bool tmp = (s->verb == PLAIT_STEP_SEND || s->dst.buf == PLAIT_TMP) &&
+                     (s->verb == PLAIT_STEP_RECV || s->a.buf == PLAIT_TMP);
 
     if (b->geometry.kind == PLAIT_KIND_VECTOR)
         return "blocks that differ in size cannot move as they lie";
-    return s->verb == PLAIT_REDUCE || !tmp ? "only moves between slots of TMP can be as they lie" : NULL;
+    return s->verb == PLAIT_STEP_REDUCE || !tmp ? "only moves between slots of TMP can be as they lie" : NULL;
 }
 
 static void add(struct plait_builder *b, struct plait_step step)
@@ -175,10 +175,10 @@ static void add(struct plait_builder *b, struct plait_step step)
     static const struct {
         bool dst, a, b;
     } uses[PLAIT_NVERB] = {
-        [PLAIT_SEND] = { .a = true },
-        [PLAIT_RECV] = { .dst = true },
-        [PLAIT_COPY] = { .dst = true, .a = true },
-        [PLAIT_REDUCE] = { .dst = true, .a = true, .b = true },
+        [PLAIT_STEP_SEND] = { .a = true },
+        [PLAIT_STEP_RECV] = { .dst = true },
+        [PLAIT_STEP_COPY] = { .dst = true, .a = true },
+        [PLAIT_STEP_REDUCE] = { .dst = true, .a = true, .b = true },
     };
 
     if (b->status != PLAIT_OK)
@@ -261,27 +261,28 @@ uint32_t plait_slots(struct plait_builder *b, uint32_t n)
     return first;
 }
 
-void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk)
+void plait_emit_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk)
 {
-    add(b, (struct plait_step){ .verb = PLAIT_SEND, .peer = (int32_t)peer, .a = from, .blk = blk, .nblk = nblk });
+    add(b, (struct plait_step){ .verb = PLAIT_STEP_SEND, .peer = (int32_t)peer, .a = from, .blk = blk, .nblk = nblk });
 }
 
-void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk)
+void plait_emit_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk)
 {
-    add(b, (struct plait_step){ .verb = PLAIT_RECV, .peer = (int32_t)peer, .dst = to, .blk = blk, .nblk = nblk });
+    add(b, (struct plait_step){ .verb = PLAIT_STEP_RECV, .peer = (int32_t)peer, .dst = to, .blk = blk, .nblk = nblk });
 }
 
-void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk)
+void plait_emit_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk)
 {
     if (!same_place(b, to, from, nblk))
-        add(b, (struct plait_step){ .verb = PLAIT_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
+        add(b,
+            (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
 }
 
-void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y, uint32_t blk,
-                  uint32_t nblk)
+void plait_emit_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
+                       uint32_t blk, uint32_t nblk)
 {
-    add(b,
-        (struct plait_step){ .verb = PLAIT_REDUCE, .peer = -1, .dst = to, .a = x, .b = y, .blk = blk, .nblk = nblk });
+    add(b, (struct plait_step){
+               .verb = PLAIT_STEP_REDUCE, .peer = -1, .dst = to, .a = x, .b = y, .blk = blk, .nblk = nblk });
 }
 
 void plait_lane(struct plait_builder *b, uint32_t lane)

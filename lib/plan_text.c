@@ -28,7 +28,7 @@
 /* The span that the others are compared with: what a SEND reads, else what is written. */
 static struct plait_span first_span(const struct plait_step *s)
 {
-    return s->verb == PLAIT_SEND ? s->a : s->dst;
+    return s->verb == PLAIT_STEP_SEND ? s->a : s->dst;
 }
 
 static void print_step(FILE *f, const struct plait_plan *p, uint32_t i)
@@ -37,12 +37,12 @@ static void print_step(FILE *f, const struct plait_plan *p, uint32_t i)
     const uint32_t *deps = plait_plan_deps(p) + s->dep0;
 
     fprintf(f, "r%u #%u %s %s", p->rank, i, plait_verb_names[s->verb], plait_span_text(first_span(s), s->nblk).s);
-    if (s->verb == PLAIT_COPY || s->verb == PLAIT_REDUCE)
+    if (s->verb == PLAIT_STEP_COPY || s->verb == PLAIT_STEP_REDUCE)
         fprintf(f, " = %s", plait_span_text(s->a, s->nblk).s);
-    if (s->verb == PLAIT_REDUCE)
+    if (s->verb == PLAIT_STEP_REDUCE)
         fprintf(f, ", %s", plait_span_text(s->b, s->nblk).s);
-    if (s->verb == PLAIT_SEND || s->verb == PLAIT_RECV)
-        fprintf(f, " %s r%d", s->verb == PLAIT_SEND ? "to" : "from", s->peer);
+    if (s->verb == PLAIT_STEP_SEND || s->verb == PLAIT_STEP_RECV)
+        fprintf(f, " %s r%d", s->verb == PLAIT_STEP_SEND ? "to" : "from", s->peer);
     if (s->blk == PLAIT_AS_LIES)
         fprintf(f, " as it lies");
     else if (s->blk != first_span(s).slot)
@@ -259,20 +259,20 @@ static void parse_step(struct parser *p)
     number(p, "the step's number", h->nstep, h->nstep);
     s.verb = (uint8_t)choice(p, "verb", plait_verb_names, PLAIT_NVERB);
     first = parse_span(p, &s.nblk);
-    if (s.verb == PLAIT_SEND)
+    if (s.verb == PLAIT_STEP_SEND)
         s.a = first;
     else
         s.dst = first;
-    if (s.verb == PLAIT_COPY || s.verb == PLAIT_REDUCE) {
+    if (s.verb == PLAIT_STEP_COPY || s.verb == PLAIT_STEP_REDUCE) {
         expect(p, "=");
         s.a = parse_span(p, &s.nblk);
     }
-    if (s.verb == PLAIT_REDUCE) {
+    if (s.verb == PLAIT_STEP_REDUCE) {
         expect(p, ",");
         s.b = parse_span(p, &s.nblk);
     }
-    if (s.verb == PLAIT_SEND || s.verb == PLAIT_RECV) {
-        expect(p, s.verb == PLAIT_SEND ? "to" : "from");
+    if (s.verb == PLAIT_STEP_SEND || s.verb == PLAIT_STEP_RECV) {
+        expect(p, s.verb == PLAIT_STEP_SEND ? "to" : "from");
         expect(p, "r");
         s.peer = (int32_t)number(p, "the peer", 0, h->nrank - 1);
     }

@@ -28,13 +28,13 @@ struct binder {
 
 static bool is_borrowed(const struct binder *b, uint32_t step)
 {
-    return b->plan->step[step].verb == PLAIT_RECV && b->node[step] != step;
+    return b->plan->step[step].verb == PLAIT_STEP_RECV && b->node[step] != step;
 }
 
 /* Steps inside a fused REDUCE, other than its borrowed RECVs, have no instruction of their own. */
 static bool is_inner(const struct binder *b, uint32_t step)
 {
-    return b->plan->step[step].verb == PLAIT_REDUCE && b->node[step] != step;
+    return b->plan->step[step].verb == PLAIT_STEP_REDUCE && b->node[step] != step;
 }
 
 static bool is_wide(const struct binder *b, uint32_t step)
@@ -75,7 +75,7 @@ static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root
         const uint32_t w = b->writer[k][step];
         if (w == PLAIT_NONE || w == root || b->node[w] != root)
             add_source(b, in, span, PLAIT_NONE, is_wide(b, w));
-        else if (b->plan->step[w].verb == PLAIT_RECV)
+        else if (b->plan->step[w].verb == PLAIT_STEP_RECV)
             add_source(b, in, span, b->instr[w], is_wide(b, w));
         else
             add_operands(b, in, root, w);
@@ -105,7 +105,7 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     for (uint32_t i = step;
          s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
         const struct plait_step *e = &b->plan->step[i];
-        if (e->verb == PLAIT_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
+        if (e->verb == PLAIT_STEP_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
             version[i] == version[step]) {
             in->stage = p->instrs[b->instr[i]].stage;
             return;
@@ -121,7 +121,7 @@ static void note_write(struct binder *b, uint32_t step)
 {
     const struct plait_step *s = &b->plan->step[step];
 
-    if (s->verb == PLAIT_SEND)
+    if (s->verb == PLAIT_STEP_SEND)
         return;
     for (uint32_t k = 0; k < s->nblk; k++) {
         if (s->dst.buf == PLAIT_TMP)
@@ -143,8 +143,8 @@ static void make_instrs(struct binder *b, uint32_t *version)
 
     for (uint32_t i = 0; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
-        b->writer[0][i] = s->verb != PLAIT_RECV ? writer_of(b, s->a) : PLAIT_NONE;
-        b->writer[1][i] = s->verb == PLAIT_REDUCE ? writer_of(b, s->b) : PLAIT_NONE;
+        b->writer[0][i] = s->verb != PLAIT_STEP_RECV ? writer_of(b, s->a) : PLAIT_NONE;
+        b->writer[1][i] = s->verb == PLAIT_STEP_REDUCE ? writer_of(b, s->b) : PLAIT_NONE;
         if (is_inner(b, i)) {
             note_write(b, i);
             continue;
@@ -161,14 +161,14 @@ static void make_instrs(struct binder *b, uint32_t *version)
                                     .wide = is_wide(b, i),
                                     .mixed = is_wide(b, i) };
         p->wide |= in->wide;
-        if (s->verb == PLAIT_REDUCE) {
+        if (s->verb == PLAIT_STEP_REDUCE) {
             add_operands(b, in, i, i);
-        } else if (s->verb != PLAIT_RECV) {
+        } else if (s->verb != PLAIT_STEP_RECV) {
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         }
-        if (s->verb == PLAIT_SEND)
+        if (s->verb == PLAIT_STEP_SEND)
             place_stage(b, i, version);
-        if (s->verb != PLAIT_SEND && !in->borrowed)
+        if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
             use_tmp(p, s->dst, s->nblk);
         for (uint32_t k = 0; k < in->nsource; k++)
             if (p->sources[in->source + k].borrowed == PLAIT_NONE)
@@ -193,9 +193,9 @@ static uint32_t copied_by(const struct binder *b, uint32_t step)
 
     for (uint32_t i = step + 1; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
-        if (s->verb == PLAIT_COPY && s->dst.buf == PLAIT_OUT && s->a.buf == PLAIT_TMP && s->a.slot == from.slot)
+        if (s->verb == PLAIT_STEP_COPY && s->dst.buf == PLAIT_OUT && s->a.buf == PLAIT_TMP && s->a.slot == from.slot)
             return i;
-        if (s->verb != PLAIT_SEND && s->dst.buf == PLAIT_TMP && s->dst.slot == from.slot)
+        if (s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && s->dst.slot == from.slot)
             break;
     }
     return PLAIT_NONE;
@@ -210,7 +210,7 @@ static void mark_final(struct binder *b)
 {
     for (uint32_t i = 0; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
-        if (s->verb != PLAIT_REDUCE || is_inner(b, i))
+        if (s->verb != PLAIT_STEP_REDUCE || is_inner(b, i))
             continue;
         if (b->kinds != NULL) {
             b->prog->instrs[b->instr[i]].final = b->kinds[i] == PLAIT_VALUE_FINAL;
@@ -268,13 +268,13 @@ static void mark_sent(struct plait_prog *p)
 {
     for (uint32_t i = 0; i < p->ninstr; i++) {
         struct plait_instr *in = &p->instrs[i];
-        if (in->verb != PLAIT_REDUCE)
+        if (in->verb != PLAIT_STEP_REDUCE)
             continue;
         in->stage = PLAIT_NONE;
         for (uint32_t k = 0; k < in->nsuccessor; k++) {
             const struct plait_instr *next = &p->instrs[p->successors[in->successor + k]];
             const struct plait_span from = p->sources[next->source].span;
-            if (next->verb == PLAIT_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot &&
+            if (next->verb == PLAIT_STEP_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot &&
                 next->blk == in->blk && next->nblk == in->nblk) {
                 in->sent = true;
                 in->stage = next->stage;

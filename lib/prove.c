@@ -37,7 +37,7 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
         for (uint32_t i = 0; i < plan->nstep; i++) {
             const struct plait_step *s = &plan->step[i];
             if (s->lane == lane && s->peer >= 0)
-                number[i] = (s->verb == PLAIT_SEND ? nsend : nrecv)[s->peer]++;
+                number[i] = (s->verb == PLAIT_STEP_SEND ? nsend : nrecv)[s->peer]++;
         }
 }
 
@@ -54,10 +54,10 @@ static bool find_window(const struct plait_plan *plan, uint32_t *before)
         for (uint32_t r = 0, at = 0; r < plan->nrank; at += nsend[r++])
             first[r] = at;
         for (uint32_t i = 0; i < plan->nstep; i++)
-            if (plan->step[i].verb == PLAIT_SEND)
+            if (plan->step[i].verb == PLAIT_STEP_SEND)
                 sends[first[plan->step[i].peer] + number[i]] = i;
         for (uint32_t i = 0; i < plan->nstep; i++) {
-            const bool late = plan->step[i].verb == PLAIT_SEND && number[i] >= PLAIT_WINDOW;
+            const bool late = plan->step[i].verb == PLAIT_STEP_SEND && number[i] >= PLAIT_WINDOW;
             before[i] = late ? sends[first[plan->step[i].peer] + number[i] - PLAIT_WINDOW] : PLAIT_NONE;
         }
     }

@@ -82,7 +82,7 @@ static uint32_t inner_twice(const char *spec, uint32_t nrank, uint32_t *fan)
         struct plait_plan *plan;
         assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
         for (uint32_t i = 0; i < plan->nstep; i++)
-            if (plan->step[i].verb == PLAIT_REDUCE) {
+            if (plan->step[i].verb == PLAIT_STEP_REDUCE) {
                 const uint32_t n = ++children[plan->step[i].blk];
                 colours += n == 1;
                 *fan = n > *fan ? n : *fan;
@@ -162,7 +162,7 @@ static void bruck_sends_logarithmically_many_messages(void **state)
                 uint32_t sent = 0;
                 assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
                 for (uint32_t i = 0; i < plan->nstep; i++)
-                    sent += plan->step[i].verb == PLAIT_SEND;
+                    sent += plan->step[i].verb == PLAIT_STEP_SEND;
                 assert_int_equal(sent, steps);
                 plait_plan_destroy(plan);
             }
@@ -175,14 +175,14 @@ static void a_binomial_reduction_sends_one_message_per_rank(void **state)
     (void)state;
     for (uint32_t n = 1; n <= 33; n++)
         for (uint32_t root = 0; root < n; root++) {
-            struct plait_shape shape = { .coll = PLAIT_REDUCE_TO_ROOT, .nrank = n, .root = root };
+            struct plait_shape shape = { .coll = PLAIT_REDUCE, .nrank = n, .root = root };
             const struct plait_alg *alg = find("binomial", &shape);
             for (uint32_t r = 0; r < n; r++) {
                 struct plait_plan *plan;
                 uint32_t sent = 0;
                 assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
                 for (uint32_t i = 0; i < plan->nstep; i++)
-                    sent += plan->step[i].verb == PLAIT_SEND;
+                    sent += plan->step[i].verb == PLAIT_STEP_SEND;
                 assert_int_equal(sent, r != root);
                 plait_plan_destroy(plan);
             }

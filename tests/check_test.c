@@ -170,7 +170,7 @@ static void right_plans_of_every_geometry_pass(void **state)
           .coll = PLAIT_BROADCAST },
         { { "1 0 1\nsend in[0] to r1\n", "1 0 1\nrecv out[0] from r0\n" }, .coll = PLAIT_BROADCAST, .inplace = true },
         { { "1 0 1\nsend in[0] to r1\n", "1 1 1\nrecv tmp[0] from r0\nreduce out[0] = tmp[0], in[0]   after 0\n" },
-          .coll = PLAIT_REDUCE_TO_ROOT,
+          .coll = PLAIT_REDUCE,
           .root = 1 },
         { { "2 1 1\nsend in[1] to r1\nrecv tmp[0] from r1\nreduce out[0] = in[0], tmp[0] block 0   after 1\n",
             "2 1 1\nsend in[0] to r0\nrecv tmp[0] from r0 block 1\nreduce out[0] = tmp[0], in[1] block 1   after 1\n" },
@@ -205,7 +205,7 @@ static void moves_against_the_geometry_are_refused(void **state)
         { { "1 0 1\nsend in[0] to r1\ncopy out[0] = in[0]\n", "1 1 1\nrecv tmp[0] from r0\n" },
           PLAIT_CHECK_SHAPE,
           "rank 0 step 1 (block 0) has a span outside its buffer",
-          .coll = PLAIT_REDUCE_TO_ROOT,
+          .coll = PLAIT_REDUCE,
           .root = 1 },
         { { "3 0 1\n", "3 0 1\n" },
           PLAIT_CHECK_SHAPE,
@@ -499,19 +499,19 @@ static void binomial_emit(const struct plait_alg *self, struct plait_builder *b,
 
     (void)self;
     plait_blocks(b, 1, 1);
-    plait_copy(b, plait_out(0), plait_in(0), 0, 1);
+    plait_emit_copy(b, plait_out(0), plait_in(0), 0, 1);
     for (k = 1; k < s->nrank && (me & k) == 0; k *= 2)
         if (me + k < s->nrank) {
-            plait_recv(b, me + k, plait_tmp(0), 0, 1);
-            plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
+            plait_emit_recv(b, me + k, plait_tmp(0), 0, 1);
+            plait_emit_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
         }
     if (me != 0) {
-        plait_send(b, me - k, plait_out(0), 0, 1);
-        plait_recv(b, me - k, plait_out(0), 0, 1);
+        plait_emit_send(b, me - k, plait_out(0), 0, 1);
+        plait_emit_recv(b, me - k, plait_out(0), 0, 1);
     }
     for (k /= 2; k > 0; k /= 2)
         if (me + k < s->nrank)
-            plait_send(b, me + k, plait_out(0), 0, 1);
+            plait_emit_send(b, me + k, plait_out(0), 0, 1);
 }
 
 /* Rank 1 counts the contribution of rank 3 for its own: as many as it should have, but not the right ones. */
@@ -521,11 +521,11 @@ static void lossy_emit(const struct plait_alg *self, struct plait_builder *b, co
         return binomial_emit(self, b, s, me);
     plait_blocks(b, 1, 1);
     if (me == 3)
-        plait_send(b, 1, plait_in(0), 0, 1);
+        plait_emit_send(b, 1, plait_in(0), 0, 1);
     else
-        plait_recv(b, 3, plait_tmp(0), 0, 1);
-    plait_send(b, me - 1, me == 3 ? plait_in(0) : plait_tmp(0), 0, 1);
-    plait_recv(b, me - 1, plait_out(0), 0, 1);
+        plait_emit_recv(b, 3, plait_tmp(0), 0, 1);
+    plait_emit_send(b, me - 1, me == 3 ? plait_in(0) : plait_tmp(0), 0, 1);
+    plait_emit_recv(b, me - 1, plait_out(0), 0, 1);
 }
 
 static const struct plait_alg binomial = { .name = "binomial by hand", .coll = PLAIT_ALLREDUCE, .emit = binomial_emit };

@@ -16,7 +16,7 @@
 
 #define GUARD 64 /* bytes after a buffer that must stay as they are */
 
-static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE_TO_ROOT,
+static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE,
                                          PLAIT_GATHER,         PLAIT_SCATTER,   PLAIT_ALLTOALL };
 #define NCOLL (sizeof colls / sizeof *colls)
 
@@ -59,8 +59,8 @@ static enum plait_status operate(struct plait_comm *comm, const struct trial *t,
         return plait_allgather(comm, in, out, t->count, t->type, &call);
     case PLAIT_BROADCAST:
         return plait_broadcast(comm, in, out, t->count, t->type, t->root, &call);
-    case PLAIT_REDUCE_TO_ROOT:
-        return plait_reduce_to_root(comm, in, out, t->count, t->type, t->op, t->root, &call);
+    case PLAIT_REDUCE:
+        return plait_reduce(comm, in, out, t->count, t->type, t->op, t->root, &call);
     case PLAIT_GATHER:
         return plait_gather(comm, in, out, t->count, t->type, t->root, &call);
     case PLAIT_SCATTER:
@@ -73,7 +73,7 @@ static enum plait_status operate(struct plait_comm *comm, const struct trial *t,
 /* Elements a rank gives, or gets. */
 static size_t elements(const struct trial *t, const struct plait_side *side)
 {
-    const bool vector = t->coll == PLAIT_BROADCAST || t->coll == PLAIT_REDUCE_TO_ROOT;
+    const bool vector = t->coll == PLAIT_BROADCAST || t->coll == PLAIT_REDUCE;
     return vector ? (side->nslot > 0 ? t->count : 0) : side->nslot * t->count;
 }
 
@@ -92,7 +92,7 @@ static void expect(const struct trial *t, uint32_t nrank, uint32_t rank, size_t 
         const bool all = t->coll == PLAIT_ALLGATHER || t->coll == PLAIT_GATHER || t->coll == PLAIT_ALLTOALL;
         const bool mine = t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_SCATTER || t->coll == PLAIT_ALLTOALL;
         const struct plait_geometry g = plait_geometry_of(t->coll, nrank, t->root, all ? p : t->root, 1);
-        if (t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_REDUCE_TO_ROOT)
+        if (t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_REDUCE)
             values_want(scratch, t->type, t->op, nrank, elements(t, &g.in));
         else
             fill(t, nrank, all ? p : t->root, elements(t, &g.in), scratch);

@@ -169,8 +169,9 @@ static void names_and_flags_take_their_words_only(void **state)
     assert_refused("PLAIT_LOG=Debug", "PLAIT_LOG='Debug' (f.conf:1): allowed is error, warn, info or debug");
     assert_refused("PLAIT_ISA=sse2", "allowed is scalar, avx2 or avx512");
     assert_refused("PLAIT_CHECK=yes", "allowed is 0 or 1");
-    assert_refused("PLAIT_ALGO=ring", "PLAIT_ALGO='ring' (f.conf:1): allowed is allreduce:ALGORITHM");
-    assert_refused("PLAIT_ALGO=allreduce:", "allowed is allreduce:ALGORITHM");
+    assert_refused("PLAIT_ALGO=ring", "PLAIT_ALGO='ring' (f.conf:1): allowed is COLLECTIVE:ALGORITHM");
+    assert_refused("PLAIT_ALGO=nosuch:ring", "allowed is COLLECTIVE:ALGORITHM");
+    assert_refused("PLAIT_ALGO=allreduce:", "allowed is COLLECTIVE:ALGORITHM");
     assert_refused("PLAIT_ALGO=allreduce:0123456789012345678901234567890123456789012345678901234567890123456789",
                    "allowed is at most 63 characters");
 }

@@ -48,10 +48,10 @@ static void fold(struct plait_builder *b, const struct plait_shape *s, uint32_t 
     for (uint32_t r = 0; r < s->nrank; r++) {
         const struct plait_span y = r == me ? plait_in(blk) : plait_tmp(first + place(me, r) * stride);
         if (r > 0)
-            plait_reduce(b, plait_tmp(acc), x, y, blk, 1);
+            plait_emit_reduce(b, plait_tmp(acc), x, y, blk, 1);
         x = r > 0 ? plait_tmp(acc) : y;
     }
-    plait_copy(b, plait_out(blk), x, blk, 1);
+    plait_emit_copy(b, plait_out(blk), x, blk, 1);
 }
 
 /* Everyone sends everyone every block in a message of its own. */
@@ -63,8 +63,8 @@ static void many_emit(const struct plait_alg *self, struct plait_builder *b, con
     plait_blocks(b, k, s->nrank * k);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t i = 0; i < k && r != me; i++) {
-            plait_send(b, r, plait_in(i), i, 1);
-            plait_recv(b, r, plait_tmp(place(me, r) * k + i), i, 1);
+            plait_emit_send(b, r, plait_in(i), i, 1);
+            plait_emit_recv(b, r, plait_tmp(place(me, r) * k + i), i, 1);
         }
     for (uint32_t i = 0; i < k; i++)
         fold(b, s, me, i, i, k, (s->nrank - 1) * k + i);
@@ -81,13 +81,13 @@ static void lanes_emit(const struct plait_alg *self, struct plait_builder *b, co
         plait_lane(b, i);
         for (uint32_t r = 0; r < s->nrank; r++)
             if (r != me)
-                plait_send(b, r, plait_in(i), i, 1);
+                plait_emit_send(b, r, plait_in(i), i, 1);
     }
     for (uint32_t i = k; i-- > 0;) {
         plait_lane(b, i);
         for (uint32_t r = 0; r < s->nrank; r++)
             if (r != me)
-                plait_recv(b, r, plait_tmp(place(me, r)), i, 1);
+                plait_emit_recv(b, r, plait_tmp(place(me, r)), i, 1);
         fold(b, s, me, i, 0, 1, s->nrank - 1);
     }
 }
@@ -98,17 +98,17 @@ static void star_emit(const struct plait_alg *self, struct plait_builder *b, con
     (void)self;
     plait_blocks(b, 1, 1);
     if (me > 0) {
-        plait_send(b, 0, plait_in(0), 0, 1);
-        plait_recv(b, 0, plait_out(0), 0, 1);
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+        plait_emit_recv(b, 0, plait_out(0), 0, 1);
         return;
     }
-    plait_copy(b, plait_out(0), plait_in(0), 0, 1);
+    plait_emit_copy(b, plait_out(0), plait_in(0), 0, 1);
     for (uint32_t r = s->nrank - 1; r > 0; r--) {
-        plait_recv(b, r, plait_tmp(0), 0, 1);
-        plait_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
+        plait_emit_recv(b, r, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_out(0), plait_out(0), plait_tmp(0), 0, 1);
     }
     for (uint32_t r = 1; r < s->nrank; r++)
-        plait_send(b, r, plait_out(0), 0, 1);
+        plait_emit_send(b, r, plait_out(0), 0, 1);
 }
 
 /* Everything is sent twice; even ranks use the second copy. */
@@ -120,8 +120,8 @@ static void twice_emit(const struct plait_alg *self, struct plait_builder *b, co
     plait_blocks(b, 1, 2 * n + 1);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t copy = 0; copy < 2 && r != me; copy++) {
-            plait_send(b, r, plait_in(0), 0, 1);
-            plait_recv(b, r, plait_tmp(copy * n + place(me, r)), 0, 1);
+            plait_emit_send(b, r, plait_in(0), 0, 1);
+            plait_emit_recv(b, r, plait_tmp(copy * n + place(me, r)), 0, 1);
         }
     fold(b, s, me, 0, me % 2 == 0 ? n : 0, 1, 2 * n);
 }
@@ -137,14 +137,14 @@ static void swap_emit(const struct plait_alg *self, struct plait_builder *b, con
 {
     (void)self;
     plait_blocks(b, 2, 4);
-    plait_copy(b, plait_tmp(0), plait_in(0), 0, 2);
+    plait_emit_copy(b, plait_tmp(0), plait_in(0), 0, 2);
     for (uint32_t bit = 1; bit < s->nrank; bit *= 2) {
         const bool upper = (me & bit) != 0;
-        plait_send(b, me ^ bit, plait_tmp(0), 0, 2);
-        plait_recv(b, me ^ bit, plait_tmp(2), 0, 2);
-        plait_reduce(b, plait_tmp(0), plait_tmp(upper ? 2 : 0), plait_tmp(upper ? 0 : 2), 0, 2);
+        plait_emit_send(b, me ^ bit, plait_tmp(0), 0, 2);
+        plait_emit_recv(b, me ^ bit, plait_tmp(2), 0, 2);
+        plait_emit_reduce(b, plait_tmp(0), plait_tmp(upper ? 2 : 0), plait_tmp(upper ? 0 : 2), 0, 2);
     }
-    plait_copy(b, plait_out(0), plait_tmp(0), 0, 2);
+    plait_emit_copy(b, plait_out(0), plait_tmp(0), 0, 2);
 }
 
 static struct plait_claim swap_claim(const struct plait_alg *self, const struct plait_shape *s)
@@ -184,23 +184,23 @@ static void random_up(struct random_plan *p, uint32_t blk, const uint32_t *paren
         const bool swap = random_below(&p->state, 2);
         if (parent[r] != p->me || r == p->me)
             continue;
-        plait_recv(p->b, r, got, blk, 1);
-        plait_reduce(p->b, plait_out(blk), swap ? got : have, swap ? have : got, blk, 1);
+        plait_emit_recv(p->b, r, got, blk, 1);
+        plait_emit_reduce(p->b, plait_out(blk), swap ? got : have, swap ? have : got, blk, 1);
         have = plait_out(blk);
     }
     if (parent[p->me] != p->me)
-        plait_send(p->b, parent[p->me], have, blk, 1);
+        plait_emit_send(p->b, parent[p->me], have, blk, 1);
     else if (have.buf == PLAIT_IN)
-        plait_copy(p->b, plait_out(blk), have, blk, 1);
+        plait_emit_copy(p->b, plait_out(blk), have, blk, 1);
 }
 
 static void random_down(struct random_plan *p, uint32_t blk, const uint32_t *parent)
 {
     if (parent[p->me] != p->me)
-        plait_recv(p->b, parent[p->me], plait_out(blk), blk, 1);
+        plait_emit_recv(p->b, parent[p->me], plait_out(blk), blk, 1);
     for (uint32_t i = 0, r = random_below(&p->state, p->n); i < p->n; i++, r = (r + 1) % p->n)
         if (parent[r] == p->me && r != p->me)
-            plait_send(p->b, r, plait_out(blk), blk, 1);
+            plait_emit_send(p->b, r, plait_out(blk), blk, 1);
 }
 
 /* random:BLOCKS:SEED. Each rank takes the ways up and down of all blocks in an order of its own. */

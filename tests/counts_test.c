@@ -253,14 +253,14 @@ static struct figures figures_of(const struct plait_plan *plan)
 
     for (uint32_t i = 0; i < plan->nstep; i++) {
         const struct plait_step *s = &plan->step[i];
-        if (s->verb != PLAIT_SEND)
+        if (s->verb != PLAIT_STEP_SEND)
             continue;
         f.messages++;
         f.sent += s->nblk;
         bool again = false;
         for (uint32_t k = 0; k < i; k++) { /* equal data for several ranks is staged once */
             const struct plait_step *e = &plan->step[k];
-            if (e->verb == PLAIT_SEND)
+            if (e->verb == PLAIT_STEP_SEND)
                 again = again || (e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk);
             else if (e->dst.buf == s->a.buf && e->dst.slot < s->a.slot + s->nblk && s->a.slot < e->dst.slot + e->nblk)
                 again = false;

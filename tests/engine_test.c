@@ -191,9 +191,9 @@ static void compare_final(const struct spec *spec, uint32_t rank)
     assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog),
                      PLAIT_OK);
     for (uint32_t i = 0; i < p.plan[rank]->nstep; i++) {
-        if (p.plan[rank]->step[i].verb != PLAIT_REDUCE)
+        if (p.plan[rank]->step[i].verb != PLAIT_STEP_REDUCE)
             continue;
-        while (at < prog->ninstr && prog->instrs[at].verb != PLAIT_REDUCE)
+        while (at < prog->ninstr && prog->instrs[at].verb != PLAIT_STEP_REDUCE)
             at++;
         assert_true(at < prog->ninstr); /* no REDUCE is merged into another when nothing is proved */
         if (prog->instrs[at].final != (kinds[i] == PLAIT_VALUE_FINAL))

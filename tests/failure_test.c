@@ -489,14 +489,14 @@ static void hub_emit(const struct plait_alg *self, struct plait_builder *b, cons
 
     plait_blocks(b, 1, 1);
     if (me == 0) {
-        plait_recv(b, 1, plait_tmp(0), 0, 1);
-        plait_reduce(b, plait_out(0), plait_in(0), plait_tmp(0), 0, 1);
+        plait_emit_recv(b, 1, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_out(0), plait_in(0), plait_tmp(0), 0, 1);
         if (twice)
-            plait_reduce(b, plait_out(0), plait_in(0), plait_out(0), 0, 1);
-        plait_send(b, 1, plait_out(0), 0, 1);
+            plait_emit_reduce(b, plait_out(0), plait_in(0), plait_out(0), 0, 1);
+        plait_emit_send(b, 1, plait_out(0), 0, 1);
     } else {
-        plait_send(b, 0, plait_in(0), 0, 1);
-        plait_recv(b, 0, plait_out(0), 0, 1);
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+        plait_emit_recv(b, 0, plait_out(0), 0, 1);
     }
     (void)s;
 }

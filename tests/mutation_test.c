@@ -70,7 +70,7 @@ static struct plait_plan *put_together(const struct loose *l)
 
 static bool is_message(const struct plait_step *s)
 {
-    return s->verb == PLAIT_SEND || s->verb == PLAIT_RECV;
+    return s->verb == PLAIT_STEP_SEND || s->verb == PLAIT_STEP_RECV;
 }
 
 /* Any slot of any buffer, mostly inside. */
@@ -86,11 +86,11 @@ static bool change_span(struct loose *l, struct plait_step *s, uint64_t *random)
     struct plait_span *spans[3];
     uint32_t n = 0;
 
-    if (s->verb != PLAIT_SEND)
+    if (s->verb != PLAIT_STEP_SEND)
         spans[n++] = &s->dst;
-    if (s->verb != PLAIT_RECV)
+    if (s->verb != PLAIT_STEP_RECV)
         spans[n++] = &s->a;
-    if (s->verb == PLAIT_REDUCE)
+    if (s->verb == PLAIT_STEP_REDUCE)
         spans[n++] = &s->b;
     struct plait_span *span = spans[random_below(random, n)];
     const struct plait_span old = *span;
@@ -104,23 +104,23 @@ static bool change_span(struct loose *l, struct plait_step *s, uint64_t *random)
 /* Another verb with the spans that there are, so that the result still has the right shape. */
 static bool change_verb(struct loose *l, struct plait_step *s, uint64_t *random)
 {
-    const struct plait_span from = s->verb == PLAIT_RECV ? s->dst : s->a;
-    const struct plait_span to = s->verb == PLAIT_SEND ? any_span(l, random) : s->dst;
+    const struct plait_span from = s->verb == PLAIT_STEP_RECV ? s->dst : s->a;
+    const struct plait_span to = s->verb == PLAIT_STEP_SEND ? any_span(l, random) : s->dst;
     const uint32_t verb = (s->verb + 1 + random_below(random, 3)) % 4;
     const struct plait_span none = { 0, 0 };
 
-    if (!is_message(s) && verb <= PLAIT_RECV) {
+    if (!is_message(s) && verb <= PLAIT_STEP_RECV) {
         const uint32_t peer = random_below(random, l->head.nrank);
         if (peer == l->head.rank)
             return false;
         s->peer = (int32_t)peer;
     }
-    if (verb > PLAIT_RECV)
+    if (verb > PLAIT_STEP_RECV)
         s->peer = -1;
     s->verb = (uint8_t)verb;
-    s->a = verb == PLAIT_RECV ? none : verb == PLAIT_SEND ? from : any_span(l, random);
-    s->dst = verb == PLAIT_SEND ? none : to;
-    s->b = verb == PLAIT_REDUCE ? any_span(l, random) : none;
+    s->a = verb == PLAIT_STEP_RECV ? none : verb == PLAIT_STEP_SEND ? from : any_span(l, random);
+    s->dst = verb == PLAIT_STEP_SEND ? none : to;
+    s->b = verb == PLAIT_STEP_REDUCE ? any_span(l, random) : none;
     return true;
 }
 
@@ -130,7 +130,7 @@ static bool swap_operands(struct plait_step *s)
 
     s->a = s->b;
     s->b = a;
-    return s->verb == PLAIT_REDUCE;
+    return s->verb == PLAIT_STEP_REDUCE;
 }
 
 /* Swap two steps and what waits for them; dependencies that would point forwards are lost. */
@@ -235,14 +235,14 @@ static void replay(const struct plait_alg *self, struct plait_builder *b, const 
     for (uint32_t i = 0; i < replayed->head.nstep; i++) {
         const struct plait_step *s = &replayed->step[i];
         plait_lane(b, s->lane);
-        if (s->verb == PLAIT_SEND)
-            plait_send(b, (uint32_t)s->peer, s->a, s->blk, s->nblk);
-        else if (s->verb == PLAIT_RECV)
-            plait_recv(b, (uint32_t)s->peer, s->dst, s->blk, s->nblk);
-        else if (s->verb == PLAIT_COPY)
-            plait_copy(b, s->dst, s->a, s->blk, s->nblk);
+        if (s->verb == PLAIT_STEP_SEND)
+            plait_emit_send(b, (uint32_t)s->peer, s->a, s->blk, s->nblk);
+        else if (s->verb == PLAIT_STEP_RECV)
+            plait_emit_recv(b, (uint32_t)s->peer, s->dst, s->blk, s->nblk);
+        else if (s->verb == PLAIT_STEP_COPY)
+            plait_emit_copy(b, s->dst, s->a, s->blk, s->nblk);
         else
-            plait_reduce(b, s->dst, s->a, s->b, s->blk, s->nblk);
+            plait_emit_reduce(b, s->dst, s->a, s->b, s->blk, s->nblk);
     }
 }
 
@@ -264,15 +264,15 @@ static void everyone_emit(const struct plait_alg *self, struct plait_builder *b,
     (void)self;
     plait_blocks(b, 2, 2 * n);
     for (uint32_t k = 1; k < n; k++) {
-        plait_send(b, (me + k) % n, plait_in(0), 0, 2);
-        plait_recv(b, (me + n - k) % n, plait_tmp(2 * ((me + n - k) % n)), 0, 2);
+        plait_emit_send(b, (me + k) % n, plait_in(0), 0, 2);
+        plait_emit_recv(b, (me + n - k) % n, plait_tmp(2 * ((me + n - k) % n)), 0, 2);
     }
     for (uint32_t r = 1; r < n; r++) {
         const struct plait_span first = me == 0 ? plait_in(0) : plait_tmp(0);
-        plait_reduce(b, plait_tmp(2 * me), r == 1 ? first : plait_tmp(2 * me), r == me ? plait_in(0) : plait_tmp(2 * r),
-                     0, 2);
+        plait_emit_reduce(b, plait_tmp(2 * me), r == 1 ? first : plait_tmp(2 * me),
+                          r == me ? plait_in(0) : plait_tmp(2 * r), 0, 2);
     }
-    plait_copy(b, plait_out(0), plait_tmp(2 * me), 0, 2);
+    plait_emit_copy(b, plait_out(0), plait_tmp(2 * me), 0, 2);
 }
 
 static const struct plait_alg everyone = { .name = "everyone", .coll = PLAIT_ALLREDUCE, .emit = everyone_emit };
@@ -416,9 +416,8 @@ static void every_mutant_of_an_allreduce_that_goes_wrong_is_refused(void **state
 
 static void every_mutant_of_another_collective_that_goes_wrong_is_refused(void **state)
 {
-    static const enum plait_coll others[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST,
-                                              PLAIT_REDUCE_TO_ROOT, PLAIT_GATHER,    PLAIT_SCATTER,
-                                              PLAIT_ALLTOALL };
+    static const enum plait_coll others[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE,
+                                              PLAIT_GATHER,         PLAIT_SCATTER,   PLAIT_ALLTOALL };
 
     (void)state;
     assert_telling(mutate_plans(others, sizeof others / sizeof *others), false);

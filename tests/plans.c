@@ -114,7 +114,7 @@ static void sizes_of(enum plait_coll coll, uint32_t n, bool root, size_t *in, si
                                                                  : 1;
     *out = coll == PLAIT_ALLGATHER || coll == PLAIT_ALLTOALL ? n
            : coll == PLAIT_GATHER                            ? all_at_root
-           : coll == PLAIT_REDUCE_TO_ROOT                    ? at_root
+           : coll == PLAIT_REDUCE                            ? at_root
                                                              : 1;
 }
 
@@ -168,7 +168,7 @@ static uint64_t expected(enum plait_coll coll, uint64_t *const *inputs, uint32_t
 
 static bool is_combining(enum plait_coll coll)
 {
-    return coll == PLAIT_ALLREDUCE || coll == PLAIT_REDUCE_SCATTER || coll == PLAIT_REDUCE_TO_ROOT;
+    return coll == PLAIT_ALLREDUCE || coll == PLAIT_REDUCE_SCATTER || coll == PLAIT_REDUCE;
 }
 
 static bool compare(const struct plans *p, const struct room *rooms, uint64_t *const *inputs, size_t count, bool sum)

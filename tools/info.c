@@ -255,7 +255,7 @@ static void print_algorithms(void)
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
         if ((*a)->coll != shape.coll) /* the first are those of all-reduce */
-            printf("\n%s, whose plans do not run yet:\n", plait_coll_name((*a)->coll));
+            printf("\n%s:\n", plait_coll_name((*a)->coll));
         print_algorithm(*a, &shape, width);
     }
 }
@@ -276,16 +276,15 @@ static enum plait_round round_option(void)
 static int print_choice(const char *coll_name, const char *size_text)
 {
     static const char *const round_names[] = { "of no matter here", "once, at the end", "at every combination" };
-    const int type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    const int coll = plait_coll_find(coll_name), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     struct plait_shape shape;
     size_t bytes, element;
     char size[32], slice_size[32];
 
-    if (strcmp(coll_name, plait_coll_name(PLAIT_ALLREDUCE)) != 0)
-        cli_fail(&program, "--explain '%s': only %s has several algorithms", coll_name,
-                 plait_coll_name(PLAIT_ALLREDUCE));
+    if (coll < 0 || coll == PLAIT_BARRIER)
+        cli_fail(&program, "--explain '%s': there is no such collective with data", coll_name);
     if (type < 0)
         cli_fail(&program, "--type '%s': there is no such element type", type_name);
     if (op < 0 || op == PLAIT_USER)
@@ -295,7 +294,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     element = plait_dtype_size((enum plait_dtype)type);
     if (bytes % element != 0)
         cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
-    shape = make_shape(PLAIT_ALLREDUCE);
+    shape = make_shape((enum plait_coll)coll);
     call.algorithm = algorithm;
     call.slice = slice;
     call.round = round_option();

@@ -93,12 +93,12 @@ static bool step_fits(const struct local *l, const struct rank *r, uint32_t i)
     for (uint32_t d = 0; d < s->ndep; d++)
         if (plait_plan_deps(p)[s->dep0 + d] >= i)
             return false;
-    const bool message = s->verb == PLAIT_SEND || s->verb == PLAIT_RECV;
+    const bool message = s->verb == PLAIT_STEP_SEND || s->verb == PLAIT_STEP_RECV;
     if (message && (s->peer < 0 || (uint32_t)s->peer >= p->nrank))
         return false;
-    return (s->verb == PLAIT_RECV || address(l, r, s->a, s) != NULL) &&
-           (s->verb == PLAIT_SEND || (s->dst.buf != PLAIT_IN && address(l, r, s->dst, s) != NULL)) &&
-           (s->verb != PLAIT_REDUCE || address(l, r, s->b, s) != NULL);
+    return (s->verb == PLAIT_STEP_RECV || address(l, r, s->a, s) != NULL) &&
+           (s->verb == PLAIT_STEP_SEND || (s->dst.buf != PLAIT_IN && address(l, r, s->dst, s) != NULL)) &&
+           (s->verb != PLAIT_STEP_REDUCE || address(l, r, s->b, s) != NULL);
 }
 
 /* The k-th step of `r` with this verb, peer and lane, or NONE. */
@@ -119,12 +119,12 @@ static void find_partner(struct local *l, uint32_t rank, uint32_t i)
     uint32_t k = 0;
 
     l->ranks[rank].partner[i] = NONE;
-    if (s->verb != PLAIT_SEND && s->verb != PLAIT_RECV)
+    if (s->verb != PLAIT_STEP_SEND && s->verb != PLAIT_STEP_RECV)
         return;
     for (uint32_t j = 0; j < i; j++)
         k += p->step[j].verb == s->verb && p->step[j].peer == s->peer && p->step[j].lane == s->lane;
-    l->ranks[rank].partner[i] =
-        find_step(l->ranks[s->peer].plan, s->verb == PLAIT_SEND ? PLAIT_RECV : PLAIT_SEND, rank, s->lane, k);
+    l->ranks[rank].partner[i] = find_step(
+        l->ranks[s->peer].plan, s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
 }
 
 /* Memory for one rank. TMP starts as garbage, so that reading it too early shows. */
@@ -151,11 +151,11 @@ static void make_ready(struct local *l, uint32_t rank, uint32_t i)
 {
     const struct rank *r = &l->ranks[rank];
     const struct plait_step *s = &r->plan->step[i];
-    const bool message = s->verb == PLAIT_SEND || s->verb == PLAIT_RECV;
+    const bool message = s->verb == PLAIT_STEP_SEND || s->verb == PLAIT_STEP_RECV;
 
     if (message && (r->partner[i] == NONE || l->ranks[s->peer].pending[r->partner[i]] > 0))
         return;
-    if (s->verb == PLAIT_RECV)
+    if (s->verb == PLAIT_STEP_RECV)
         l->ready[l->nready++] = (struct event){ (uint32_t)s->peer, r->partner[i] };
     else
         l->ready[l->nready++] = (struct event){ rank, i };
@@ -195,10 +195,10 @@ static void do_event(struct local *l, struct event e)
     const struct plait_step *s = &r->plan->step[e.step];
 
     switch (s->verb) {
-    case PLAIT_SEND:
+    case PLAIT_STEP_SEND:
         do_message(l, e.rank, e.step);
         return;
-    case PLAIT_COPY:
+    case PLAIT_STEP_COPY:
         memmove(address(l, r, s->dst, s), address(l, r, s->a, s), step_bytes(l, s));
         break;
     default:
@@ -238,7 +238,7 @@ static enum plait_status run(struct local *l)
 {
     for (uint32_t r = 0; r < l->job->nrank; r++)
         for (uint32_t i = 0; i < l->ranks[r].plan->nstep; i++)
-            if (l->ranks[r].pending[i] == 0 && l->ranks[r].plan->step[i].verb != PLAIT_RECV)
+            if (l->ranks[r].pending[i] == 0 && l->ranks[r].plan->step[i].verb != PLAIT_STEP_RECV)
                 make_ready(l, r, i); /* messages once, from their SEND */
     while (l->nready > 0 && l->status == PLAIT_OK) {
         const uint32_t i = random_below(l, l->nready);

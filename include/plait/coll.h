@@ -29,7 +29,7 @@ struct plait_comm;
     X(PLAIT_REDUCE_SCATTER, "reduce_scatter", "combine; every rank gets its own part")         \
     X(PLAIT_ALLGATHER, "allgather", "every rank gets every rank's part")                       \
     X(PLAIT_BROADCAST, "broadcast", "every rank gets the root's vector")                       \
-    X(PLAIT_REDUCE_TO_ROOT, "reduce", "combine every rank's vector; the root gets the result") \
+    X(PLAIT_REDUCE, "reduce", "combine every rank's vector; the root gets the result")         \
     X(PLAIT_GATHER, "gather", "the root gets every rank's part")                               \
     X(PLAIT_SCATTER, "scatter", "every rank gets its part of the root's vector")               \
     X(PLAIT_ALLTOALL, "alltoall", "every rank gets a part from every rank")
@@ -169,6 +169,7 @@ PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
 /** The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none. */
+PLAIT_API int plait_coll_find(const char *name);
 PLAIT_API int plait_dtype_find(const char *name);
 PLAIT_API int plait_op_find(const char *name);
 
@@ -245,9 +246,9 @@ PLAIT_API enum plait_status plait_broadcast(struct plait_comm *comm, const void 
  * in   [count]
  * out  [count] at the root, may equal `in` there; elsewhere not looked at (may be NULL)
  */
-PLAIT_API enum plait_status plait_reduce_to_root(struct plait_comm *comm, const void *in, void *out, size_t count,
-                                                 enum plait_dtype type, enum plait_op op, uint32_t root,
-                                                 const struct plait_call *call);
+PLAIT_API enum plait_status plait_reduce(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                         enum plait_dtype type, enum plait_op op, uint32_t root,
+                                         const struct plait_call *call);
 
 /**
  * Give the root every rank's part.

@@ -14,9 +14,9 @@
  *                      uint32_t me)
  *     {
  *         plait_blocks(b, 1, 1);                           two ranks swap and add
- *         plait_send(b, !me, plait_in(0), 0, 1);
- *         plait_recv(b, !me, plait_tmp(0), 0, 1);
- *         plait_reduce(b, plait_out(0), me ? plait_tmp(0) : plait_in(0),
+ *         plait_emit_send(b, !me, plait_in(0), 0, 1);
+ *         plait_emit_recv(b, !me, plait_tmp(0), 0, 1);
+ *         plait_emit_reduce(b, plait_out(0), me ? plait_tmp(0) : plait_in(0),
  *                      me ? plait_in(0) : plait_tmp(0), 0, 1);
  *     }
  */
@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-enum plait_verb { PLAIT_SEND, PLAIT_RECV, PLAIT_COPY, PLAIT_REDUCE, PLAIT_NVERB };
+enum plait_verb { PLAIT_STEP_SEND, PLAIT_STEP_RECV, PLAIT_STEP_COPY, PLAIT_STEP_REDUCE, PLAIT_NVERB };
 enum plait_buf { PLAIT_IN, PLAIT_OUT, PLAIT_TMP, PLAIT_NBUF };
 
 /*
@@ -216,12 +216,14 @@ PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
  * Send, receive, copy or combine the `nblk` logical blocks from `blk` on, or with PLAIT_AS_LIES (not `reduce`) move
  * what `nblk` slots of TMP hold. `reduce` is dst <- x op y, in this order.
  */
-PLAIT_API void plait_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk);
-PLAIT_API void plait_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk);
-PLAIT_API void plait_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk,
-                          uint32_t nblk);
-PLAIT_API void plait_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
-                            uint32_t blk, uint32_t nblk);
+PLAIT_API void plait_emit_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk,
+                               uint32_t nblk);
+PLAIT_API void plait_emit_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk,
+                               uint32_t nblk);
+PLAIT_API void plait_emit_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk,
+                               uint32_t nblk);
+PLAIT_API void plait_emit_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x,
+                                 struct plait_span y, uint32_t blk, uint32_t nblk);
 
 /** The moves that follow use this lane (0 at the start). Matching counts per peer and lane. */
 PLAIT_API void plait_lane(struct plait_builder *b, uint32_t lane);

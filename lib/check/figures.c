@@ -62,7 +62,7 @@ static void make_ready(struct schedule *s, uint32_t node)
         s->done[s->ndone++] = node;
         return;
     }
-    const uint32_t send = plait_graph_step(s->c, node)->verb == PLAIT_SEND ? node : g->pair[node];
+    const uint32_t send = plait_graph_step(s->c, node)->verb == PLAIT_STEP_SEND ? node : g->pair[node];
     const uint32_t i = plait_graph_index(g, send);
     struct port *p = &s->port[g->rank[send]];
     s->ready[p->word0 + i / 64] |= 1ull << i % 64;
@@ -118,7 +118,7 @@ static void count_messages(struct schedule *s)
         g->pending[n] = 0;
     for (uint32_t n = 0; n < g->nstep; n++) {
         g->pending[g->node[n]] += plait_graph_step(s->c, n)->ndep;
-        s->nmessage += plait_graph_step(s->c, n)->verb == PLAIT_SEND;
+        s->nmessage += plait_graph_step(s->c, n)->verb == PLAIT_STEP_SEND;
     }
     for (uint32_t i = 0; i < g->nnode; i++)
         if (g->pending[g->order[i]] == 0)
@@ -172,8 +172,8 @@ enum plait_status plait_check_figures(struct plait_checker *c)
         c->report->sliceable &= plait_plan_sliceable(c->plans[r]);
         for (uint32_t i = 0; i < c->plans[r]->nstep; i++) {
             const struct plait_step *s = &c->plans[r]->step[i];
-            sent += s->verb == PLAIT_SEND ? s->nblk : 0;
-            received += s->verb == PLAIT_RECV ? s->nblk : 0;
+            sent += s->verb == PLAIT_STEP_SEND ? s->nblk : 0;
+            received += s->verb == PLAIT_STEP_RECV ? s->nblk : 0;
         }
         seen->sent = sent > seen->sent ? sent : seen->sent;
         seen->received = received > seen->received ? received : seen->received;

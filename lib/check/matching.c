@@ -53,8 +53,8 @@ static uint32_t collect(const struct plait_checker *c, enum plait_verb verb, str
             const struct plait_step *s = &p->step[i];
             const uint32_t peer = (uint32_t)s->peer, number = c->graph.first[r] + i;
             if (s->verb == verb)
-                ends[n++] = verb == PLAIT_SEND ? (struct end){ peer, r, s->lane, number }
-                                               : (struct end){ r, peer, s->lane, number };
+                ends[n++] = verb == PLAIT_STEP_SEND ? (struct end){ peer, r, s->lane, number }
+                                                    : (struct end){ r, peer, s->lane, number };
         }
     }
     return n;
@@ -119,7 +119,7 @@ enum plait_status plait_check_matching(struct plait_checker *c)
     if (sends == NULL || recvs == NULL || spare == NULL || count == NULL) {
         status = plait_check_nomem(c);
     } else {
-        const uint32_t nsend = collect(c, PLAIT_SEND, sends), nrecv = collect(c, PLAIT_RECV, recvs);
+        const uint32_t nsend = collect(c, PLAIT_STEP_SEND, sends), nrecv = collect(c, PLAIT_STEP_RECV, recvs);
         struct end *sorted = sort_ends(sends, spare, nsend, c->nrank, count);
         spare = sends;
         sends = sorted;

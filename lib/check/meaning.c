@@ -170,7 +170,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
         status = check_write(m, to);
     for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
         const struct value v = value_at(m, rank, s->a, i);
-        if (s->verb == PLAIT_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
+        if (s->verb == PLAIT_STEP_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
             m->c->report->no_partials = false;
         note_kind(m, from, v);
         plait_sets_hold(&m->sets, v.set);
@@ -224,13 +224,13 @@ static enum plait_status run(struct meaning *m)
     for (uint32_t i = 0; i < g->nnode && status == PLAIT_OK; i++) {
         uint32_t n = g->order[i];
         switch (plait_graph_step(m->c, n)->verb) {
-        case PLAIT_SEND:
+        case PLAIT_STEP_SEND:
             status = move(m, n, g->pair[n]);
             break;
-        case PLAIT_RECV:
+        case PLAIT_STEP_RECV:
             status = move(m, g->pair[n], n);
             break;
-        case PLAIT_COPY:
+        case PLAIT_STEP_COPY:
             status = move(m, n, n);
             break;
         default:

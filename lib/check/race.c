@@ -154,7 +154,7 @@ static bool overlaps_itself(const struct race *x, const struct plait_step *s, st
 
     for (uint32_t i = 0; i < s->nblk; i++) {
         const struct touch *t = touch_at(x, from, i);
-        if (t != NULL && t >= to && t < to + s->nblk && (s->verb != PLAIT_REDUCE || t != to + i))
+        if (t != NULL && t >= to && t < to + s->nblk && (s->verb != PLAIT_STEP_REDUCE || t != to + i))
             return true;
     }
     return false;

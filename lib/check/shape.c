@@ -5,17 +5,17 @@
 #include <stdio.h>
 
 const struct plait_uses plait_verb_uses[PLAIT_NVERB] = {
-    [PLAIT_SEND] = { .a = true },
-    [PLAIT_RECV] = { .dst = true },
-    [PLAIT_COPY] = { .dst = true, .a = true },
-    [PLAIT_REDUCE] = { .dst = true, .a = true, .b = true },
+    [PLAIT_STEP_SEND] = { .a = true },
+    [PLAIT_STEP_RECV] = { .dst = true },
+    [PLAIT_STEP_COPY] = { .dst = true, .a = true },
+    [PLAIT_STEP_REDUCE] = { .dst = true, .a = true, .b = true },
 };
 
 const char *const plait_verb_names[PLAIT_NVERB] = {
-    [PLAIT_SEND] = "send",
-    [PLAIT_RECV] = "recv",
-    [PLAIT_COPY] = "copy",
-    [PLAIT_REDUCE] = "reduce",
+    [PLAIT_STEP_SEND] = "send",
+    [PLAIT_STEP_RECV] = "recv",
+    [PLAIT_STEP_COPY] = "copy",
+    [PLAIT_STEP_REDUCE] = "reduce",
 };
 
 const char *const plait_buf_names[PLAIT_NBUF] = { [PLAIT_IN] = "in", [PLAIT_OUT] = "out", [PLAIT_TMP] = "tmp" };
@@ -56,7 +56,7 @@ static const char *span_fault(const struct plait_plan *p, const struct plait_geo
 
 static const char *peer_fault(const struct plait_plan *p, const struct plait_step *s)
 {
-    if (s->verb != PLAIT_SEND && s->verb != PLAIT_RECV)
+    if (s->verb != PLAIT_STEP_SEND && s->verb != PLAIT_STEP_RECV)
         return s->peer != -1 ? "has a peer but is no message" : NULL;
     if (s->peer < 0 || (uint32_t)s->peer >= p->nrank)
         return "has a peer outside the comm";
@@ -91,7 +91,7 @@ static const char *block_fault(const struct plait_plan *p, const struct plait_ge
         return NULL;
     if (g->kind == PLAIT_KIND_VECTOR)
         return "moves blocks that differ in size as they lie";
-    return s->verb == PLAIT_REDUCE || (uses->dst && s->dst.buf != PLAIT_TMP) || (uses->a && s->a.buf != PLAIT_TMP)
+    return s->verb == PLAIT_STEP_REDUCE || (uses->dst && s->dst.buf != PLAIT_TMP) || (uses->a && s->a.buf != PLAIT_TMP)
                ? "moves blocks as they lie, but not between slots of TMP"
                : NULL;
 }

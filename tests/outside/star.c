@@ -17,18 +17,18 @@ static void star_emit(const struct plait_alg *self, struct plait_builder *b, con
     (void)self;
     plait_blocks(b, 1, s->nrank);
     if (me != 0) {
-        plait_send(b, 0, plait_in(0), 0, 1);
-        plait_recv(b, 0, plait_out(0), 0, 1);
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+        plait_emit_recv(b, 0, plait_out(0), 0, 1);
         return;
     }
     if (s->nrank == 1)
-        plait_copy(b, plait_out(0), plait_in(0), 0, 1);
+        plait_emit_copy(b, plait_out(0), plait_in(0), 0, 1);
     for (uint32_t r = 1; r < s->nrank; r++)
-        plait_recv(b, r, plait_tmp(r), 0, 1);
+        plait_emit_recv(b, r, plait_tmp(r), 0, 1);
     for (uint32_t r = 1; r < s->nrank; r++)
-        plait_reduce(b, plait_out(0), r == 1 ? plait_in(0) : plait_out(0), plait_tmp(r), 0, 1);
+        plait_emit_reduce(b, plait_out(0), r == 1 ? plait_in(0) : plait_out(0), plait_tmp(r), 0, 1);
     for (uint32_t r = 1; r < s->nrank; r++)
-        plait_send(b, r, plait_out(0), 0, 1);
+        plait_emit_send(b, r, plait_out(0), 0, 1);
 }
 
 /* Step 2: what it can run on. */
