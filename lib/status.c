@@ -68,7 +68,7 @@ static void remedy(int error, char *text, size_t size)
         snprintf(text, size, " (the machine commits no more memory; see sysctl vm.overcommit_memory)");
 }
 
-enum plait_status plait_fail_errno(int error, const char *format, ...)
+enum plait_status(plait_fail_errno)(int error, const char *format, ...)
 {
     char what[512], how[160];
     va_list args;
@@ -81,7 +81,7 @@ enum plait_status plait_fail_errno(int error, const char *format, ...)
                       strerror(error), how);
 }
 
-enum plait_status plait_fail_memory(const char *format, ...)
+enum plait_status(plait_fail_memory)(const char *format, ...)
 {
     char what[512], how[160];
     va_list args;

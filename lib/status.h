@@ -18,7 +18,9 @@ enum plait_status plait_fail_errno(int error, const char *format, ...) __attribu
 enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __clang_analyzer__ /* it sees one file at a time, and would think that an error may be returned as success */
-#define plait_fail(status, ...) (plait_fail(status, __VA_ARGS__), (status))
+#define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
+#define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)
+#define plait_fail_memory(...)       (plait_fail_memory(__VA_ARGS__), PLAIT_ERR_NOMEM)
 #endif
 
 #endif

@@ -159,7 +159,7 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
     struct msghdr m = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
     };
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    struct cmsghdr *c = (struct cmsghdr *)(void *)control;
 
     memset(control, 0, sizeof control);
     c->cmsg_level = SOL_SOCKET;

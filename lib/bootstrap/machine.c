@@ -408,14 +408,15 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
         own = meet(&here, &place, own);
     else if (nrank > 1 && own == PLAIT_OK)
         own = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create()");
-    if (own == PLAIT_OK) {
-        *b = here;
-        *out = b;
-    } else {
+    if (own != PLAIT_OK) {
         finish(&here);
         free(b);
+        return own;
     }
-    return own;
+    if (b != NULL)
+        *b = here;
+    *out = b;
+    return PLAIT_OK;
 }
 
 void plait_bootstrap_destroy(struct plait_bootstrap *b)
