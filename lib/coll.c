@@ -524,7 +524,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
     const struct args a = { .coll = PLAIT_ALLREDUCE,
                             .type = type,
                             .op = op,
-                            .inplace = (in == out || (call != NULL && call->scale != NULL)) && count > 0,
+                            .inplace = count > 0 && plait_works_inplace(PLAIT_ALLREDUCE, in == out, call),
                             .alias = in == out,
                             .count = count,
                             .in = in,
@@ -553,7 +553,7 @@ static __attribute__((noinline)) enum plait_status moving(struct plait_comm *com
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     a.alias =
         a.count > 0 && a.in != NULL && a.in == place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
-    a.inplace = a.alias && (call == NULL || call->scale == NULL); /* else what is combined is a scaled copy */
+    a.inplace = plait_works_inplace(a.coll, a.alias, call);
     return collective(comm, &a, call);
 }
 
@@ -668,7 +668,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
     v.in_end = in_bytes / size;
     comm->sizes = v;
     a.sized = true;
-    a.inplace = a.alias && (call == NULL || call->scale == NULL);
+    a.inplace = plait_works_inplace(a.coll, a.alias, call);
     status = find_op_plan(comm, &a, call);
     return status == PLAIT_OK ? run(comm, comm->last, a.in, a.out, call) : cannot_begin(comm, status, &a);
 }
@@ -729,7 +729,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     status = plait_check_operation(comm->kernels, coll, comm->nrank, count, type, op, call);
     if (status != PLAIT_OK)
         return status;
-    shape = shape_of(comm, coll, 0, inplace != 0);
+    shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
     wish_of(comm, coll, false, call != NULL ? call : &no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)

@@ -230,6 +230,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
+    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call);
     status = plait_select(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

@@ -35,6 +35,12 @@ struct plait_selection {
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
 
+/* Is what is combined in place? Inputs of a pre-multiplied sum are scaled into OUT of an all-reduce, else elsewhere. */
+static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
+{
+    return call == NULL || call->scale == NULL ? alias : coll == PLAIT_ALLREDUCE;
+}
+
 /* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
 void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
 

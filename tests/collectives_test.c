@@ -457,6 +457,99 @@ static void sizes_that_disagree_are_named(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Operators of the caller's ------------------------------------------------------------------------- */
+
+/* Elements are maps x -> a x + b of 32-bit numbers: combining them is associative, but not commutative. */
+static uint64_t compose(uint64_t left, uint64_t right)
+{
+    const uint32_t a = (uint32_t)(left >> 32), b = (uint32_t)left, c = (uint32_t)(right >> 32), d = (uint32_t)right;
+    return (uint64_t)(a * c) << 32 | (uint32_t)(a * d + b);
+}
+
+static void compose_all(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+    uint64_t *left = inout;
+    const uint64_t *right = in;
+
+    (void)type;
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        left[i] = compose(left[i], right[i]);
+}
+
+static uint64_t map_of(uint32_t rank, size_t i)
+{
+    return (uint64_t)(2 * rank + 3 + i) << 32 | (uint32_t)(7 * rank + i * i + 1);
+}
+
+#define PART 300
+
+static int combine_as_the_caller_says(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm), root = nrank - 1;
+    const struct plait_user_op user = { .size = sizeof user, .combine = compose_all };
+    const int32_t scale = (int32_t)rank + 2;
+    static __thread uint64_t in[MOST_RANKS * PART], out[MOST_RANKS * PART];
+    static __thread int32_t small[MOST_RANKS * PART], sum[MOST_RANKS * PART];
+    struct plait_call ordered = PLAIT_CALL_DEFAULT, scaled = PLAIT_CALL_DEFAULT;
+    size_t counts[MOST_RANKS];
+
+    (void)arg;
+    ordered.user = &user;
+    scaled.scale = &scale;
+    for (size_t i = 0; i < nrank * PART; i++) {
+        in[i] = map_of(rank, i);
+        small[i] = (int32_t)(i % 1000) + (int32_t)rank;
+    }
+    CHECK(plait_reduce_scatter(*comm, in, out, PART, PLAIT_UINT64, PLAIT_USER, &ordered) == PLAIT_OK);
+    for (size_t i = 0; i < PART; i++) {
+        uint64_t want = map_of(0, rank * PART + i);
+        for (uint32_t r = 1; r < nrank; r++)
+            want = compose(want, map_of(r, rank * PART + i));
+        CHECK(out[i] == want);
+    }
+    CHECK(plait_reduce(*comm, in, out, PART, PLAIT_UINT64, PLAIT_USER, root, &ordered) == PLAIT_OK);
+    for (size_t i = 0; rank == root && i < PART; i++) {
+        uint64_t want = map_of(0, i);
+        for (uint32_t r = 1; r < nrank; r++)
+            want = compose(want, map_of(r, i));
+        CHECK(out[i] == want);
+    }
+    ordered.algorithm = "ring";
+    CHECK(plait_reduce_scatter(*comm, in, out, PART, PLAIT_UINT64, PLAIT_USER, &ordered) == PLAIT_ERR_CONFIG);
+    CHECK(strstr(plait_last_error(), "not commutative") != NULL);
+    for (uint32_t r = 0; r < nrank; r++)
+        counts[r] = PART;
+    for (unsigned form = 0; form < 3; form++) { /* in place last, as it changes the input */
+        int32_t *to = form == 2 ? small + rank * PART : sum;
+        memset(sum, 0, sizeof sum);
+        if (form == 1)
+            CHECK(plait_reduce(*comm, small, sum, PART, PLAIT_INT32, PLAIT_PREMULSUM, root, &scaled) == PLAIT_OK);
+        else if (form == 0)
+            CHECK(plait_reduce_scatterv(*comm, small, to, counts, NULL, PLAIT_INT32, PLAIT_PREMULSUM, &scaled) ==
+                  PLAIT_OK);
+        else
+            CHECK(plait_reduce_scatter(*comm, small, to, PART, PLAIT_INT32, PLAIT_PREMULSUM, &scaled) == PLAIT_OK);
+        for (size_t i = 0; i < PART && (form != 1 || rank == root); i++) {
+            const size_t at = form == 1 ? i : rank * PART + i;
+            int32_t want = 0;
+            for (uint32_t r = 0; r < nrank; r++)
+                want += ((int32_t)(at % 1000) + (int32_t)r) * ((int32_t)r + 2);
+            CHECK(to[i] == want);
+        }
+    }
+    return 0;
+}
+
+static void operators_of_the_caller_work_everywhere(void **state)
+{
+    struct ranks r = { .nthread = 1, .body = combine_as_the_caller_says };
+
+    (void)state;
+    for (r.nprocess = 1; r.nprocess <= 5; r.nprocess += 2)
+        assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------------------- */
 
 static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -538,6 +631,7 @@ int main(void)
         cmocka_unit_test(long_blocks_go_in_slices),
         cmocka_unit_test(blocks_may_differ_in_size),
         cmocka_unit_test(sizes_that_disagree_are_named),
+        cmocka_unit_test(operators_of_the_caller_work_everywhere),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(ranks_that_differ_are_told),
     };
