@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every collective on real ranks, by every algorithm: right, in every place and memory, from every root. */
+#include "collective.h"
 #include "ranks.h"
-#include "values.h"
 
 #include <plait/memory.h>
-#include <plait/plan.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,98 +15,26 @@
 
 #define GUARD 64 /* bytes after a buffer that must stay as they are */
 
-static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE,
-                                         PLAIT_GATHER,         PLAIT_SCATTER,   PLAIT_ALLTOALL };
-#define NCOLL (sizeof colls / sizeof *colls)
-
 static bool full(void)
 {
     const char *v = getenv("PLAIT_TEST_FULL");
     return v != NULL && strcmp(v, "1") == 0;
 }
 
-struct trial { /* one operation; equal on all ranks */
-    enum plait_coll coll;
-    char spec[PLAIT_MAX_SPEC]; /* "": chosen */
-    enum plait_dtype type;
-    enum plait_op op;
-    enum plait_round round;
-    uint32_t root;
-    size_t count, slice;
-    bool inplace, library;
-};
-
 struct trials {
-    struct trial *trial;
+    struct collective *trial;
     size_t n, capacity;
     uint32_t nrank;
 };
 
 /* ---- One operation --------------------------------------------------------------------------------------- */
 
-static enum plait_status operate(struct plait_comm *comm, const struct trial *t, const void *in, void *out)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.algorithm = t->spec[0] != '\0' ? t->spec : NULL;
-    call.slice = t->slice;
-    call.round = t->round;
-    switch (t->coll) {
-    case PLAIT_REDUCE_SCATTER:
-        return plait_reduce_scatter(comm, in, out, t->count, t->type, t->op, &call);
-    case PLAIT_ALLGATHER:
-        return plait_allgather(comm, in, out, t->count, t->type, &call);
-    case PLAIT_BROADCAST:
-        return plait_broadcast(comm, in, out, t->count, t->type, t->root, &call);
-    case PLAIT_REDUCE:
-        return plait_reduce(comm, in, out, t->count, t->type, t->op, t->root, &call);
-    case PLAIT_GATHER:
-        return plait_gather(comm, in, out, t->count, t->type, t->root, &call);
-    case PLAIT_SCATTER:
-        return plait_scatter(comm, in, out, t->count, t->type, t->root, &call);
-    default:
-        return plait_alltoall(comm, in, out, t->count, t->type, &call);
-    }
-}
-
-/* Elements a rank gives, or gets. */
-static size_t elements(const struct trial *t, const struct plait_side *side)
-{
-    const bool vector = t->coll == PLAIT_BROADCAST || t->coll == PLAIT_REDUCE;
-    return vector ? (side->nslot > 0 ? t->count : 0) : side->nslot * t->count;
-}
-
-/* A rank's input. */
-static void fill(const struct trial *t, uint32_t nrank, uint32_t rank, size_t n, void *out)
-{
-    values_fill(out, t->type, t->op, nrank, rank, n);
-}
-
-/* A rank's output: all that it gets, part by part. `scratch` has room for all that a rank gives. */
-static void expect(const struct trial *t, uint32_t nrank, uint32_t rank, size_t n, char *scratch, char *out)
-{
-    const size_t part = t->count * plait_dtype_size(t->type);
-
-    for (uint32_t p = 0; p < nrank && n > 0; p++) {
-        const bool all = t->coll == PLAIT_ALLGATHER || t->coll == PLAIT_GATHER || t->coll == PLAIT_ALLTOALL;
-        const bool mine = t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_SCATTER || t->coll == PLAIT_ALLTOALL;
-        const struct plait_geometry g = plait_geometry_of(t->coll, nrank, t->root, all ? p : t->root, 1);
-        if (t->coll == PLAIT_REDUCE_SCATTER || t->coll == PLAIT_REDUCE)
-            values_want(scratch, t->type, t->op, nrank, elements(t, &g.in));
-        else
-            fill(t, nrank, all ? p : t->root, elements(t, &g.in), scratch);
-        memcpy(out + (all ? p * part : 0), scratch + (mine ? rank * part : 0), part);
-        if (!all)
-            break;
-    }
-}
-
 struct buffers {
     char *memory[2];
     char *in, *out;
 };
 
-static int take_buffers(struct buffers *b, const struct trial *t, uint32_t nrank, uint32_t rank,
+static int take_buffers(struct buffers *b, const struct collective *t, uint32_t nrank, uint32_t rank,
                         const struct plait_geometry *g)
 {
     const size_t size = plait_dtype_size(t->type), bytes = (size_t)nrank * t->count * size + GUARD;
@@ -123,25 +50,26 @@ static int take_buffers(struct buffers *b, const struct trial *t, uint32_t nrank
     b->out = g->out.nslot > 0 ? b->memory[1] : NULL;
     if (t->inplace && b->in != NULL && b->out != NULL) { /* the smaller buffer lies in the larger */
         const size_t own = rank * t->count * size;
-        if (elements(t, &g->in) > elements(t, &g->out))
+        if (collective_elements(t, &g->in) > collective_elements(t, &g->out))
             b->out = b->in + own;
         else
-            b->in = b->out + (elements(t, &g->in) < elements(t, &g->out) ? own : 0);
+            b->in = b->out + (collective_elements(t, &g->in) < collective_elements(t, &g->out) ? own : 0);
     }
-    if (elements(t, &g->in) > 0)
-        fill(t, nrank, rank, elements(t, &g->in), b->in);
+    if (collective_elements(t, &g->in) > 0)
+        collective_fill(t, nrank, rank, collective_elements(t, &g->in), b->in);
     return 0;
 }
 
-static int look_at_result(const struct buffers *b, const struct trial *t, uint32_t nrank, uint32_t rank,
+static int look_at_result(const struct buffers *b, const struct collective *t, uint32_t nrank, uint32_t rank,
                           const struct plait_geometry *g)
 {
-    const size_t size = plait_dtype_size(t->type), n = elements(t, &g->out), room = nrank * t->count * size + 1;
+    const size_t size = plait_dtype_size(t->type), n = collective_elements(t, &g->out),
+                 room = nrank * t->count * size + 1;
     const bool own = b->out == b->memory[1]; /* it is not in IN, of which more may follow */
     char *want = malloc(room), *scratch = malloc(room);
 
     CHECK(want != NULL && scratch != NULL);
-    expect(t, nrank, rank, n, scratch, want);
+    collective_want(t, nrank, rank, n, scratch, want);
     for (size_t i = 0; i < n * size; i++)
         if (b->out[i] != want[i]) {
             fprintf(stderr, "rank %u of %u: %s:%s %s %s count %zu root %u slice %zu %s %s: element %zu is wrong\n",
@@ -153,22 +81,22 @@ static int look_at_result(const struct buffers *b, const struct trial *t, uint32
     for (size_t i = 0; own && i < GUARD; i++)
         CHECK(b->out[n * size + i] == 0x7b);
     if (!t->inplace && b->in != NULL && t->count > 0) {
-        fill(t, nrank, rank, elements(t, &g->in), scratch);
-        CHECK(memcmp(b->in, scratch, elements(t, &g->in) * size) == 0);
+        collective_fill(t, nrank, rank, collective_elements(t, &g->in), scratch);
+        CHECK(memcmp(b->in, scratch, collective_elements(t, &g->in) * size) == 0);
     }
     free(want);
     free(scratch);
     return 0;
 }
 
-static int try_one(struct plait_comm *comm, uint32_t rank, uint32_t nrank, const struct trial *t)
+static int try_one(struct plait_comm *comm, uint32_t rank, uint32_t nrank, const struct collective *t)
 {
     const struct plait_geometry g = plait_geometry_of(t->coll, nrank, t->root, rank, 1);
     struct buffers b;
     int result = take_buffers(&b, t, nrank, rank, &g);
 
     if (result == 0) {
-        CHECK(operate(comm, t, b.in, b.out) == PLAIT_OK);
+        CHECK(collective_run(comm, t, b.in, b.out) == PLAIT_OK);
         result = look_at_result(&b, t, nrank, rank, &g);
     }
     for (unsigned i = 0; i < 2; i++)
@@ -203,7 +131,7 @@ static void run(const struct trials *all, uint32_t nprocess, uint32_t nthread)
 
 /* ---- Which ----------------------------------------------------------------------------------------------- */
 
-static void add(struct trials *all, const struct trial *t)
+static void add(struct trials *all, const struct collective *t)
 {
     if (all->n == all->capacity) {
         all->capacity = 2 * all->capacity + 64;
@@ -225,15 +153,15 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             for (unsigned variant = 0; variant < 4; variant++) {
                 const size_t i = root + c + variant;
-                struct trial t = { .coll = coll,
-                                   .type = types[i % 7],
-                                   .op = g.combines ? (enum plait_op)(i % 4) : PLAIT_SUM,
-                                   .round = i % 3 == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_DEFAULT,
-                                   .root = root,
-                                   .count = counts[c],
-                                   .slice = variant == 3 ? 1000 : 0,
-                                   .inplace = variant & 1,
-                                   .library = variant & 2 };
+                struct collective t = { .coll = coll,
+                                        .type = types[i % 7],
+                                        .op = g.combines ? (enum plait_op)(i % 4) : PLAIT_SUM,
+                                        .round = i % 3 == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_DEFAULT,
+                                        .root = root,
+                                        .count = counts[c],
+                                        .slice = variant == 3 ? 1000 : 0,
+                                        .inplace = variant & 1,
+                                        .library = variant & 2 };
                 if (t.inplace && g.kind == PLAIT_KIND_PAIR)
                     continue;
                 if (!full() && root > 1 && root + 1 < all->nrank && c % 3 != root % 3)
@@ -246,13 +174,13 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
 /* Every algorithm that runs without parameters, and the library's choice. */
 static void add_all(struct trials *all)
 {
-    for (size_t k = 0; k < NCOLL; k++) {
-        add_algorithm(all, colls[k], "");
+    for (size_t k = 0; k < NCOLLECTIVE; k++) {
+        add_algorithm(all, collectives[k], "");
         for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-            struct plait_shape shape = { .coll = colls[k], .nrank = all->nrank };
+            struct plait_shape shape = { .coll = collectives[k], .nrank = all->nrank };
             const struct plait_alg *found;
-            if ((*a)->coll == colls[k] && plait_alg_find(plait_algs, (*a)->name, &shape, &found) == PLAIT_OK)
-                add_algorithm(all, colls[k], (*a)->name);
+            if ((*a)->coll == collectives[k] && plait_alg_find(plait_algs, (*a)->name, &shape, &found) == PLAIT_OK)
+                add_algorithm(all, collectives[k], (*a)->name);
         }
     }
 }
@@ -287,15 +215,15 @@ static void long_blocks_go_in_slices(void **state)
     struct trials all = { .nrank = 4 };
 
     (void)state;
-    for (size_t k = 0; k < NCOLL; k++)
+    for (size_t k = 0; k < NCOLLECTIVE; k++)
         for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-            struct trial t = { .coll = colls[k], .type = PLAIT_INT32, .root = 2, .count = 300001 };
-            if ((*a)->coll != colls[k])
+            struct collective t = { .coll = collectives[k], .type = PLAIT_INT32, .root = 2, .count = 300001 };
+            if ((*a)->coll != collectives[k])
                 continue;
             snprintf(t.spec, sizeof t.spec, "%s", (*a)->name);
             for (unsigned variant = 0; variant < 4; variant++) {
                 t.library = variant & 1;
-                t.inplace = (variant & 2) && colls[k] != PLAIT_ALLTOALL;
+                t.inplace = (variant & 2) && collectives[k] != PLAIT_ALLTOALL;
                 add(&all, &t);
             }
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Soak: processes that make comms over random ranks, run random all-reduces on them and destroy them, for as long as
- * asked; every sum is checked, and now and then that nothing has grown.
+ * Soak: processes that make comms over random ranks, run random collectives on them and destroy them, for as long as
+ * asked; every result is checked, and now and then that nothing has grown.
  *
  * Usage: soak [--seconds N] [--seed N] [--ranks N]          900 s (10 s from meson), a random seed, 8 ranks
  *
@@ -9,6 +9,7 @@
  * comm is alive: then heap, arena, descriptors and mappings are as they were at the first one.
  */
 #include "clock.h"
+#include "collective.h"
 #include "specs.h"
 #include "values.h"
 
@@ -65,6 +66,7 @@ struct soak {
     struct place places[NCOMM];
     struct specs specs[MOST_RANKS + 1]; /* by ranks */
     char *memory[2][MEMORIES];          /* [in, out] heap, library, heap but for one element, static */
+    char *scratch[2];                   /* what must come out */
 };
 
 static char statics[2][MOST_BYTES];
@@ -170,6 +172,53 @@ static const char *draw_algorithm(struct soak *s, const struct place *place, boo
     if (below(s, 3) == 0 || spec->shape.node != NULL || (reproducible && !spec->alg->canonical))
         return NULL;
     return spec->text;
+}
+
+/* Any other collective, by any of its algorithms. */
+static bool move(struct soak *s, struct place *place)
+{
+    struct collective c = { .coll = collectives[below(s, NCOLLECTIVE)],
+                            .type = types[below(s, sizeof types / sizeof *types)],
+                            .op = (enum plait_op)below(s, PLAIT_PREMULSUM),
+                            .root = below(s, place->nrank) };
+    const size_t size = plait_dtype_size(c.type);
+    const uint64_t choice = draw(s), salt = draw(s);
+    uint32_t n = 0;
+
+    c.count = draw_count(s, size) / place->nrank;
+    c.inplace = c.coll != PLAIT_ALLTOALL && below(s, 2);
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL && choice % 3 > 0; a++)
+        n += (*a)->coll == c.coll;
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL && n > 0; a++)
+        if ((*a)->coll == c.coll && (choice >> 8) % n-- == 0) {
+            snprintf(c.spec, sizeof c.spec, "%s", (*a)->name);
+            break;
+        }
+    if (place->rank == UINT32_MAX)
+        return true;
+    const struct plait_geometry g = plait_geometry_of(c.coll, place->nrank, c.root, place->rank, 1);
+    if (c.spec[0] != '\0' && place->reproducible && g.combines)
+        snprintf(c.spec, sizeof c.spec, "direct");
+    const size_t give = collective_elements(&c, &g.in), get = collective_elements(&c, &g.out);
+    char *in = s->memory[0][salt % MEMORIES], *out = s->memory[1][(salt >> 8) % MEMORIES];
+    if (c.inplace && give > 0 && get > 0) /* the smaller buffer lies in the larger */
+        *(give > get ? &out : &in) = (give > get ? in : out) + (give == get ? 0 : place->rank * c.count * size);
+    if (give > 0)
+        collective_fill(&c, place->nrank, place->rank, give, in);
+    if (collective_run(place->comm, &c, give > 0 ? in : NULL, get > 0 ? out : NULL) != PLAIT_OK)
+        return complain(s, plait_coll_name(c.coll));
+    collective_want(&c, place->nrank, place->rank, get, s->scratch[0], s->scratch[1]);
+    if (get > 0 && memcmp(out, s->scratch[1], get * size) != 0) {
+        fprintf(stderr, "soak: %s of %zu %s, %s, on %u ranks, %s%s is wrong\n", plait_coll_name(c.coll), c.count,
+                plait_dtype_name(c.type), plait_op_name(c.op), place->nrank, c.spec[0] != '\0' ? c.spec : "default",
+                c.inplace ? ", in place" : "");
+        return complain(s, "wrong results");
+    }
+    if (place->rank == 0) {
+        s->shared->operations++;
+        s->shared->bytes += (give > get ? give : get) * size;
+    }
+    return true;
 }
 
 static bool operate(struct soak *s, struct place *place)
@@ -304,6 +353,10 @@ static bool prepare(struct soak *s)
         void *library;
         if (plait_mem_alloc(MOST_BYTES, &library) != PLAIT_OK)
             return complain(s, "memory");
+        s->scratch[k] = malloc(MOST_BYTES);
+        if (s->scratch[k] == NULL)
+            return complain(s, "memory");
+        memset(s->scratch[k], 0, MOST_BYTES); /* resident before the first checkpoint */
         s->memory[k][0] = malloc(MOST_BYTES);
         s->memory[k][1] = library;
         s->memory[k][2] = malloc(MOST_BYTES);
@@ -336,7 +389,7 @@ static int process(struct shared *shared, uint32_t me, uint32_t nrank, uint64_t 
             else if (below(&s, 25) == 0)
                 ok = end_comm(&s, p);
             else
-                ok = operate(&s, &s.places[p]);
+                ok = below(&s, 2) ? operate(&s, &s.places[p]) : move(&s, &s.places[p]);
             shared->moment++;
         }
         ok = ok && checkpoint(&s, &first);
