@@ -52,6 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ((uint8_t *)all)[((size_t)data[i] << 8 | data[i + 1]) % (NRANK * sizeof *all)] = data[i + 2];
     status = check_cards(all, NRANK);
     for (uint32_t r = 0; r < NRANK && status == PLAIT_OK; r++) {
+        MUST(strnlen(all[r].version, sizeof all->version) < sizeof all->version);
+        MUST(strnlen(all[r].algo, sizeof all->algo) < sizeof all->algo);
         MUST(all[r].control < all[r].arena_size);
         MUST(all[r].arena_size - all[r].control >= plait_control_bytes(NRANK));
         MUST(is_leader(all, r) == (r == 0 || !one_process(&all[r], &all[r - 1])) || r == 2);
