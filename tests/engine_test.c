@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include <sched.h>
 
 static bool full(void)
 {
@@ -100,6 +101,66 @@ static void tiny_operations_run_without_the_engine_and_others_with_it(void **sta
         const struct ranks r = { .nprocess = 1, .nthread = n, .body = ask_for_path };
         assert_int_equal(ranks_run(&r), 0);
     }
+}
+
+/* ---- Processors ---------------------------------------------------------------------------------- */
+
+#define SHARING 12000 /* bytes: tiny for 8 ranks that share processors, and only for those */
+
+/* Bind this thread to the n-th of the processors that it may use, counted around. */
+static bool bind_to(unsigned n)
+{
+    cpu_set_t all, one;
+
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return false;
+    n %= (unsigned)CPU_COUNT(&all);
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && n-- == 0)
+            CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
+struct binding {
+    struct ranks ranks;
+    bool apart; /* each rank has a processor of its own */
+};
+
+static int create_bound(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct binding *b = arg;
+    const struct plait_comm_options o = ranks_options(&b->ranks, rank);
+    struct plait_choice c;
+
+    CHECK(bind_to(b->apart ? rank : 0));
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    CHECK((*comm)->oversubscribed == !b->apart);
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, SHARING / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK((strcmp(c.path, "tiny") == 0) == (!b->apart && o.nrank == 8));
+    CHECK((strcmp(c.algorithm, "one-shot") == 0) == (!b->apart && o.nrank == 8));
+    return 0;
+}
+
+/* Threads have processors of their own. */
+static void run_bound(uint32_t nrank, bool apart)
+{
+    struct binding b = { { .nprocess = 1, .nthread = nrank, .body = create_bound, .no_comm = true }, apart };
+
+    b.ranks.arg = &b;
+    assert_int_equal(ranks_run(&b.ranks), 0);
+}
+
+static void ranks_that_share_processors_are_counted_over_all_of_them(void **state)
+{
+    cpu_set_t all;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    run_bound(2, false);
+    run_bound(8, false);
+    for (uint32_t n = 2; n <= 8 && n <= (uint32_t)CPU_COUNT(&all); n++)
+        run_bound(n, true);
 }
 
 /* ---- Slices -------------------------------------------------------------------------------------- */
@@ -228,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny_all_reduces_give_the_oracles_bits),
         cmocka_unit_test(tiny_operations_run_without_the_engine_and_others_with_it),
+        cmocka_unit_test(ranks_that_share_processors_are_counted_over_all_of_them),
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(results_are_known_without_contributor_sets),

@@ -135,7 +135,10 @@ static void wrong_options_are_named(void **state)
 
 /* ---- Ranks that differ ----------------------------------------------------------------------------- */
 
-struct difference {
+#define SAME     SIZE_MAX
+#define ONE_LESS (SIZE_MAX - 1)
+
+struct difference { /* what rank 1 calls while the others sum `usual` floats */
     const char *text;
     size_t count;
     enum plait_dtype type;
@@ -145,42 +148,55 @@ struct difference {
 };
 
 static const struct difference differences[] = {
-    { "count is", COUNT - 1, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, false },
+    { "count is", ONE_LESS, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, false },
     { "count is", 3, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, false },
-    { "type is", COUNT, PLAIT_INT32, PLAIT_SUM, NULL, false, false },
-    { "operator is", COUNT, PLAIT_FLOAT32, PLAIT_MAX, NULL, false, false },
-    { "algorithm is", COUNT, PLAIT_FLOAT32, PLAIT_SUM, "ring", false, false },
-    { "call is", COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL, true, false },
+    { "type is", SAME, PLAIT_INT32, PLAIT_SUM, NULL, false, false },
+    { "operator is", SAME, PLAIT_FLOAT32, PLAIT_MAX, NULL, false, false },
+    { "algorithm is", SAME, PLAIT_FLOAT32, PLAIT_SUM, "ring", false, false },
+    { "call is", SAME, PLAIT_FLOAT32, PLAIT_SUM, NULL, true, false },
     { "collective is", 0, PLAIT_FLOAT32, PLAIT_SUM, NULL, false, true },
 };
 
-static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+/* In the engine; without it, beside the word (up to 14) and in lines of their own. */
+static const size_t usual_counts[] = { COUNT, 1, 14, 15, 100 };
+
+struct deviation {
+    const struct difference *difference;
+    size_t usual;
+};
+
+static enum plait_status differ(struct plait_comm *comm, const struct deviation *v)
 {
     static _Thread_local float in[COUNT], out[COUNT];
-    const struct difference *d = arg;
+    const struct difference *d = v->difference;
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    const size_t count = d->count == SAME ? v->usual : d->count == ONE_LESS ? v->usual - 1 : d->count;
+
+    if (d->barrier)
+        return plait_barrier(comm, NULL);
+    call.algorithm = d->algorithm;
+    return plait_allreduce(comm, in, d->inplace ? in : out, count, d->type, d->op, &call);
+}
+
+static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct deviation *v = arg;
     const double start = plait_clock();
     enum plait_status status;
 
-    status = sum(*comm, COUNT, NULL);
+    status = sum(*comm, v->usual, NULL);
     CHECK(status == PLAIT_OK ||
           status == PLAIT_ERR_MISMATCH); /* a late rank may be told of the second call in the first */
-    if (status != PLAIT_OK) {
-        /* as below */
-    } else if (rank != 1) {
-        status = sum(*comm, COUNT, NULL);
-    } else if (d->barrier) {
-        status = plait_barrier(*comm, NULL);
-    } else {
-        call.algorithm = d->algorithm;
-        status = plait_allreduce(*comm, in, d->inplace ? in : out, d->count, d->type, d->op, &call);
-    }
-    if (status == PLAIT_OK) /* it was done before another rank saw the difference: the next call tells */
-        status = sum(*comm, COUNT, NULL);
+    if (status == PLAIT_OK)
+        status = rank == 1 ? differ(*comm, v) : sum(*comm, v->usual, NULL);
+    /* In the engine it may be done before another rank sees the difference: the next call tells. */
+    CHECK(status != PLAIT_OK || v->usual == COUNT);
+    if (status == PLAIT_OK)
+        status = sum(*comm, v->usual, NULL);
     CHECK(status == PLAIT_ERR_MISMATCH);
-    CHECK(says(d->text) && says("rank 1"));
+    CHECK(says(v->difference->text) && says("rank 1"));
     CHECK(plait_clock() - start < 5);
-    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED && says("failed earlier"));
+    CHECK(sum(*comm, v->usual, NULL) == PLAIT_ERR_FAILED && says("failed earlier"));
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
     return 0;
@@ -189,32 +205,90 @@ static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
-        const struct ranks processes = ranks_of(3, 1, one_rank_differs, (void *)(uintptr_t)&differences[i]);
-        const struct ranks threads = ranks_of(1, 3, one_rank_differs, (void *)(uintptr_t)&differences[i]);
-        assert_int_equal(ranks_run(&processes), 0);
-        assert_int_equal(ranks_run(&threads), 0);
-    }
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        for (size_t k = 0; k < sizeof usual_counts / sizeof *usual_counts; k++) {
+            struct deviation v = { &differences[i], usual_counts[k] };
+            const struct ranks processes = ranks_of(3, 1, one_rank_differs, &v);
+            const struct ranks threads = ranks_of(1, 3, one_rank_differs, &v);
+            assert_int_equal(ranks_run(&processes), 0);
+            assert_int_equal(ranks_run(&threads), 0);
+        }
 }
+
+static const struct plait_alg one_algorithm = { .name = "one" }, another_algorithm = { .name = "another" };
+
+struct discord {                          /* what rank 2 sets; no rank sets what is empty */
+    const char *text;                     /* of the error; two hashes follow where it ends with "is " */
+    const char *variable, *usual, *other; /* of the environment */
+    int reproducible;
+    enum plait_round round;
+    uint32_t node;
+    const struct plait_alg *algorithm;
+};
+
+static const struct discord discords[] = {
+    { .text = "reproducible is 0 on rank 0 and 1 on rank 2", .reproducible = 1 },
+    { .text = "round is 0 on rank 0 and 1 on rank 2", .round = PLAIT_ROUND_ONCE },
+    { .text = "round is 0 on rank 0 and 2 on rank 2", .round = PLAIT_ROUND_HOP },
+    { .text = "PLAIT_SLICE is 65536 on rank 0 and 131072 on rank 2",
+      .variable = "PLAIT_SLICE",
+      .usual = "64K",
+      .other = "128K" },
+    { .text = "PLAIT_ALGO is allreduce:ring on rank 0 and allreduce:binomial on rank 2",
+      .variable = "PLAIT_ALGO",
+      .usual = "allreduce:ring",
+      .other = "allreduce:binomial" },
+    { .text = "the node map (hash) is ", .node = 1 },
+    { .text = "the caller's algorithms (hash) is ", .algorithm = &another_algorithm },
+};
+
+/* "is N on rank 0 and M on rank 2" where the text ends */
+static bool names_both(const char *text)
+{
+    const char *at = strstr(plait_last_error(), text);
+    unsigned long long here, there;
+
+    return at != NULL && sscanf(at + strlen(text), "%llu on rank 0 and %llu on rank", &here, &there) == 2 &&
+           here != there && says(" on rank 2");
+}
+
+struct discordant {
+    struct ranks ranks;
+    const struct discord *discord;
+};
 
 static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    const struct discordant *v = arg;
+    const struct discord *d = v->discord;
+    const bool differs = rank == 2;
+    const uint32_t nodes[] = { 0, 0, differs ? d->node : 0 };
+    const struct plait_alg *const algorithms[] = { differs && d->algorithm != NULL ? d->algorithm : &one_algorithm,
+                                                   NULL };
+    struct plait_comm_options o = ranks_options(&v->ranks, rank);
 
-    o.reproducible = rank == 2;
+    if (d->variable != NULL)
+        CHECK(setenv(d->variable, differs ? d->other : d->usual, 1) == 0);
+    o.reproducible = differs ? d->reproducible : 0;
+    o.round = differs ? d->round : PLAIT_ROUND_DEFAULT;
+    o.node = nodes;
+    o.algorithms = algorithms;
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_MISMATCH);
-    CHECK(says("reproducible is 0 on rank 0 and 1 on rank 2"));
+    CHECK(says(d->text));
+    CHECK(d->node + (d->algorithm != NULL) == 0 || names_both(d->text));
     return 0;
 }
 
-static void options_that_differ_are_named_at_creation(void **state)
+static void options_and_settings_that_differ_are_named_at_creation(void **state)
 {
-    struct ranks r = ranks_of(3, 1, options_differ, NULL);
-
     (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
+    for (size_t i = 0; i < sizeof discords / sizeof *discords; i++) {
+        struct discordant v = { ranks_of(3, 1, options_differ, NULL), &discords[i] };
+        v.ranks.arg = &v;
+        v.ranks.no_comm = true;
+        v.ranks.processes = true; /* each has an environment */
+        assert_int_equal(ranks_run(&v.ranks), 0);
+    }
 }
 
 /* ---- Ranks that die, leave or stay away ------------------------------------------------------------- */
@@ -342,6 +416,55 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
 static void abort_reaches_every_rank(void **state)
 {
     const struct ranks r = ranks_of(3, 1, abort_from_outside, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static struct plait_comm *failing; /* the comm that interfere() ends */
+static plait_reduce_fn reduce_as_before;
+
+/* While rank 0 combines what it has read, that rank fails: its caller may write to its vector from now on. */
+static void interfere(void *out, const void *const *in, uint32_t nsrc, size_t count, uint32_t divisor)
+{
+    reduce_as_before(out, in, nsrc, count, divisor);
+    plait_comm_abort(failing, "in the middle");
+}
+
+static int a_peer_fails_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic(struct plait_comm *) *other = arg;
+    const size_t counts[] = { 1, 100 };
+    struct plait_comm *c = *comm;
+
+    for (size_t i = 0; i < 2; i++)
+        CHECK(sum(c, counts[i], NULL) == PLAIT_OK);
+    if (rank == 1) {
+        *other = c;
+        CHECK(sum(c, 100, NULL) == PLAIT_OK || says("in the middle"));
+        while (*other != NULL)
+            usleep(1000);
+        plait_comm_destroy(c);
+        *comm = NULL;
+        return 0;
+    }
+    while (*other == NULL)
+        usleep(1000);
+    failing = *other;
+    reduce_as_before = c->last->reduce;
+    c->last->reduce = interfere;
+    CHECK(sum(c, 100, NULL) == PLAIT_ERR_FAILED && says("aborted by rank 1: in the middle"));
+    *other = NULL;
+    plait_comm_destroy(c);
+    *comm = NULL;
+    return 0;
+}
+
+/* Where nothing is waited for, only a look after the combination can see it. */
+static void a_failure_during_a_tiny_operation_is_told_by_it(void **state)
+{
+    _Atomic(struct plait_comm *) other = NULL;
+    const struct ranks r = ranks_of(1, 2, a_peer_fails_meanwhile, &other);
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
@@ -718,12 +841,13 @@ int main(void)
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
-        cmocka_unit_test(options_that_differ_are_named_at_creation),
+        cmocka_unit_test(options_and_settings_that_differ_are_named_at_creation),
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
         cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
         cmocka_unit_test(abort_reaches_every_rank),
+        cmocka_unit_test(a_failure_during_a_tiny_operation_is_told_by_it),
         cmocka_unit_test(an_empty_message_from_null_arrives),
         cmocka_unit_test(abort_reaches_tiny_operations),
         cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
