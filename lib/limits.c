@@ -24,6 +24,10 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
     if (n == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return PLAIT_OK;
     DIR *d = opendir("/proc/self/fd");
+    if (d == NULL && errno == ENFILE)
+        return plait_fail_errno(errno, "%s needs %zu more descriptors", who, n);
+    if (d == NULL && errno == EMFILE)
+        open = (size_t)limit.rlim_cur;
     while (d != NULL && readdir(d) != NULL)
         open++;
     if (d != NULL) {
