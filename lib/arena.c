@@ -37,6 +37,7 @@ static int arena_fd = -1;    /* read-write, for giving pages back */
 static uint32_t generation;  /* that made it; a forked child makes its own */
 static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
 static struct extent *extents;
+static struct plait_arena inherited; /* by a forked child: its parent's, of which the mapping is left */
 
 /* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
 static size_t default_size(void)
@@ -229,9 +230,7 @@ enum plait_status plait_arena_alloc(size_t bytes, void **out)
 
 bool plait_arena_free(void *p)
 {
-    if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
-        return p == NULL || generation != 0;
-    return give_back(p, true);
+    return p == NULL || (generation == plait_generation && give_back(p, true));
 }
 
 size_t plait_arena_used(void)
@@ -272,10 +271,15 @@ void plait_arena_hide(struct plait_shown *block)
     pthread_mutex_unlock(&lock);
 }
 
+static bool contains(const struct plait_arena *a, const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)a->base;
+    return start >= base && start - base <= a->size && bytes <= a->size - (start - base);
+}
+
 bool plait_arena_contains(const void *p, size_t bytes)
 {
-    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)arena.base;
-    return start >= base && start - base <= arena.size && bytes <= arena.size - (start - base);
+    return contains(&arena, p, bytes);
 }
 
 /* All but the mapping. */
@@ -297,8 +301,10 @@ void plait_arena_fork(enum plait_fork when)
         pthread_mutex_lock(&lock);
         return;
     }
-    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation)
+    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
         drop();
+        inherited = arena;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -326,11 +332,11 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
 
 enum plait_status plait_mem_free(void *memory)
 {
-    const bool counted = memory != NULL && generation == plait_generation;
-
+    if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
+        return PLAIT_OK;
     if (!plait_arena_free(memory))
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
                           memory);
-    nuser -= counted;
+    nuser--;
     return PLAIT_OK;
 }
