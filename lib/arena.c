@@ -73,14 +73,12 @@ static enum plait_status make_arena(size_t bytes)
 {
     /* One page more than asked for: the header's. */
     struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1), .fd = -1 };
+    const enum plait_status status = plait_fork_watch();
+
+    if (status != PLAIT_OK)
+        return status;
     struct extent *all = malloc(sizeof *all);
     const int fd = memfd_create("plait", MFD_CLOEXEC);
-
-    if (plait_fork_watch() != PLAIT_OK) {
-        free(all);
-        close(fd);
-        return PLAIT_ERR_NOMEM;
-    }
     if (all == NULL || fd < 0 || ftruncate(fd, (off_t)a.size) != 0 ||
         getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
         goto fail;
