@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_RANKS    4096
 #define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for other processes that do not notice it */
 
 /* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
@@ -136,8 +135,9 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
                           o->size, sizeof *o);
-    if (o->nrank < 1 || o->nrank > MOST_RANKS)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank, MOST_RANKS);
+    if (o->nrank < 1 || o->nrank > PLAIT_MAX_RANKS)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank,
+                          PLAIT_MAX_RANKS);
     if (o->rank >= o->nrank)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
     if (o->id == NULL && o->nrank > 1)
