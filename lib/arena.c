@@ -20,10 +20,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PAGE            ((size_t)4096)
-#define MOST_BY_DEFAULT ((size_t)256 << 30)
-#define BACK_AT_ONCE    ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
-#define CHECK_LEAST     ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
+#define PAGE             ((size_t)4096)
+#define MOST_BY_DEFAULT  ((size_t)256 << 30)
+#define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
+#define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
+#define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
@@ -69,12 +70,32 @@ static void write_header(const struct plait_arena *a)
     memcpy(h->magic, PLAIT_ARENA_MAGIC, sizeof h->magic);
 }
 
+/*
+ * Bytes of the file: a page more than asked for, the header's. The default becomes what the limit on files allows, if
+ * that is enough for comms; what the user asked for stays.
+ */
+static enum plait_status file_size(size_t bytes, size_t *out)
+{
+    const size_t most = plait_most_file_bytes();
+
+    *out = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
+    if (*out > most && bytes == 0 && most >= LEAST_BY_DEFAULT)
+        *out = most & ~(PAGE - 1);
+    if (*out <= most)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_SYSTEM,
+                      "no shared memory arena of %zu bytes: this process may make files, also of memory only, of at "
+                      "most %zu bytes; raise the limit (ulimit -f) or make the arena smaller (PLAIT_ARENA)",
+                      *out, most);
+}
+
 static enum plait_status make_arena(size_t bytes)
 {
-    /* One page more than asked for: the header's. */
-    struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1), .fd = -1 };
-    const enum plait_status status = plait_fork_watch();
+    struct plait_arena a = { .fd = -1 };
+    enum plait_status status = file_size(bytes, &a.size);
 
+    if (status == PLAIT_OK)
+        status = plait_fork_watch();
     if (status != PLAIT_OK)
         return status;
     struct extent *all = malloc(sizeof *all);
@@ -192,8 +213,8 @@ static enum plait_status carve(size_t bytes, struct extent **out)
     for (e = extents; e != NULL && (e->used || e->size < bytes); e = e->next)
         ;
     if (e == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes,
-                          arena.size - PAGE);
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA%s)", bytes,
+                          arena.size - PAGE, arena.size + PAGE > plait_most_file_bytes() ? "; ulimit -f" : "");
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
     e->used = true;

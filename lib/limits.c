@@ -42,6 +42,13 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
                       who, n, (unsigned long long)limit.rlim_cur, open, open + n);
 }
 
+size_t plait_most_file_bytes(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+}
+
 /* ---- Control groups ----------------------------------------------------------------------------------- */
 
 /* The start of a file, terminated; false when it cannot be read. */

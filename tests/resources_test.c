@@ -34,8 +34,8 @@
 
 struct job { /* shared by the test and its ranks */
     uint32_t victim;
-    rlim_t room; /* descriptors, or bytes of address space, that the victim may still take */
-    char group[128];
+    rlim_t room; /* descriptors, or bytes of address space, that the victim may still take; bytes of a file */
+    char group[128], arena[16]; /* PLAIT_ARENA, or "" */
     enum plait_status status[NRANK];
     char text[NRANK][512];
 };
@@ -231,6 +231,57 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
     munmap(job, sizeof *job);
 }
 
+/* ---- The size of files ------------------------------------------------------------------------------------------ */
+
+static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct job *job = arg;
+    void *memory;
+
+    if (job->arena[0] != '\0')
+        setenv("PLAIT_ARENA", job->arena, 1);
+    if (rank == job->victim)
+        limit(RLIMIT_FSIZE, job->room);
+    CHECK(create(comm, rank, job) == 0);
+    if (job->status[rank] == PLAIT_OK && rank == job->victim && job->arena[0] == '\0') {
+        CHECK(plait_mem_alloc(job->room / 2, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
+        CHECK(plait_mem_alloc(job->room, &memory) == PLAIT_ERR_NOMEM);
+        CHECK(strstr(plait_last_error(), "ulimit -f") != NULL);
+    }
+    return 0;
+}
+
+/* The arena is a file of memory; it was as large as main memory, and a signal ended the process. */
+static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **state)
+{
+    static const struct {
+        const char *arena;
+        rlim_t most;
+        bool fits;
+    } cases[] = { { "", 100 << 20, true },    { "", (100 << 20) + 5, true }, { "", 1 << 20, false },   { "", 0, false },
+                  { "64M", 32 << 20, false }, { "64M", 64 << 20, false },    { "64M", 65 << 20, true } };
+    struct job *job = open_job();
+    const struct ranks r = {
+        .nprocess = NRANK, .nthread = 1, .body = small_files, .arg = job, .no_comm = true, .limit = 150
+    };
+
+    (void)state;
+    job->victim = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char value[32];
+        snprintf(value, sizeof value, "at most %llu bytes", (unsigned long long)cases[i].most);
+        snprintf(job->arena, sizeof job->arena, "%s", cases[i].arena);
+        job->room = cases[i].most;
+        assert_int_equal(ranks_run(&r), 0);
+        assert_int_equal(job->status[job->victim], cases[i].fits ? PLAIT_OK : PLAIT_ERR_SYSTEM);
+        if (!cases[i].fits) {
+            assert_all_told(job, "ulimit -f");
+            assert_all_told(job, value);
+        }
+    }
+    munmap(job, sizeof *job);
+}
+
 /* ---- Main memory ------------------------------------------------------------------------------------------------ */
 
 static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
@@ -343,6 +394,7 @@ int main(void)
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };
