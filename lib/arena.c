@@ -20,10 +20,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PAGE            ((size_t)4096)
-#define MOST_BY_DEFAULT ((size_t)256 << 30)
-#define BACK_AT_ONCE    ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
-#define CHECK_LEAST     ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
+#define PAGE             ((size_t)4096)
+#define MOST_BY_DEFAULT  ((size_t)256 << 30)
+#define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
+#define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
+#define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
@@ -37,6 +38,7 @@ static int arena_fd = -1;    /* read-write, for giving pages back */
 static uint32_t generation;  /* that made it; a forked child makes its own */
 static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
 static struct extent *extents;
+static struct plait_arena inherited; /* by a forked child: its parent's, of which the mapping is left */
 
 /* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
 static size_t default_size(void)
@@ -68,18 +70,36 @@ static void write_header(const struct plait_arena *a)
     memcpy(h->magic, PLAIT_ARENA_MAGIC, sizeof h->magic);
 }
 
+/*
+ * Bytes of the file: a page more than asked for, the header's. The default becomes what the limit on files allows, if
+ * that is enough for comms; what the user asked for stays.
+ */
+static enum plait_status file_size(size_t bytes, size_t *out)
+{
+    const size_t most = plait_most_file_bytes();
+
+    *out = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
+    if (*out > most && bytes == 0 && most >= LEAST_BY_DEFAULT)
+        *out = most & ~(PAGE - 1);
+    if (*out <= most)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_SYSTEM,
+                      "no shared memory arena of %zu bytes: this process may make files, also of memory only, of at "
+                      "most %zu bytes; raise the limit (ulimit -f) or make the arena smaller (PLAIT_ARENA)",
+                      *out, most);
+}
+
 static enum plait_status make_arena(size_t bytes)
 {
-    /* One page more than asked for: the header's. */
-    struct plait_arena a = { .size = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1), .fd = -1 };
+    struct plait_arena a = { .fd = -1 };
+    enum plait_status status = file_size(bytes, &a.size);
+
+    if (status == PLAIT_OK)
+        status = plait_fork_watch();
+    if (status != PLAIT_OK)
+        return status;
     struct extent *all = malloc(sizeof *all);
     const int fd = memfd_create("plait", MFD_CLOEXEC);
-
-    if (plait_fork_watch() != PLAIT_OK) {
-        free(all);
-        close(fd);
-        return PLAIT_ERR_NOMEM;
-    }
     if (all == NULL || fd < 0 || ftruncate(fd, (off_t)a.size) != 0 ||
         getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
         goto fail;
@@ -193,8 +213,8 @@ static enum plait_status carve(size_t bytes, struct extent **out)
     for (e = extents; e != NULL && (e->used || e->size < bytes); e = e->next)
         ;
     if (e == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA)", bytes,
-                          arena.size - PAGE);
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA%s)", bytes,
+                          arena.size - PAGE, arena.size + PAGE > plait_most_file_bytes() ? "; ulimit -f" : "");
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
     e->used = true;
@@ -229,9 +249,7 @@ enum plait_status plait_arena_alloc(size_t bytes, void **out)
 
 bool plait_arena_free(void *p)
 {
-    if (p == NULL || generation != plait_generation) /* a forked child leaves its parent's memory alone */
-        return p == NULL || generation != 0;
-    return give_back(p, true);
+    return p == NULL || (generation == plait_generation && give_back(p, true));
 }
 
 size_t plait_arena_used(void)
@@ -272,10 +290,15 @@ void plait_arena_hide(struct plait_shown *block)
     pthread_mutex_unlock(&lock);
 }
 
+static bool contains(const struct plait_arena *a, const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)a->base;
+    return start >= base && start - base <= a->size && bytes <= a->size - (start - base);
+}
+
 bool plait_arena_contains(const void *p, size_t bytes)
 {
-    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)arena.base;
-    return start >= base && start - base <= arena.size && bytes <= arena.size - (start - base);
+    return contains(&arena, p, bytes);
 }
 
 /* All but the mapping. */
@@ -297,8 +320,10 @@ void plait_arena_fork(enum plait_fork when)
         pthread_mutex_lock(&lock);
         return;
     }
-    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation)
+    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
         drop();
+        inherited = arena;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -326,11 +351,11 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
 
 enum plait_status plait_mem_free(void *memory)
 {
-    const bool counted = memory != NULL && generation == plait_generation;
-
+    if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
+        return PLAIT_OK;
     if (!plait_arena_free(memory))
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
                           memory);
-    nuser -= counted;
+    nuser--;
     return PLAIT_OK;
 }

@@ -20,8 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_RANKS    4096
-#define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for ranks that do not notice it */
+#define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for other processes that do not notice it */
 
 /* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
 
@@ -136,8 +135,9 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
                           o->size, sizeof *o);
-    if (o->nrank < 1 || o->nrank > MOST_RANKS)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank, MOST_RANKS);
+    if (o->nrank < 1 || o->nrank > PLAIT_MAX_RANKS)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank,
+                          PLAIT_MAX_RANKS);
     if (o->rank >= o->nrank)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
     if (o->id == NULL && o->nrank > 1)
@@ -292,28 +292,35 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 
-/* Is the rank in an operation that may still read this rank's buffers, and has not noticed the failure? */
+/*
+ * Is the rank in an operation that may still read this rank's buffers? That its comm has failed says nothing: abort may
+ * have come from another of its threads.
+ */
 static bool is_inside(const struct plait_comm *comm, uint32_t rank)
 {
     const struct plait_control *c = comm->peers[rank].control;
     const uint64_t next = atomic_load(&c->done) + 1;
 
     return (uint32_t)atomic_load(&plait_ring_record(&c->ring, next)->word) == (uint32_t)next &&
-           atomic_load(&c->failed) == PLAIT_OK && !atomic_load(&c->departed);
+           !atomic_load(&c->noticed) && !atomic_load(&c->departed) && atomic_load(&c->id) == comm->id;
 }
 
 /*
- * After a failure, until the ranks that are inside an operation have noticed: milliseconds, unless one is stopped. It
- * reports the failure before anything it read from then on, so giving up on it risks no wrong sum.
+ * After a failure, until the ranks that are inside an operation have noticed: milliseconds, or as long as one copy or
+ * reduction takes. Threads of this process read the caller's memory, and none of them dies alone: for them without a
+ * limit. Another process reads the arena only, and reports the failure before anything it read from then on: giving up
+ * on one that is stopped risks neither a fault nor a wrong sum.
  */
 static void wait_for_insiders(struct plait_comm *comm)
 {
-    const double until = plait_clock() + (comm->deadline < MOST_PATIENCE ? comm->deadline : MOST_PATIENCE);
+    const double until = plait_clock() + MOST_PATIENCE;
 
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        while (r != comm->rank && is_inside(comm, r) && !plait_process_dead(comm->peers[r].process) &&
-               plait_clock() < until)
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_process *p = comm->peers[r].process;
+        while (r != comm->rank && is_inside(comm, r) &&
+               (p->base == NULL || (!plait_process_dead(p) && plait_clock() < until)))
             usleep(200);
+    }
 }
 
 enum plait_status plait_comm_destroy(struct plait_comm *comm)

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_RANKS 4096 /* of a comm */
-
 /* What this file reads; a change of it is a new layout. */
 _Static_assert(PLAIT_ARENA_LAYOUT == 1 && sizeof(struct plait_arena_header) == 56 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
@@ -124,7 +122,7 @@ static enum plait_status show_comms(const char *base, size_t size, uint64_t at, 
         const uint32_t nrank = *(const volatile uint32_t *)&c->nrank, rank = *(const volatile uint32_t *)&c->rank;
         if (nrank == 0)
             return refuse(how, PLAIT_ERR_SYSTEM, "a comm was freed while it was read; try again");
-        if (nrank > MOST_RANKS || rank >= nrank)
+        if (nrank > PLAIT_MAX_RANKS || rank >= nrank)
             return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: rank %" PRIu32 " of %" PRIu32, rank,
                           nrank);
         if (n == next_mark) { /* a list in a circle comes back to a mark; marks lie ever farther apart */

@@ -24,6 +24,10 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
     if (n == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return PLAIT_OK;
     DIR *d = opendir("/proc/self/fd");
+    if (d == NULL && errno == ENFILE)
+        return plait_fail_errno(errno, "%s needs %zu more descriptors", who, n);
+    if (d == NULL && errno == EMFILE)
+        open = (size_t)limit.rlim_cur;
     while (d != NULL && readdir(d) != NULL)
         open++;
     if (d != NULL) {
@@ -36,6 +40,13 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
                       "%s needs %zu more descriptors, but of the %llu that this process may have %zu are in use; raise "
                       "the limit to at least %zu (ulimit -n)",
                       who, n, (unsigned long long)limit.rlim_cur, open, open + n);
+}
+
+size_t plait_most_file_bytes(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
 
 /* ---- Control groups ----------------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
 /* Can this process open `n` more descriptors? `who` says for what. */
 enum plait_status plait_check_descriptors(size_t n, const char *who);
 
+/* The largest file, also one of memory only, that this process may make; beyond it a signal ends it. */
+size_t plait_most_file_bytes(void);
+
 /* Has the machine, and have this process's control groups, room for `bytes` of memory? Beyond it the kernel kills. */
 enum plait_status plait_check_memory(size_t bytes);
 

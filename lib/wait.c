@@ -48,6 +48,7 @@ static enum plait_status poison(struct plait_comm *comm, enum plait_status statu
     snprintf(copy, sizeof copy, "%s", text);
     comm->failed = status;
     plait_announce_failure(comm, status, copy, culprit);
+    atomic_store(&comm->own->noticed, 1); /* before the log's callback, which may take its time */
     plait_comm_tell_failure(comm, copy, culprit);
     return plait_fail(status, "%s", copy);
 }

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -518,9 +519,44 @@ static void an_id_without_random_bytes_is_an_error(void **state)
     assert_non_null(strstr(plait_last_error(), "random bytes"));
 }
 
+/* In a process that has no arena yet: the nth call fails. Exit status: 0 as it should, 1 not, 2 there was none. */
+static int make_first_arena(unsigned nth)
+{
+    void *memory;
+
+    inject_arm(nth, false);
+    const enum plait_status status = plait_mem_alloc(1, &memory);
+    inject_disarm();
+    if (inject_fired() == NULL)
+        return status == PLAIT_OK ? 2 : 1;
+    if (strcmp(inject_fired(), "memfd_create") == 0)
+        return status != PLAIT_ERR_SYSTEM || strstr(plait_last_error(), strerror(EMFILE)) == NULL;
+    if (strcmp(inject_fired(), "pthread_atfork") == 0)
+        return status != PLAIT_ERR_NOMEM || strstr(plait_last_error(), "cannot watch for fork()") == NULL;
+    return 0;
+}
+
+/* Watching for fork() came between the call that failed and the text of its error. */
+static void the_first_arena_names_what_failed(void **state)
+{
+    int how = 0;
+
+    (void)state;
+    for (unsigned nth = 1; how == 0; nth++) {
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(make_first_arena(nth));
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(nth > 3 || how == 0);
+    }
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_arena_names_what_failed), /* while this process has none */
         cmocka_unit_test(an_id_without_random_bytes_is_an_error),
         cmocka_unit_test(creating_a_comm),
         cmocka_unit_test(the_first_operation_of_a_kind),

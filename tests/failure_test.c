@@ -425,9 +425,9 @@ static struct plait_comm *failing; /* the comm that interfere() ends */
 static plait_reduce_fn reduce_as_before;
 
 /* While rank 0 combines what it has read, that rank fails: its caller may write to its vector from now on. */
-static void interfere(void *out, const void *const *in, uint32_t nsrc, size_t count, uint32_t divisor)
+static void interfere(void *out, const void *const *in, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    reduce_as_before(out, in, nsrc, count, divisor);
+    reduce_as_before(out, in, nsrc, count, how);
     plait_comm_abort(failing, "in the middle");
 }
 
@@ -569,6 +569,63 @@ static void buffers_may_be_freed_after_a_failed_comm_is_destroyed(void **state)
     (void)state;
     for (unsigned k = 0; k < 5; k++)
         assert_int_equal(ranks_run(&r), 0);
+}
+
+struct slow { /* a reduction in place that takes long: the operations' own is `reduce` */
+    struct plait_comm *comm[2];
+    plait_reduce_fn reduce;
+    _Atomic uint32_t reading; /* rank + 1 */
+    _Atomic bool freed, read_too_late;
+};
+
+static struct slow slow;
+static _Thread_local uint32_t slow_rank;
+
+/* Meanwhile the comm is aborted, as if by a third thread. */
+static void reduce_slowly(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
+{
+    slow.reading = slow_rank + 1;
+    plait_comm_abort(slow.comm[slow_rank], "from another thread");
+    for (unsigned ms = 0; ms < 2400 && !slow.freed; ms++) /* longer than destroy waits for other processes */
+        usleep(1000);
+    slow.read_too_late = slow.freed;
+    slow.reduce(dst, src, nsrc, count, how);
+}
+
+static int destroy_while_another_reads(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float in[2][COUNT], out[2][COUNT]; /* both stay, so that a fault is a flag and no signal */
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.algorithm = "binomial";
+    call.slice = COUNT;
+    call.deadline = 100;
+    slow_rank = rank;
+    slow.comm[rank] = *comm;
+    CHECK(plait_allreduce(*comm, in[rank], out[rank], COUNT, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    if (rank == 0)
+        slow.reduce = (*comm)->last->reduce;
+    struct plait_op_plan *same = (*comm)->last;
+    CHECK(plait_barrier(*comm, &call) == PLAIT_OK);
+    same->reduce = reduce_slowly;
+    CHECK(plait_allreduce(*comm, in[rank], out[rank], COUNT, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_FAILED);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    CHECK(slow.reading != 0);
+    slow.freed = true;
+    CHECK(!slow.read_too_late);
+    return 0;
+}
+
+/* After an abort by a third thread it did not wait at all, and else no longer than the comm's deadline. */
+static void destroy_waits_for_threads_as_long_as_they_read(void **state)
+{
+    struct ranks r = ranks_of(1, 2, destroy_while_another_reads, NULL);
+
+    (void)state;
+    r.options.deadline = 0.02;
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -852,6 +909,7 @@ int main(void)
         cmocka_unit_test(abort_reaches_tiny_operations),
         cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
+        cmocka_unit_test(destroy_waits_for_threads_as_long_as_they_read),
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),

@@ -86,6 +86,33 @@ static int use_library(struct plait_comm *comm, uint32_t rank, void *memory)
     return 0;
 }
 
+/* Any pointer was taken for its parent's memory, until it had an arena of its own; then that was unknown. */
+static void a_forked_child_frees_only_its_own_and_its_parents_memory(void **state)
+{
+    char *memory;
+    void *other = malloc(1);
+    int how;
+
+    (void)state;
+    assert_int_equal(plait_mem_alloc(10000, (void **)&memory), PLAIT_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool stranger = plait_mem_free(other) == PLAIT_ERR_ARG && plait_mem_free(&how) == PLAIT_ERR_ARG;
+        const bool parents = plait_mem_free(memory) == PLAIT_OK && plait_mem_free(NULL) == PLAIT_OK;
+        void *own;
+        if (!stranger || !parents || plait_mem_alloc(10000, &own) != PLAIT_OK)
+            _exit(1);
+        _exit(plait_mem_free(memory) == PLAIT_OK && plait_mem_free(other) == PLAIT_ERR_ARG &&
+                      plait_mem_free(own) == PLAIT_OK && plait_mem_free(own) == PLAIT_ERR_ARG
+                  ? 0
+                  : 2);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    assert_int_equal(plait_mem_free(memory), PLAIT_OK);
+    free(other);
+}
+
 static struct plait_comm *at_exit_comm;
 static void *at_exit_memory;
 
@@ -460,6 +487,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_child_does_not_hide_a_death_in_creation),
         cmocka_unit_test(an_executed_program_inherits_no_descriptor),
         cmocka_unit_test(nor_while_another_thread_creates_comms),
+        cmocka_unit_test(a_forked_child_frees_only_its_own_and_its_parents_memory),
     };
 
     if (argc == 2 && strcmp(argv[1], "--count-descriptors") == 0)

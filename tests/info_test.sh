@@ -58,6 +58,11 @@ explain_says_what_and_why() {
 explain_refuses_what_the_call_would_refuse() {
     says 1 "did you mean 'ring'" --explain allreduce 1M --algo rin
 }
+ranks_are_as_many_as_a_comm_may_have() {
+    says 0 ' 4096 ranks' --explain allreduce 1M --ranks 4096 &&
+        says 2 "--ranks '4097': must be a number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
+        says 2 "--ranks '9999999': must be a number from 1 to 4096" --explain allreduce 1M --ranks 9999999
+}
 wrong_command_lines_are_named() {
     says 2 "no option '--rank'; did you mean --ranks?" --rank 3 &&
         says 2 "there is no option '--bogus'$" --bogus &&

@@ -85,6 +85,16 @@ static bool fails(const char *call, int error)
         return fails(#name, error) ? (bad) : __real_##name arguments; \
     }
 
+int __real_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
+int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
+int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void))
+{
+    const int error = fails("pthread_atfork", ENOMEM) ? ENOMEM : __real_pthread_atfork(before, parent, child);
+
+    errno = EDOM; /* it may be anything: the call does not use it */
+    return error;
+}
+
 WRAP(FILE *, fopen64, (const char *path, const char *mode), (path, mode), EMFILE, NULL)
 WRAP(DIR *, opendir, (const char *path), (path), EMFILE, NULL)
 WRAP(void *, mmap64, (void *at, size_t n, int prot, int flags, int fd, off_t start), (at, n, prot, flags, fd, start),

@@ -4,6 +4,7 @@
  * error with the rank's number.
  */
 #include "clock.h"
+#include "limits.h"
 #include "ranks.h"
 #include "values.h"
 
@@ -33,8 +34,8 @@
 
 struct job { /* shared by the test and its ranks */
     uint32_t victim;
-    rlim_t room; /* descriptors, or bytes of address space, that the victim may still take */
-    char group[128];
+    rlim_t room; /* descriptors, or bytes of address space, that the victim may still take; bytes of a file */
+    char group[128], arena[16]; /* PLAIT_ARENA, or "" */
     enum plait_status status[NRANK];
     char text[NRANK][512];
 };
@@ -122,21 +123,44 @@ static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
 
     (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
-        unsigned failed = 0;
+        unsigned failed = 0, foreseen = 0;
         for (job->room = 0; job->room < 30; job->room++) {
             assert_int_equal(ranks_run(&r), 0);
             if (job->status[job->victim] == PLAIT_OK)
                 break;
             assert_int_equal(job->status[job->victim], PLAIT_ERR_SYSTEM);
             assert_all_told(job, "ulimit -n");
+            foreseen += strstr(job->text[job->victim], " more descriptors, but of the ") != NULL;
             failed++;
         }
         for (uint32_t rank = 0; rank < NRANK; rank++)
             assert_int_equal(job->status[rank], PLAIT_OK);
         print_message("rank %u: %u limits were too low\n", job->victim, failed);
         assert_in_range(failed, 5, 29);
+        assert_in_range(foreseen, 1, failed);
     }
     munmap(job, sizeof *job);
+}
+
+/* With no descriptor left there is none to count the others with either. */
+static void a_full_table_of_descriptors_has_no_room(void **state)
+{
+    int how;
+
+    (void)state;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        limit(RLIMIT_NOFILE, 64);
+        const bool room = plait_check_descriptors(1, "a test") == PLAIT_OK;
+        while (dup(STDERR_FILENO) >= 0)
+            ;
+        const bool none = plait_check_descriptors(1, "a test") == PLAIT_ERR_SYSTEM;
+        const bool named = strstr(plait_last_error(), "a test needs 1 more descriptors, but of the 64 ") != NULL &&
+                           strstr(plait_last_error(), "to at least 65 (ulimit -n)") != NULL;
+        _exit(room && none && named ? 0 : 1);
+    }
+    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
 #define NMANY 32
@@ -204,6 +228,57 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
             if (arenas < NRANK)
                 assert_all_told(job, "ulimit -v");
         }
+    munmap(job, sizeof *job);
+}
+
+/* ---- The size of files ------------------------------------------------------------------------------------------ */
+
+static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct job *job = arg;
+    void *memory;
+
+    if (job->arena[0] != '\0')
+        setenv("PLAIT_ARENA", job->arena, 1);
+    if (rank == job->victim)
+        limit(RLIMIT_FSIZE, job->room);
+    CHECK(create(comm, rank, job) == 0);
+    if (job->status[rank] == PLAIT_OK && rank == job->victim && job->arena[0] == '\0') {
+        CHECK(plait_mem_alloc(job->room / 2, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
+        CHECK(plait_mem_alloc(job->room, &memory) == PLAIT_ERR_NOMEM);
+        CHECK(strstr(plait_last_error(), "ulimit -f") != NULL);
+    }
+    return 0;
+}
+
+/* The arena is a file of memory; it was as large as main memory, and a signal ended the process. */
+static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **state)
+{
+    static const struct {
+        const char *arena;
+        rlim_t most;
+        bool fits;
+    } cases[] = { { "", 100 << 20, true },    { "", (100 << 20) + 5, true }, { "", 1 << 20, false },   { "", 0, false },
+                  { "64M", 32 << 20, false }, { "64M", 64 << 20, false },    { "64M", 65 << 20, true } };
+    struct job *job = open_job();
+    const struct ranks r = {
+        .nprocess = NRANK, .nthread = 1, .body = small_files, .arg = job, .no_comm = true, .limit = 150
+    };
+
+    (void)state;
+    job->victim = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char value[32];
+        snprintf(value, sizeof value, "at most %llu bytes", (unsigned long long)cases[i].most);
+        snprintf(job->arena, sizeof job->arena, "%s", cases[i].arena);
+        job->room = cases[i].most;
+        assert_int_equal(ranks_run(&r), 0);
+        assert_int_equal(job->status[job->victim], cases[i].fits ? PLAIT_OK : PLAIT_ERR_SYSTEM);
+        if (!cases[i].fits) {
+            assert_all_told(job, "ulimit -f");
+            assert_all_told(job, value);
+        }
+    }
     munmap(job, sizeof *job);
 }
 
@@ -316,8 +391,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
+        cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };

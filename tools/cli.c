@@ -4,6 +4,8 @@
 #include "bytes.h"
 #include "nearest.h"
 
+#include <plait/comm.h>
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,6 +112,7 @@ static const char *nearest(const struct cli_program *program, const char *name)
 
 static void store(const struct cli_program *program, const struct cli_option *o, const char *value)
 {
+    const unsigned long most = o->kind == CLI_RANKS ? PLAIT_MAX_RANKS : 1 << 20;
     char *end;
     unsigned long number;
 
@@ -118,9 +121,10 @@ static void store(const struct cli_program *program, const struct cli_option *o,
         *(bool *)o->target = true;
         break;
     case CLI_NUMBER:
+    case CLI_RANKS:
         number = strtoul(value, &end, 10);
-        if (!isdigit((unsigned char)*value) || *end != '\0' || number < 1 || number > 1 << 20)
-            cli_fail(program, "%s '%s': must be a number from 1 to %d", o->name, value, 1 << 20);
+        if (!isdigit((unsigned char)*value) || *end != '\0' || number < 1 || number > most)
+            cli_fail(program, "%s '%s': must be a number from 1 to %lu", o->name, value, most);
         *(uint32_t *)o->target = (uint32_t)number;
         break;
     case CLI_BYTES:

@@ -10,6 +10,7 @@
 enum cli_kind {
     CLI_FLAG,   /* bool, set to true */
     CLI_NUMBER, /* uint32_t, decimal, at least 1 */
+    CLI_RANKS,  /* the same, at most what a comm may have */
     CLI_BYTES,  /* size_t, with K, M, G */
     CLI_TEXT    /* const char *, the argument itself */
 };

@@ -18,8 +18,6 @@
 #include <hwloc.h>
 #endif
 
-#define MAX_RANKS 4096
-
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
 static uint32_t nrank;
 static size_t slice;
@@ -34,7 +32,7 @@ static const struct cli_option options[] = {
     { "--topology", NULL, "processors, caches and memory", CLI_FLAG, &show_topology },
     { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
     { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
-    { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_NUMBER,
+    { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_RANKS,
       &nrank },
     { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
       &nodes },
@@ -191,7 +189,7 @@ static void print_topology(void)
 
 /* ---- Algorithms -------------------------------------------------------------------------------- */
 
-static uint32_t node_map[MAX_RANKS];
+static uint32_t node_map[PLAIT_MAX_RANKS];
 
 /* The shape that --ranks and --nodes describe. */
 static struct plait_shape make_shape(enum plait_coll coll)
@@ -200,13 +198,11 @@ static struct plait_shape make_shape(enum plait_coll coll)
     struct plait_topology t;
     uint32_t mapped = 0;
 
-    if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
+    if (nodes != NULL && !cli_nodes(nodes, node_map, PLAIT_MAX_RANKS, &mapped))
         cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
-                 MAX_RANKS);
+                 PLAIT_MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
         cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
-    if (nrank > MAX_RANKS)
-        cli_fail(&program, "--ranks %" PRIu32 ": must be at most %d", nrank, MAX_RANKS);
     plait_topology_get(&t);
     shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     shape.node = nodes != NULL ? node_map : NULL;

@@ -23,6 +23,8 @@ extern "C" {
 
 struct plait_alg;
 
+#define PLAIT_MAX_RANKS 4096 /* of a comm */
+
 struct plait_unique_id {
     unsigned char bytes[128];
 };
@@ -33,7 +35,7 @@ PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
 /* Start from PLAIT_COMM_OPTIONS_DEFAULT. All but rank must be equal on all ranks. */
 struct plait_comm_options {
     size_t size;                      /* sizeof (struct plait_comm_options) */
-    uint32_t nrank;                   /* 1 .. 4096 */
+    uint32_t nrank;                   /* 1 .. PLAIT_MAX_RANKS */
     uint32_t rank;                    /* 0 .. nrank-1 */
     const struct plait_unique_id *id; /* may be NULL when nrank is 1 */
     const char *name;                 /* for messages and logs; NULL: "comm" */
