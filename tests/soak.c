@@ -268,6 +268,7 @@ struct usage {
 
 static struct usage usage(void)
 {
+    malloc_trim(0); /* what the C library keeps for later is no growth */
     struct usage u = { 0 };
     char path[300], target[64], line[1024];
     FILE *maps = fopen("/proc/self/maps", "r"), *status = fopen("/proc/self/status", "r");
@@ -291,7 +292,6 @@ static struct usage usage(void)
     if (status != NULL)
         fclose(status);
     closedir(d);
-    malloc_trim(0);
     u.heap = mallinfo2().uordblks;
     return u;
 }
@@ -349,6 +349,9 @@ static bool prepare(struct soak *s)
 {
     for (uint32_t n = 1; n <= s->nrank; n++)
         specs_init(&s->specs[n], PLAIT_ALLREDUCE, n, false);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) /* results that are kept */
+        for (unsigned op = 0; op < PLAIT_PREMULSUM; op++)
+            values_want(statics[0], types[t], (enum plait_op)op, s->nrank, MOST_BYTES / 8);
     for (unsigned k = 0; k < 2; k++) {
         void *library;
         if (plait_mem_alloc(MOST_BYTES, &library) != PLAIT_OK)
@@ -356,7 +359,7 @@ static bool prepare(struct soak *s)
         s->scratch[k] = malloc(MOST_BYTES);
         if (s->scratch[k] == NULL)
             return complain(s, "memory");
-        memset(s->scratch[k], 0, MOST_BYTES); /* resident before the first checkpoint */
+        memset(s->scratch[k], 1, MOST_BYTES); /* resident before the first checkpoint; zeros would be calloc() */
         s->memory[k][0] = malloc(MOST_BYTES);
         s->memory[k][1] = library;
         s->memory[k][2] = malloc(MOST_BYTES);
@@ -364,7 +367,7 @@ static bool prepare(struct soak *s)
         for (unsigned i = 0; i < MEMORIES; i++) {
             if (s->memory[k][i] == NULL)
                 return complain(s, "memory");
-            memset(s->memory[k][i], 0, MOST_BYTES);
+            memset(s->memory[k][i], 1, MOST_BYTES);
         }
     }
     return true;
