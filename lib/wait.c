@@ -17,7 +17,8 @@
 #define LOOK_EVERY   8       /* long turns between looks at the others and the clock */
 #define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
 #define SLEEP_NS     1000000 /* longest sleep */
-#define DEATHS_EVERY 0.05    /* seconds between looks for dead processes */
+#define MOST_YIELDS  10000
+#define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
@@ -36,6 +37,9 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
         comm->own->culprit = culprit;
         atomic_store(&comm->own->failed, status); /* before the looks of wait_for_insiders (comm.c) */
+    } else {
+        for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&comm->own->failed) == PLAIT_OK; i++)
+            sched_yield(); /* the other writes its text; this may be a signal's handler in its thread */
     }
     plait_ring(comm);
 }
