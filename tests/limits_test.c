@@ -169,6 +169,7 @@ static int cross_operations(struct plait_comm **comm, uint32_t rank, void *arg)
     while ((*comm)->sequence < UINT32_MAX - 1) /* the last one has all bits set */
         CHECK(sum(*comm, rank, (*comm)->sequence % 3 ? 10 : COUNT, NULL) == 0);
     CHECK(sum(*comm, rank, COUNT, NULL) == 0);
+    pthread_barrier_wait(arg); /* a rank that is not yet done would be told of what the others do next */
     /* Number 2^32, whose 32 bits are 0. */
     const enum plait_status status = plait_allreduce(*comm, &v, &v, rank == 1 ? 0 : 1, PLAIT_FLOAT32, PLAIT_SUM, NULL);
     CHECK(status == PLAIT_ERR_MISMATCH);
