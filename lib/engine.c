@@ -469,12 +469,15 @@ static void choose_way(struct run *run)
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = false;
-    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1)
+    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && !run->o->geometry.rooted)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
 }
 
-/* Every rank wrote its record before it sent anything, so all see the same. */
+/*
+ * Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. That is not
+ * so in rooted collectives, which therefore try nothing.
+ */
 static void report_way(struct run *run)
 {
     struct plait_comm *comm = run->comm;
