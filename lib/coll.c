@@ -635,7 +635,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
     enum plait_status status = enter(comm, name, a.op, call);
 
     if (status == PLAIT_OK)
-        status = check_type(comm->kernels, a.coll, a.type, a.op);
+        status = plait_check_operation(comm->kernels, a.coll, comm->nrank, 0, a.type, a.op, call);
     if (status == PLAIT_OK && a.root >= comm->nrank)
         status = plait_fail(PLAIT_ERR_ARG, "%sv: root is %u, but the comm has %u ranks", name, a.root, comm->nrank);
     if (status != PLAIT_OK)
@@ -646,7 +646,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
         return plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
                           g.in.nslot > 0 && in.counts == NULL ? "in" : "out");
     if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
-        return plait_fail_memory("out of memory for an operation");
+        return cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a);
     struct plait_sizes v = { .in = in.counts, .out = out.counts };
     const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
     const size_t out_bytes =

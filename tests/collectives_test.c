@@ -368,6 +368,9 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     CHECK(plait_allgatherv(*comm, in, out, huge, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(plait_gatherv(*comm, in, 1 + counts[rank], out, counts, NULL, PLAIT_INT32, rank, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "gives itself") != NULL);
+    CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_USER, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_PREMULSUM, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "call->scale is NULL") != NULL);
     call.algorithm = "bruck";
     CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, &call) == PLAIT_ERR_CONFIG);
     CHECK(strstr(plait_last_error(), "use direct") != NULL);
