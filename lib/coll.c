@@ -658,6 +658,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
         a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
                       (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
                   in_bytes > 0 && out_bytes > 0;
+    a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
     if (!buffers_fit(&a, in_bytes, out_bytes))
         return wrong_buffers(&a, &g, in_bytes, out_bytes);
     const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
@@ -668,7 +669,9 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
     v.in_end = in_bytes / size;
     comm->sizes = v;
     a.sized = true;
-    a.inplace = plait_works_inplace(a.coll, a.alias, call);
+    /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
+     * rank's part before it writes it. */
+    a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
     status = find_op_plan(comm, &a, call);
     return status == PLAIT_OK ? run(comm, comm->last, a.in, a.out, call) : cannot_begin(comm, status, &a);
 }

@@ -165,7 +165,7 @@ static void copy(struct run *run, void *to, const void *from, size_t bytes)
 {
     const double start = stopwatch(run);
 
-    if (bytes == 0) /* TMP may have no memory then, which memcpy does not take */
+    if (bytes == 0 || to == from) /* TMP may have no memory then, which memcpy does not take; in place it is there */
         return;
     if (run->way & PLAIT_RESULT_PAST)
         run->comm->kernels->stream(to, from, bytes);

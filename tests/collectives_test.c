@@ -286,9 +286,20 @@ static int try_sized(struct plait_comm *comm, uint32_t rank, uint32_t nrank, uns
     CHECK(plait_allgatherv(comm, in, out, parts.counts, gaps ? parts.at : NULL, PLAIT_INT32, &call) == PLAIT_OK);
     for (uint32_t r = 0; r < nrank; r++)
         CHECK(same(rank, out + parts.at[r], parts.counts[r], r, 0) == 0);
+    memset(out, 0, sizeof out); /* in place; ranks with an empty part cannot tell */
+    for (size_t i = 0; i < parts.counts[rank]; i++)
+        out[parts.at[rank] + i] = element(rank, 0, i);
+    CHECK(plait_allgatherv(comm, parts.counts[rank] > 0 ? out + parts.at[rank] : NULL, out, parts.counts,
+                           gaps ? parts.at : NULL, PLAIT_INT32, &call) == PLAIT_OK);
+    for (uint32_t r = 0; r < nrank; r++)
+        CHECK(same(rank, out + parts.at[r], parts.counts[r], r, 0) == 0);
     for (uint32_t r = 0; r < nrank; r++)
         for (size_t i = 0; i < parts.counts[r]; i++)
-            in[parts.at[r] + i] = (int32_t)(i + r) * (int32_t)(rank + 1);
+            in[parts.at[r] + i] = out[parts.at[r] + i] = (int32_t)(i + r) * (int32_t)(rank + 1);
+    CHECK(plait_reduce_scatterv(comm, out, out + parts.at[rank], parts.counts, gaps ? parts.at : NULL, PLAIT_INT32,
+                                PLAIT_SUM, &call) == PLAIT_OK);
+    for (size_t i = 0; i < parts.counts[rank]; i++)
+        CHECK(out[parts.at[rank] + i] == (int32_t)(i + rank) * (int32_t)(nrank * (nrank + 1) / 2));
     CHECK(plait_reduce_scatterv(comm, in, out, parts.counts, gaps ? parts.at : NULL, PLAIT_INT32, PLAIT_SUM, &call) ==
           PLAIT_OK);
     for (size_t i = 0; i < parts.counts[rank]; i++)
