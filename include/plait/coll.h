@@ -283,10 +283,9 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
  * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
  * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of
  *         OUT must not overlap
- * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not, the one that gets it fails the comm with both sizes
- * (PLAIT_ERR_MISMATCH).
- * Cost:   one message for each part that is not a rank's own; not cut into slices: parts that are not in library memory
- * are staged whole.
+ * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not,
+ * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH). Cost:   one message for each part that is
+ * not a rank's own; not cut into slices: parts that are not in library memory are staged whole.
  */
 PLAIT_API enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out,
                                                   const size_t *counts, const size_t *starts, enum plait_dtype type,
