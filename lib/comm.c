@@ -6,7 +6,9 @@
 #include "clock.h"
 #include "flight.h"
 #include "meet.h"
+#include "message.h"
 #include "report.h"
+#include "run.h"
 #include "status.h"
 #include "wait.h"
 
@@ -33,9 +35,11 @@ static void release_shared(struct plait_comm *comm)
         plait_process_put(comm->peers[r].process);
     free(comm->peers);
     plait_flights_destroy(comm->flights);
+    plait_messages_destroy(comm);
     if (comm->own != NULL)
         plait_arena_hide(&comm->own->shown);
     plait_arena_free(comm->own);
+    pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
@@ -207,10 +211,12 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->peers = calloc(comm->nrank, sizeof *comm->peers);
     comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);
+    comm->run = calloc(1, sizeof *comm->run);
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
-    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL ||
+    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->run == NULL ||
         (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+    comm->run->comm = comm;
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     return plait_flights_create(comm->nrank, &comm->flights);
@@ -218,9 +224,12 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
 
 static void free_private(struct plait_comm *comm)
 {
-    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++)
-        if (comm->peers[r].link != NULL)
-            comm->peers[r].link->transport->disconnect(comm->peers[r].link);
+    for (uint32_t i = 0; comm->peers != NULL && i < comm->nrank * PLAIT_NCHANNEL; i++) {
+        struct plait_link *link = comm->peers[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        if (link != NULL)
+            link->transport->disconnect(link);
+    }
+    plait_requests_forget(comm);
     for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);
     while (comm->progs != NULL) {
@@ -230,6 +239,7 @@ static void free_private(struct plait_comm *comm)
     }
     free(comm->op_plans);
     free(comm->starts);
+    free(comm->run);
     plait_arena_free(comm->scaled);
     free(comm->algorithms);
     free(comm->node);
@@ -243,11 +253,14 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     enum plait_status status = check_options(options, out);
 
     if (status != PLAIT_OK)
-        return status;
+        return plait_in_group() ? plait_group_refuse(status) : status;
+    if (plait_in_group())
+        return plait_group_create(options, out);
     retire(NULL);
     comm = calloc(1, sizeof *comm);
     if (comm != NULL) {
         comm->generation = plait_generation;
+        pthread_mutex_init(&comm->lock, NULL);
         alive++;
     }
     status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
@@ -285,7 +298,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     uint32_t rank;
 
     plait_wait_init(&w, unfinished, comm);
-    comm->call = NULL;
+    comm->limit = 0;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
@@ -330,6 +343,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
 
     if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
         return PLAIT_OK;
+    plait_requests_finish(comm);
     status = (enum plait_status)atomic_load(&comm->own->failed);
     if (status == PLAIT_OK)
         status = wait_for_readers(comm);

@@ -16,12 +16,13 @@
 #include "trial.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define PLAIT_LINE        64 /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
 #define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA   40    /* payload that travels in the line that offers it */
+#define PLAIT_POST_DATA   32    /* payload that travels in the line that offers it */
 #define PLAIT_TINY_MAX    32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
 #define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT     4     /* slices in flight */
@@ -39,6 +40,7 @@ struct plait_post {        /* an offered message */
     _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
     uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
     uint64_t bytes;
+    uint64_t note; /* the sender's */
     uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
@@ -53,7 +55,7 @@ struct plait_tiny {        /* a rank's vector of a tiny operation */
 
 /*
  * A rank's control block of one comm, in its arena. Only the owner writes it; others read. Lines
- * that are written at different times are apart. posts and acks follow, [nrank][PLAIT_WINDOW] each.
+ * that are written at different times are apart. posts and acks follow, [PLAIT_NCHANNEL][nrank][PLAIT_WINDOW] each.
  */
 struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_shown shown;
@@ -82,38 +84,32 @@ struct plait_control {
 static inline size_t plait_control_bytes(uint32_t nrank)
 {
     return sizeof(struct plait_control) +
-           (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
+           PLAIT_NCHANNEL * (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
 }
 
 /* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
-static inline struct plait_post *plait_control_post(const struct plait_control *of, uint32_t to)
+static inline struct plait_post *plait_control_post(const struct plait_control *of, enum plait_channel channel,
+                                                    uint32_t nrank, uint32_t to)
 {
-    return (struct plait_post *)(uintptr_t)&of->post[(size_t)to * PLAIT_WINDOW];
+    return (struct plait_post *)(uintptr_t)&of->post[((size_t)channel * nrank + to) * PLAIT_WINDOW];
 }
 
-static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of, uint32_t nrank, uint32_t to)
+static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of, enum plait_channel channel,
+                                                  uint32_t nrank, uint32_t to)
 {
-    return (_Atomic uint32_t *)(uintptr_t)&of->post[(size_t)nrank * PLAIT_WINDOW] + (size_t)to * PLAIT_WINDOW;
+    return (_Atomic uint32_t *)(uintptr_t)&of->post[PLAIT_NCHANNEL * (size_t)nrank * PLAIT_WINDOW] +
+           ((size_t)channel * nrank + to) * PLAIT_WINDOW;
 }
 
 struct plait_peer { /* another rank (or this one), as this rank sees it */
     const struct plait_control *control;
     struct plait_process *process;
-    struct plait_link *link; /* made at the first message; NULL for this rank */
+    struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
 };
 
 struct plait_prog;
 struct plait_flight;
-
-/*
- * Blocks of different sizes (the v-forms): elements in the slots of this rank's IN and OUT, and where they start. The
- * starts are the comm's when the caller gave none.
- */
-struct plait_sizes {
-    const size_t *in, *in_at, *out, *out_at;
-    size_t most;   /* in any of them */
-    size_t in_end; /* of IN: elements from its start */
-};
+struct plait_run;
 
 /* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
 struct plait_op_plan {
@@ -122,7 +118,7 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;             /* blocks differ in size: comm->sizes, of each call; count is 0 */
+    bool sized;             /* blocks differ in size, as each call says; count is 0 */
     size_t count;           /* elements of the vector, or of a block where all are equally big (geometry.kind) */
     bool plain;             /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
@@ -137,6 +133,9 @@ struct plait_op_plan {
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
     struct plait_what what;  /* for the ring */
+
+    uint32_t users; /* requests that run it; while there are any it stays */
+    bool forgotten; /* and goes with the last, as another operation has its place */
 };
 
 /* What tells an operation from every other of the comm. */
@@ -164,7 +163,7 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    const struct plait_call *call; /* of the operation in progress, or NULL */
+    double limit; /* deadline that the operation in progress has of its own; 0: none */
     size_t cache, last_level;      /* bytes; rank 0's */
     size_t flight_bytes;           /* library memory of a flight, at least */
     struct plait_trials trials;
@@ -174,14 +173,14 @@ struct plait_comm {
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
-    struct plait_sizes sizes; /* of the operation in progress, if it is one of blocks of different sizes */
-    void *scaled;             /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
+    void *scaled; /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
     size_t scaled_bytes;
-    size_t *starts; /* [2][nrank], or NULL before the first of these */
+    size_t *starts; /* [2][nrank] where blocks of different sizes begin; NULL before the first of these */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
 
+    struct plait_run *run;        /* the operation in progress, or the last */
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
     uint64_t next_flight;
 
@@ -192,6 +191,15 @@ struct plait_comm {
     struct plait_comm_stats stats;
     _Atomic uint64_t wakes; /* for stats: abort rings from other threads */
     uint64_t id;
+
+    /* Pending operations (progress.h, request.h), under the lock. */
+    pthread_mutex_t lock;
+    struct plait_comm *next_active;
+    _Atomic uint32_t pending;                /* requests not ended; 0: the comm is only touched by who calls it */
+    struct plait_request *first, **end;      /* collectives, in the order of the calls */
+    bool running;                            /* the first has begun: it is comm->run */
+    struct plait_request *requests, *spare;  /* all; those that nobody uses */
+    struct plait_messages *messages;         /* message.h; NULL before the first */
 
     struct plait_comm *next_retired; /* comm.c */
 };

@@ -9,21 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct run {
-    struct plait_comm *comm;
-    const struct plait_op_plan *o;
-    const struct plait_prog *prog;
-    unsigned way; /* of writing: enum plait_way */
-    bool timed;   /* measure `busy` */
-    double busy;  /* seconds spent copying and reducing before the first message came */
-    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
-    size_t need;  /* library memory of the largest slice */
-    uint64_t next_slice, done_slices;
-    char *in, *out;
-    struct plait_wait wait;
-    enum plait_status failed; /* a message is not what it must be */
-};
-
 /* ---- Addresses ----------------------------------------------------------------------------------- */
 
 /* Of a slot of IN or OUT; in a vector slot b holds block b. */
@@ -33,16 +18,16 @@ static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
 }
 
 /* Of a block that this rank gives or gets. */
-static size_t sized_elements(const struct run *run, uint32_t blk)
+static size_t sized_elements(const struct plait_run *run, uint32_t blk)
 {
     const struct plait_geometry *g = &run->o->geometry;
-    const struct plait_sizes *v = &run->comm->sizes;
+    const struct plait_sizes *v = &run->sizes;
     const uint32_t slot = plait_side_slot(&g->in, blk);
 
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-static inline size_t elements(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline size_t elements(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
     if (run->o->sized)
         return sized_elements(run, in->blk);
@@ -50,27 +35,27 @@ static inline size_t elements(const struct run *run, const struct plait_flight *
 }
 
 /* Bytes of what an instruction moves or makes. */
-static inline size_t bytes_of(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline size_t bytes_of(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
     return elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
 }
 
 /* Wide values of OUT lie in its shadow: the caller's memory has no room for them. */
-static inline char *address(const struct run *run, const struct plait_flight *f, struct plait_span s, bool wide)
+static inline char *address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s, bool wide)
 {
     if (s.buf == PLAIT_TMP)
         return f->tmp + s.slot * f->stride;
     if (wide)
         return f->shadow + (f->n > 0 ? s.slot * f->n : slot_start(f, s.slot)) * sizeof(float);
     if (run->o->sized)
-        return s.buf == PLAIT_IN ? f->in + run->comm->sizes.in_at[s.slot] * run->o->size
-                                 : f->out + run->comm->sizes.out_at[s.slot] * run->o->size;
+        return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
+                                 : f->out + run->sizes.out_at[s.slot] * run->o->size;
     return (s.buf == PLAIT_IN ? f->in : f->out) + slot_start(f, s.slot) * run->o->size;
 }
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
 
-static inline void complete(const struct run *run, struct plait_flight *f, uint32_t i)
+static inline void complete(const struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     const uint32_t *s = run->prog->successors + in->successor;
@@ -81,29 +66,29 @@ static inline void complete(const struct run *run, struct plait_flight *f, uint3
             f->ready[f->end_ready++] = s[k];
 }
 
-static inline uint32_t out_number(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-static inline uint32_t in_number(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
-static inline double stopwatch(const struct run *run)
+static inline double stopwatch(const struct plait_run *run)
 {
     return run->timed && run->began == 0 ? plait_clock() : 0;
 }
 
-static inline void add_busy(struct run *run, double start)
+static inline void add_busy(struct plait_run *run, double start)
 {
     if (start > 0)
         run->busy += plait_clock() - start;
 }
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
-static const char *stage(struct run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
+static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
                          size_t bytes)
 {
     char *copy = f->stage + in->stage * f->stride;
@@ -132,10 +117,10 @@ static void read_later(struct plait_late *late, uint32_t number)
 }
 
 /* Offer a message; false when the window is full. */
-static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
+static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
-    struct plait_link *link = run->comm->peers[in->peer].link;
+    struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
     const uint32_t number = out_number(run, f, in);
     const char *data = address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = bytes_of(run, f, in);
@@ -144,12 +129,12 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_POST_DATA) {
-        free_at_once = link->transport->offer(link, number, run->o->fingerprint, data, bytes, true);
+        free_at_once = link->transport->offer(link, number, run->o->fingerprint, 0, data, bytes, true);
     } else if (link->transport->reaches(link, data, bytes)) {
-        link->transport->offer(link, number, run->o->fingerprint, data, bytes, false);
+        link->transport->offer(link, number, run->o->fingerprint, 0, data, bytes, false);
         free_at_once = false;
     } else {
-        link->transport->offer(link, number, run->o->fingerprint, stage(run, f, in, data, bytes), bytes, false);
+        link->transport->offer(link, number, run->o->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
         read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
@@ -161,7 +146,7 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
     return true;
 }
 
-static void copy(struct run *run, void *to, const void *from, size_t bytes)
+static void copy(struct plait_run *run, void *to, const void *from, size_t bytes)
 {
     const double start = stopwatch(run);
 
@@ -175,18 +160,18 @@ static void copy(struct run *run, void *to, const void *from, size_t bytes)
     run->comm->stats.bytes_copied += bytes;
 }
 
-static void release(const struct run *run, const struct plait_flight *f, const struct plait_instr *in)
+static void release(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    struct plait_link *link = run->comm->peers[in->peer].link;
+    struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
     link->transport->release(link, in_number(run, f, in));
 }
 
-static inline const struct plait_how *how_of(const struct run *run, const struct plait_instr *in)
+static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)
 {
     return in->final ? &run->o->last : &run->o->inner;
 }
 
-static void reduce_mixed(const struct run *run, const struct plait_flight *f, const struct plait_instr *in,
+static void reduce_mixed(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
                          const void *const *from, size_t n)
 {
     uint64_t wide = 0;
@@ -198,13 +183,13 @@ static void reduce_mixed(const struct run *run, const struct plait_flight *f, co
 }
 
 /* Will a SEND of this result be staged? */
-static bool is_staged(const struct run *run, const struct plait_instr *in, const char *to, size_t bytes)
+static bool is_staged(const struct plait_run *run, const struct plait_instr *in, const char *to, size_t bytes)
 {
     if (!in->sent || bytes <= PLAIT_POST_DATA)
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link : NULL;
+        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
         if (link != NULL && !link->transport->reaches(link, to, bytes))
             return true;
     }
@@ -215,7 +200,7 @@ static bool is_staged(const struct run *run, const struct plait_instr *in, const
  * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
  * sources are advanced.
  */
-static void reduce_past_caches(struct run *run, struct plait_flight *f, const struct plait_instr *in, const void **from,
+static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const void **from,
                                size_t n, bool staged)
 {
     _Alignas(PLAIT_LINE) char piece[4096];
@@ -240,12 +225,12 @@ static void reduce_past_caches(struct run *run, struct plait_flight *f, const st
 }
 
 /* A result that others read where it lies goes the way of what they read; one that is staged goes that of results. */
-static bool goes_past_caches(const struct run *run, const struct plait_instr *in, bool staged)
+static bool goes_past_caches(const struct plait_run *run, const struct plait_instr *in, bool staged)
 {
     return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
 }
 
-static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
+static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     enum { MOST = 1024 };
     const struct plait_instr *in = &run->prog->instrs[i];
@@ -272,7 +257,7 @@ static void do_reduce(struct run *run, struct plait_flight *f, uint32_t i)
     complete(run, f, i);
 }
 
-static void start(struct run *run, struct plait_flight *f, uint32_t i)
+static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
 
@@ -299,7 +284,7 @@ static void start(struct run *run, struct plait_flight *f, uint32_t i)
 
 /* ---- One turn ------------------------------------------------------------------------------------ */
 
-static bool poll_receives(struct run *run, struct plait_flight *f)
+static bool poll_receives(struct plait_run *run, struct plait_flight *f)
 {
     uint32_t kept = 0;
     const uint32_t n = f->nreceiving;
@@ -307,7 +292,7 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        struct plait_link *link = run->comm->peers[in->peer].link;
+        struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
@@ -335,14 +320,14 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
     return kept < n;
 }
 
-static bool poll_sends(struct run *run, struct plait_flight *f)
+static bool poll_sends(struct plait_run *run, struct plait_flight *f)
 {
     uint32_t kept = 0, n = f->nsending;
 
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->sending[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        const struct plait_link *link = run->comm->peers[in->peer].link;
+        const struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
         if (link->transport->sent(link, out_number(run, f, in)))
             complete(run, f, i);
         else
@@ -358,7 +343,7 @@ static bool poll_sends(struct run *run, struct plait_flight *f)
 }
 
 /* Poll, mark done, release successors, start what is ready. False: nothing moved. */
-static bool turn(struct run *run, struct plait_flight *f)
+static bool turn(struct plait_run *run, struct plait_flight *f)
 {
     bool moved = poll_receives(run, f);
 
@@ -372,11 +357,11 @@ static bool turn(struct run *run, struct plait_flight *f)
 }
 
 /* Start the next slice in an idle flight. */
-static void launch(struct run *run, struct plait_flight *f)
+static void launch(struct plait_run *run, struct plait_flight *f)
 {
     const struct plait_prog *p = run->prog;
     const size_t start_at = run->next_slice * run->o->selection.slice;
-    const size_t left = plait_op_count(run->comm, run->o) - start_at;
+    const size_t left = plait_run_count(run) - start_at;
     const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
 
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
@@ -405,7 +390,7 @@ static void launch(struct run *run, struct plait_flight *f)
 
 /* ---- Waiting ------------------------------------------------------------------------------------- */
 
-static uint32_t add_peers(const struct run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have,
+static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have,
                           uint32_t most)
 {
     for (uint32_t k = 0; k < n && have < most; k++) {
@@ -421,7 +406,7 @@ static uint32_t add_peers(const struct run *run, const uint32_t *instrs, uint32_
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    const struct run *run = context;
+    const struct plait_run *run = context;
     uint32_t n = 0;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
@@ -438,7 +423,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 
 static uint64_t steps_done(const void *context)
 {
-    const struct run *run = context;
+    const struct plait_run *run = context;
     uint64_t n = run->done_slices * run->prog->ninstr;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
@@ -448,7 +433,7 @@ static uint64_t steps_done(const void *context)
 }
 
 /* A slice more is done, and so is every step of it. */
-static void note_slice(struct run *run)
+static void note_slice(struct plait_run *run)
 {
     struct plait_progress *p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
 
@@ -461,7 +446,7 @@ static void note_slice(struct run *run)
 
 /* ---- The way to write (trial.h) -------------------------------------------------------------------- */
 
-static void choose_way(struct run *run)
+static void choose_way(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const size_t bytes = run->o->count * run->o->size;
@@ -478,7 +463,7 @@ static void choose_way(struct run *run)
  * Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. That is not
  * so in rooted collectives, which therefore try nothing.
  */
-static void report_way(struct run *run)
+static void report_way(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const size_t bytes = run->o->count * run->o->size;
@@ -495,81 +480,104 @@ static void report_way(struct run *run)
 
 /* ---- Running ------------------------------------------------------------------------------------- */
 
-enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out)
-{
-    const uint64_t nslice = o->selection.nslice, first = comm->next_flight;
-    const uint64_t depth = nslice < PLAIT_NFLIGHT ? nslice : PLAIT_NFLIGHT;
-    struct run run;
-    enum plait_status status = PLAIT_OK;
-
-    run.comm = comm;
-    run.o = o;
-    run.prog = o->prog;
-    run.in = (char *)(uintptr_t)in;
-    run.out = out;
-    run.next_slice = run.done_slices = 0;
-    choose_way(&run);
-    run.failed = PLAIT_OK;
-    run.need = plait_flight_need(comm, o);
-    plait_wait_init(&run.wait, awaited, &run);
-    run.wait.steps = steps_done;
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        struct plait_flight *f = &comm->flights[d];
-        f->done = run.prog->ninstr;
-        f->nreceiving = f->nsending = f->nblocked = 0;
-    }
-    while (run.done_slices < nslice && status == PLAIT_OK) {
-        bool moved = false;
-        for (uint64_t d = 0; d < depth; d++) {
-            struct plait_flight *f = &comm->flights[(first + d) % PLAIT_NFLIGHT];
-            if (f->done == run.prog->ninstr) {
-                if ((first + run.next_slice) % PLAIT_NFLIGHT != (first + d) % PLAIT_NFLIGHT ||
-                    run.next_slice == nslice || !plait_flight_idle(comm, f))
-                    continue;
-                launch(&run, f);
-                moved = true;
-            }
-            moved |= turn(&run, f);
-            if (f->done == run.prog->ninstr)
-                note_slice(&run);
-        }
-        if (run.failed != PLAIT_OK)
-            status = run.failed;
-        else if (moved)
-            plait_wait_progress(comm, &run.wait);
-        else
-            status = plait_wait_turn(comm, &run.wait);
-    }
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        struct plait_link *link = comm->peers[r].link;
-        if (link != NULL) {
-            link->next_out += (uint32_t)nslice * run.prog->nsend[r];
-            link->next_in += (uint32_t)nslice * run.prog->nrecv[r];
-        }
-    }
-    comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
-    if (status == PLAIT_OK)
-        report_way(&run);
-    return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
-}
-
 static enum plait_status connect_links(struct plait_comm *comm, const struct plait_prog *p)
 {
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        struct plait_link **link = &comm->peers[r].link;
-        if (*link != NULL || p->nsend[r] + p->nrecv[r] == 0)
-            continue;
-        for (const struct plait_transport *const *t = plait_transports; *t != NULL && *link == NULL; t++)
-            if ((*link = (*t)->connect(comm, r)) != NULL)
-                (*link)->transport = *t;
-        if (*link == NULL)
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (p->nsend[r] + p->nrecv[r] > 0 && plait_connect(comm, r, PLAIT_CHANNEL_COLLECTIVES) == NULL)
             return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
-    }
     return PLAIT_OK;
 }
 
-enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o)
+/* The others must not wait for a rank that fails alone. */
+static enum plait_status fail_all(struct plait_comm *comm, enum plait_status status)
 {
-    const enum plait_status status = connect_links(comm, o->prog);
-    return status == PLAIT_OK ? plait_flights_fit(comm, o) : status;
+    return status == PLAIT_OK || comm->failed != PLAIT_OK ? status
+                                                          : plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
+{
+    struct plait_run *run = comm->run;
+
+    run->o = job->o;
+    run->prog = job->o->prog;
+    run->sizes = job->sizes;
+    run->in = (char *)(uintptr_t)in;
+    run->out = job->out;
+    run->nslice = job->o->selection.nslice;
+    run->next_slice = run->done_slices = 0;
+    run->failed = PLAIT_OK;
+    run->fits = false;
+    plait_wait_init(&run->wait, awaited, run);
+    run->wait.steps = steps_done;
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        struct plait_flight *f = &comm->flights[d];
+        f->done = run->prog->ninstr;
+        f->nreceiving = f->nsending = f->nblocked = 0;
+    }
+    choose_way(run);
+    return fail_all(comm, connect_links(comm, run->prog));
+}
+
+static enum plait_status make_room(struct plait_run *run)
+{
+    run->need = plait_flight_need(run);
+    return fail_all(run->comm, plait_flights_fit(run, &run->fits));
+}
+
+/* One turn of each slice in flight; of idle flights those whose turn it is take the next slice. */
+static bool turn_flights(struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const uint64_t depth = run->nslice < PLAIT_NFLIGHT ? run->nslice : PLAIT_NFLIGHT;
+    bool moved = false;
+
+    for (uint64_t d = 0; d < depth; d++) {
+        const uint64_t place = (comm->next_flight + d) % PLAIT_NFLIGHT;
+        struct plait_flight *f = &comm->flights[place];
+        if (f->done == run->prog->ninstr) {
+            if ((comm->next_flight + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
+                !plait_flight_idle(comm, f))
+                continue;
+            launch(run, f);
+            moved = true;
+        }
+        moved |= turn(run, f);
+        if (f->done == run->prog->ninstr)
+            note_slice(run);
+    }
+    return moved;
+}
+
+/* The next operation's messages follow this one's. */
+static void pass_numbers(struct plait_run *run)
+{
+    for (uint32_t r = 0; r < run->comm->nrank; r++) {
+        struct plait_link *link = run->comm->peers[r].link[PLAIT_CHANNEL_COLLECTIVES];
+        if (link != NULL) {
+            link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];
+            link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
+        }
+    }
+    run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
+}
+
+enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    struct plait_run *run = comm->run;
+
+    if (!run->fits) {
+        const enum plait_status status = make_room(run);
+        if (status != PLAIT_OK || !run->fits)
+            return status;
+    }
+    *moved = turn_flights(run);
+    if (run->failed != PLAIT_OK)
+        return run->failed;
+    if (run->done_slices < run->nslice)
+        return PLAIT_OK;
+    pass_numbers(run);
+    report_way(run);
+    *ended = true;
+    return plait_look_for_failures(comm);
 }

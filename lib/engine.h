@@ -4,18 +4,17 @@
  *
  * A step is started when its dependencies are done; a SEND is done when the peer has released the
  * memory (at once, when the data was staged), a RECV when the message has arrived and was copied or
- * borrowed, a COPY or REDUCE when it has run. Nothing is allocated while running.
+ * borrowed, a COPY or REDUCE when it has run. Nothing is allocated while running, and no call waits.
  */
 #ifndef PLAIT_LIB_ENGINE_H
 #define PLAIT_LIB_ENGINE_H
 
-#include "comm.h"
+#include "run.h"
 
-/* Connect to the peers of this operation's plan and make room for it: may allocate, and wait for late readers of old
- * memory. */
-enum plait_status plait_engine_prepare(struct plait_comm *comm, const struct plait_op_plan *o);
+/* Begin comm->run: connect to the peers of the plan. `in`: the job's, or what was made of it. */
+enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
-/* Run to the end. After an error the comm has failed. */
-enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out);
+/* Poll, start what is ready. The first turns make room, which may have to wait for late readers of old memory. */
+enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 #endif

@@ -2,7 +2,6 @@
 #include "flight.h"
 
 #include "status.h"
-#include "wait.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -22,9 +21,10 @@ size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n)
     return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
 }
 
-size_t plait_flight_need(const struct plait_comm *comm, const struct plait_op_plan *o)
+size_t plait_flight_need(const struct plait_run *run)
 {
-    const size_t count = plait_op_count(comm, o), n = o->selection.slice < count ? o->selection.slice : count;
+    const struct plait_op_plan *o = run->o;
+    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
     const size_t stride = plait_flight_stride(o, n);
 
     return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) +
@@ -35,7 +35,7 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         struct plait_late *late = &f->late[r];
-        const struct plait_link *link = comm->peers[r].link;
+        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_COLLECTIVES];
         while (late->first != late->end && link->transport->sent(link, late->first))
             late->first++;
         if (late->first != late->end)
@@ -80,39 +80,19 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight
     return PLAIT_OK;
 }
 
-struct await_late {
-    const struct plait_comm *comm;
-    struct plait_flight *flight;
-};
-
-static uint32_t awaited_late(const void *context, uint32_t *ranks, uint32_t most)
+static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes, bool *fits)
 {
-    const struct await_late *a = context;
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; r < a->comm->nrank && n < most; r++)
-        if (a->flight->late[r].first != a->flight->late[r].end)
-            ranks[n++] = r;
-    return n;
-}
-
-static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
-{
-    const struct await_late a = { comm, f };
-    struct plait_wait wait;
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
     void *memory;
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
     if (bytes < comm->flight_bytes)
         bytes = comm->flight_bytes;
-    plait_wait_init(&wait, awaited_late, &a);
-    while (status == PLAIT_OK && !plait_flight_idle(comm, f))
-        status = plait_wait_turn(comm, &wait);
-    plait_wait_progress(comm, &wait);
-    if (status != PLAIT_OK)
-        return status;
+    if (!plait_flight_idle(comm, f)) {
+        *fits = false;
+        return PLAIT_OK;
+    }
     comm->stats.allocations++;
     status = plait_arena_alloc(bytes, &memory);
     if (status != PLAIT_OK)
@@ -128,14 +108,15 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     return PLAIT_OK;
 }
 
-enum plait_status plait_flights_fit(struct plait_comm *comm, const struct plait_op_plan *o)
+enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
+    *fits = true;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
-        status = grow_lists(comm, &comm->flights[d], o->prog);
+        status = grow_lists(run->comm, &run->comm->flights[d], run->prog);
         if (status == PLAIT_OK)
-            status = grow_memory(comm, &comm->flights[d], plait_flight_need(comm, o));
+            status = grow_memory(run->comm, &run->comm->flights[d], run->need, fits);
     }
     return status;
 }

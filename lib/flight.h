@@ -4,8 +4,8 @@
 #ifndef PLAIT_LIB_FLIGHT_H
 #define PLAIT_LIB_FLIGHT_H
 
-#include "comm.h"
 #include "prog.h"
+#include "run.h"
 
 struct plait_late { /* messages to one peer whose staged data it may still read */
     uint32_t first, end;
@@ -46,19 +46,14 @@ struct plait_flight {
  * wide shadow. And in all, of its largest slice. */
 size_t plait_flight_stride(const struct plait_op_plan *o, size_t n);
 size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n);
-size_t plait_flight_need(const struct plait_comm *comm, const struct plait_op_plan *o);
-
-/* Elements of the vector, or of the largest block. */
-static inline size_t plait_op_count(const struct plait_comm *comm, const struct plait_op_plan *o)
-{
-    return o->sized ? comm->sizes.most : o->count;
-}
+size_t plait_flight_need(const struct plait_run *run);
 
 /* Have the peers read everything this flight staged for them the last time? */
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);
 
-/* Make room in all flights of the comm for this operation: may allocate, and waits for late readers of old memory. */
-enum plait_status plait_flights_fit(struct plait_comm *comm, const struct plait_op_plan *o);
+/* Make room in all flights of the comm for this operation: may allocate. *fits: done; false: peers still read old memory,
+ * ask again. */
+enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits);
 
 enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out);
 void plait_flights_destroy(struct plait_flight *flights);

@@ -22,6 +22,7 @@
  * others per rank. All were measured on one processor (Zen 4, 2 cores, 2 to 8 ranks); near them both ways take
  * equally long.
  */
+#include "arguments.h"
 #include "comm.h"
 #include "hash.h"
 #include "status.h"

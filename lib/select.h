@@ -44,13 +44,6 @@ static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const s
 /* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
 void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
 
-struct plait_kernels;
-
-/* Type, operator, count and options of a call; PLAIT_ERR_ARG or PLAIT_ERR_UNSUPPORTED name what is wrong. */
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, enum plait_coll coll, uint32_t nrank,
-                                        size_t count, enum plait_dtype type, enum plait_op op,
-                                        const struct plait_call *call);
-
 void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out);
 
 #endif

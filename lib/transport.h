@@ -23,12 +23,15 @@
 struct plait_comm;
 struct plait_link;
 
+/* Messages of one channel do not wait for those of another, and are numbered apart. */
+enum plait_channel { PLAIT_CHANNEL_COLLECTIVES, PLAIT_CHANNEL_MESSAGES, PLAIT_NCHANNEL };
+
 struct plait_transport {
     const char *name;
 
     /* Make the link of `comm` to `peer`, or NULL when this transport does not lead there. The comm knows the peer's
      * process and control block. */
-    struct plait_link *(*connect)(struct plait_comm *comm, uint32_t peer);
+    struct plait_link *(*connect)(struct plait_comm *comm, uint32_t peer, enum plait_channel channel);
     void (*disconnect)(struct plait_link *link); /* NULL is allowed */
 
     /* Can the peer read this memory in place? If not, the engine stages it in library memory first. */
@@ -39,10 +42,10 @@ struct plait_transport {
 
     /*
      * Offer a message; only after ready(). `data` must not change until sent(). With `take`, the
-     * transport may instead copy it away: true says it did, so `data` is free at once.
+     * transport may instead copy it away: true says it did, so `data` is free at once. The note goes with it.
      */
-    bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, const void *data, size_t bytes,
-                  bool take);
+    bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
+                  size_t bytes, bool take);
 
     /* Has the peer released it? */
     bool (*sent)(const struct plait_link *link, uint32_t number);
@@ -55,6 +58,9 @@ struct plait_transport {
                            size_t *bytes);
 
     void (*release)(struct plait_link *link, uint32_t number);
+
+    /* Fingerprint and note of the message with this number, whatever its fingerprint is; false: it has not arrived. */
+    bool (*peek)(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note);
 };
 
 /* Common to every transport; the first member of its own link structure. */
@@ -65,5 +71,9 @@ struct plait_link {
 
 /* Every transport of this build, NULL-ended, in order of preference. */
 extern const struct plait_transport *const plait_transports[];
+
+/* The comm's link to `peer`, made by the first transport that leads there if there is none yet. NULL: none does, or
+ * memory is short. */
+struct plait_link *plait_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel);
 
 #endif

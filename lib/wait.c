@@ -2,21 +2,18 @@
 #include "wait.h"
 
 #include "clock.h"
+#include "progress.h"
 #include "report.h"
 #include "status.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define LOOK_EVERY   8       /* long turns between looks at the others and the clock */
 #define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
-#define SLEEP_NS     1000000 /* longest sleep */
 #define MOST_YIELDS  10000
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
@@ -162,27 +159,33 @@ static bool unborn(const struct plait_comm *comm, uint32_t rank)
     return atomic_load_explicit(&comm->peers[rank].control->id, memory_order_relaxed) != comm->id;
 }
 
-/* The lowest rank that is gone without having finished, or NONE: one that left, else died, else was never there. */
-static uint32_t find_gone(struct plait_comm *comm)
+/* Can this wait not end without that rank? Messages are awaited from some ranks, a collective from all. */
+static bool needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank)
+{
+    return w->blame != NULL ? w->needs(w->context, rank) : !finished(comm, rank);
+}
+
+/* The lowest rank that is gone and needed, or NONE: one that left, else died, else was never there. */
+static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait *w)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && !finished(comm, r))
+        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && needs(comm, w, r))
             return r;
     if (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0)
         for (uint32_t r = 0; r < comm->nrank; r++) {
             const struct plait_process *p = comm->peers[r].process;
-            if (r != comm->rank && p->base != NULL && !finished(comm, r) && plait_process_dead(p))
+            if (r != comm->rank && p->base != NULL && needs(comm, w, r) && plait_process_dead(p))
                 return r;
         }
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (unborn(comm, r) && !finished(comm, r))
+        if (unborn(comm, r) && needs(comm, w, r))
             return r;
     return UINT32_MAX;
 }
 
 static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wait *w)
 {
-    const uint32_t gone = find_gone(comm);
+    const uint32_t gone = find_gone(comm, w);
 
     if (gone == UINT32_MAX) {
         w->suspect = 0;
@@ -210,8 +213,9 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
     uint32_t rank;
 
-    if (!PLAIT_GUARDS || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
-        return; /* a wait in destroy */
+    if (!PLAIT_GUARDS || w->blame != NULL ||
+        atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
+        return; /* a wait for messages; in destroy */
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
         plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
     if (w->steps != NULL)
@@ -315,10 +319,11 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     add(v, "rank %u is in it and does not answer", at);
 }
 
-/* Of the operation in progress. */
-static double deadline_of(const struct plait_comm *comm)
+/* Of what is awaited. */
+static double deadline_of(const struct plait_comm *comm, const struct plait_wait *w)
 {
-    return comm->call != NULL && comm->call->deadline > 0 ? comm->call->deadline : comm->deadline;
+    const double own = w->blame != NULL ? w->limit : comm->limit;
+    return own > 0 ? own : comm->deadline;
 }
 
 /* The warning and the error say the same, at different times. */
@@ -327,12 +332,15 @@ static double deadline_of(const struct plait_comm *comm)
 static enum plait_status look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
 {
     const double waited = now - w->start;
-    const double deadline = deadline_of(comm);
+    const double deadline = deadline_of(comm, w);
     struct verdict v;
 
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
-    blame(comm, w, now, &v);
+    if (w->blame != NULL)
+        v.culprit = w->blame(w->context, v.text, sizeof v.text);
+    else
+        blame(comm, w, now, &v);
     if (waited >= deadline)
         return v.culprit > 0 ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, deadline, v.text)
                              : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, v.text);
@@ -345,91 +353,66 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 {
     if (!PLAIT_GUARDS)
         return PLAIT_OK;
-    enum plait_status status = look_at_calls(comm);
+    enum plait_status status = w->blame != NULL ? plait_look_for_failures(comm) : look_at_calls(comm);
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
-    if (status == PLAIT_OK && (now >= w->check || now - w->start >= deadline_of(comm))) {
+    if (status == PLAIT_OK && (now >= w->check || now - w->start >= deadline_of(comm, w))) {
         status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */
 }
 
-/* ---- Sleeping -------------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------------- */
 
-void plait_ring(struct plait_comm *comm)
-{
-    atomic_fetch_add_explicit(&comm->own->bell, 1, memory_order_seq_cst);
-    syscall(SYS_futex, &comm->own->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    atomic_fetch_add_explicit(&comm->wakes, 1, memory_order_relaxed);
-}
-
-struct bell { /* struct futex_waitv, which older kernel headers lack */
-    uint64_t value, address;
-    uint32_t flags, reserved;
-};
-
-static void sleep_on(struct plait_comm *comm, const struct plait_wait *w)
-{
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
-    struct bell bells[PLAIT_BELLS];
-    const struct timespec most = { 0, SLEEP_NS };
-    struct timespec until;
-
-    for (uint32_t i = 0; i < w->nbell; i++)
-        bells[i] = (struct bell){ w->bells[i], (uintptr_t)&comm->peers[w->ranks[i]].control->bell, 2 /* 32 bits */, 0 };
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += SLEEP_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    comm->stats.sleeps++;
-    if (syscall(SYS_futex_waitv, bells, w->nbell, 0, &until, CLOCK_MONOTONIC) < 0 &&
-        (errno == ENOSYS || errno == EPERM))
-        syscall(SYS_futex, &comm->peers[w->ranks[0]].control->bell, FUTEX_WAIT, w->bells[0], &most, NULL, 0);
-}
-
-/*
- * Announce and read the bells; then the caller polls once more; then sleep. A rank that has news after
- * that poll sees the announcement and rings, which changes its bell.
- */
+/* What another wait of this process's needs is done meanwhile; then sleep, on what it waits for too. */
 static void doze(struct plait_comm *comm, struct plait_wait *w)
 {
+    uint32_t ranks[PLAIT_BELLS];
+
     if (w->announced) {
-        if (w->nbell > 0)
-            sleep_on(comm, w);
-        else
-            sched_yield();
+        comm->stats.sleeps++;
+        plait_progress_sleep(&w->bells);
     }
     w->announced = true;
-    w->nbell = w->awaited(w->context, w->ranks, PLAIT_BELLS);
-    atomic_store(&comm->own->asleep, 1);
-    for (uint32_t i = 0; i < w->nbell; i++)
-        w->bells[i] = atomic_load(&comm->peers[w->ranks[i]].control->bell);
+    w->bells.n = 0;
+    plait_bells_announce(&w->bells, comm, ranks, w->awaited(w->context, ranks, PLAIT_BELLS));
+    plait_progress_announce(&w->bells);
+}
+
+/* Note where this rank is, and look at the others. */
+static enum plait_status look_around(struct plait_comm *comm, struct plait_wait *w)
+{
+    const double now = plait_clock();
+
+    if (!w->timed) {
+        w->timed = true;
+        w->start = now;
+        w->check = now + DEATHS_EVERY;
+    } else if (now - w->last > STOPPED) {
+        w->start += now - w->last;
+    }
+    w->last = now;
+    note_wait(comm, w, (uint64_t)(now * 1e9));
+    return look(comm, w, now);
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
+    const bool moved = plait_progress(); /* the other rank may wait for another comm of this thread's */
+
+    if (w->turns < plait_spins(comm)) {
+        w->turns++;
+        plait_pause();
+        return PLAIT_OK;
+    }
     if (w->turns++ % LOOK_EVERY == 0 || w->sleepy) {
-        const double now = plait_clock();
-        if (!w->timed) {
-            w->timed = true;
-            w->start = now;
-            w->check = now + DEATHS_EVERY;
-        } else if (now - w->last > STOPPED) {
-            w->start += now - w->last;
-        }
-        w->last = now;
-        note_wait(comm, w, (uint64_t)(now * 1e9));
-        const enum plait_status status = look(comm, w, now);
+        const enum plait_status status = look_around(comm, w);
         if (status != PLAIT_OK)
             return status;
-        w->sleepy = now - w->start > YIELD_FOR;
+        w->sleepy = w->last - w->start > YIELD_FOR;
     }
-    if (w->sleepy) {
+    if (w->sleepy && !moved) {
         doze(comm, w);
     } else {
         comm->stats.yields++;
@@ -438,12 +421,22 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
     return PLAIT_OK;
 }
 
-/* Sleeps end with errors that are none: the caller's errno stays. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 {
-    const int saved = errno;
+    const int saved = errno; /* of looks that find nothing: the caller's stays */
     const enum plait_status status = long_turn(comm, w);
 
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *w, bool rarely)
+{
+    const int saved = errno;
+    enum plait_status status = PLAIT_OK;
+
+    if (rarely || (w->turns++ >= plait_spins(comm) && w->turns % LOOK_EVERY == 0))
+        status = look_around(comm, w);
     errno = saved;
     return status;
 }

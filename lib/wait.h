@@ -4,19 +4,18 @@
  *
  * The spin reads no clock and makes no system call. After it, every few turns look at what the others
  * say: has a rank's comm failed, did one call with other arguments, has one left or died, and only
- * then at the clock, for the stall warning and the deadline. A sleeper waits on the bells of the ranks
- * it awaits; a rank that has news for a sleeper rings. Sleeps are at most a millisecond long, so a
- * ring that is missed in the race between the two costs no more than that.
+ * then at the clock, for the stall warning and the deadline. How a sleeper is woken: bells.h. Pending operations of
+ * other comms go on meanwhile (progress.h).
  */
 #ifndef PLAIT_LIB_WAIT_H
 #define PLAIT_LIB_WAIT_H
 
-#include "comm.h"
+#include "bells.h"
+
+extern _Atomic uint32_t plait_nactive; /* comms with pending operations (progress.h) */
 
 #define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
 #define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
-
-#define PLAIT_BELLS 16 /* ranks whose bells a sleeper waits on */
 
 struct plait_wait {
     uint32_t turns;      /* without progress */
@@ -28,7 +27,14 @@ struct plait_wait {
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
     uint64_t (*steps)(const void *context); /* how many of the operation are done; NULL: not told */
     const void *context;
-    uint32_t nbell, ranks[PLAIT_BELLS], bells[PLAIT_BELLS]; /* of the last announcement */
+    /*
+     * A wait for messages: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; its
+     * deadline, 0: the comm's. Else NULL: a collective of all ranks is awaited.
+     */
+    bool (*needs)(const void *context, uint32_t rank);
+    uint32_t (*blame)(const void *context, char *text, size_t room);
+    double limit;
+    struct plait_bells bells; /* of the last announcement */
 };
 
 static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(const void *, uint32_t *, uint32_t),
@@ -38,6 +44,7 @@ static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(con
     w->timed = w->warned = w->sleepy = w->announced = false;
     w->awaited = awaited;
     w->steps = NULL;
+    w->blame = NULL;
     w->context = context;
 }
 
@@ -50,16 +57,28 @@ static inline void plait_pause(void)
 #endif
 }
 
+static inline uint32_t plait_spins(const struct plait_comm *comm)
+{
+    return comm->oversubscribed ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
+}
+
 /* This rank no longer waits long: its ring says so, if it said otherwise. */
 void plait_wait_over(struct plait_comm *comm);
 
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
 
+/*
+ * Not a wait, but a look around by somebody who polls: every few times, or at once if it polls rarely. An error has
+ * failed the comm.
+ */
+enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *w, bool rarely);
+
 /* One turn without progress. An error ends the operation and has failed the comm. */
 static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (w->turns < (comm->oversubscribed ? PLAIT_SPINS_SHARED : PLAIT_SPINS)) {
+    if (w->turns < plait_spins(comm) &&
+        atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
         w->turns++;
         plait_pause();
         return PLAIT_OK;
@@ -75,7 +94,7 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
         plait_wait_over(comm);
     w->timed = false;
     if (w->announced)
-        atomic_store_explicit(&comm->own->asleep, 0, memory_order_relaxed);
+        plait_awake(comm);
     w->announced = w->sleepy = false;
 }
 
@@ -85,17 +104,8 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
  */
 enum plait_status plait_look_for_failures(struct plait_comm *comm);
 
-/* Wake `peer` if it sleeps; after news for it was written. */
-void plait_ring(struct plait_comm *comm);
-
 /* Mark the comm as failed for all ranks, unless it is already. Any thread. culprit: rank + 1, or 0. */
 void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
-
-static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
-{
-    if (__builtin_expect(atomic_load_explicit(&comm->peers[peer].control->asleep, memory_order_relaxed), 0))
-        plait_ring(comm);
-}
 
 /*
  * Fail the comm on this rank and, through its control block, on all others. The text becomes

@@ -91,12 +91,12 @@ struct wrap {
 static void jump(struct plait_comm *comm, uint32_t rank, uint32_t target)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
-        struct plait_link *link = comm->peers[r].link;
+        struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_COLLECTIVES];
         if (link == NULL)
             continue;
         const uint32_t out = (target - link->next_out) & ~(uint32_t)(PLAIT_WINDOW - 1);
         const uint32_t in = (target - link->next_in) & ~(uint32_t)(PLAIT_WINDOW - 1);
-        _Atomic uint32_t *acks = plait_control_ack(comm->own, comm->nrank, r);
+        _Atomic uint32_t *acks = plait_control_ack(comm->own, PLAIT_CHANNEL_COLLECTIVES, comm->nrank, r);
         link->next_out += out;
         link->next_in += in;
         for (unsigned slot = 0; slot < PLAIT_WINDOW; slot++)
@@ -127,9 +127,9 @@ static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
         for (unsigned k = 0; k < 3; k++)
             CHECK(sum(*comm, rank, FEW - k, &call) == 0);
         for (uint32_t r = 0; r < (*comm)->nrank; r++)
-            if ((*comm)->peers[r].link != NULL) {
+            if ((*comm)->peers[r].link[PLAIT_CHANNEL_COLLECTIVES] != NULL) {
                 links++;
-                crossed += (*comm)->peers[r].link->next_out - w->target < 1u << 20;
+                crossed += (*comm)->peers[r].link[PLAIT_CHANNEL_COLLECTIVES]->next_out - w->target < 1u << 20;
             }
         CHECK((*comm)->nrank == 1 || (links > 0 && crossed > 0));
     }

@@ -6,7 +6,7 @@
  * words, which it alone writes too. Line `number % PLAIT_WINDOW` holds message `number`: address
  * first, then the word with fingerprint and number. The receiver reads the data where it lies and
  * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
- * pointers; between processes they are offsets in the sender's arena. Messages of up to 40 bytes
+ * pointers; between processes they are offsets in the sender's arena. Messages of up to 32 bytes
  * travel in the line itself.
  */
 #include "../lib/comm.h"
@@ -33,7 +33,7 @@ static struct shm_link *shm(const struct plait_link *link)
     return (struct shm_link *)(uintptr_t)link;
 }
 
-static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer)
+static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct shm_link *s = calloc(1, sizeof *s);
     const struct plait_peer *p = &comm->peers[peer];
@@ -48,10 +48,10 @@ static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer)
     s->one_process = p->process->base == NULL;
     s->base = p->process->base;
     s->own_base = s->one_process ? NULL : arena->base;
-    s->out = plait_control_post(comm->own, peer);
-    s->in_ack = plait_control_ack(comm->own, comm->nrank, peer);
-    s->in = plait_control_post(p->control, comm->rank);
-    s->out_ack = plait_control_ack(p->control, comm->nrank, comm->rank);
+    s->out = plait_control_post(comm->own, channel, comm->nrank, peer);
+    s->in_ack = plait_control_ack(comm->own, channel, comm->nrank, peer);
+    s->in = plait_control_post(p->control, channel, comm->nrank, comm->rank);
+    s->out_ack = plait_control_ack(p->control, channel, comm->nrank, comm->rank);
     return &s->link;
 }
 
@@ -76,8 +76,8 @@ static bool shm_ready(const struct plait_link *link, uint32_t number)
     return shm_sent(link, number - PLAIT_WINDOW);
 }
 
-static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, const void *data, size_t bytes,
-                      bool take)
+static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
+                      size_t bytes, bool take)
 {
     struct shm_link *s = shm(link);
     struct plait_post *post = &s->out[number % PLAIT_WINDOW];
@@ -89,6 +89,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = post->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
     post->bytes = bytes;
+    post->note = note;
     post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     plait_wake(s->comm, s->peer);
@@ -116,6 +117,16 @@ static void shm_release(struct plait_link *link, uint32_t number)
     plait_wake(s->comm, s->peer);
 }
 
+static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+{
+    const struct plait_post *post = &shm(link)->in[number % PLAIT_WINDOW];
+    const uint64_t word = atomic_load_explicit(&post->word, memory_order_acquire);
+
+    *fingerprint = (uint32_t)(word >> 32);
+    *note = post->note;
+    return (uint32_t)word == number + 1;
+}
+
 const struct plait_transport plait_transport_shm = {
     .name = "shm",
     .connect = shm_connect,
@@ -126,4 +137,5 @@ const struct plait_transport plait_transport_shm = {
     .sent = shm_sent,
     .arrived = shm_arrived,
     .release = shm_release,
+    .peek = shm_peek,
 };

@@ -21,6 +21,8 @@ extern "C" {
 #endif
 
 struct plait_comm;
+struct plait_request;
+struct plait_stream;
 
 /* symbol, name, text */
 #define PLAIT_COLL_LIST(X)                                                                     \
@@ -154,10 +156,13 @@ struct plait_call {
     const void *scale; /* PLAIT_PREMULSUM: one element of the type, this rank's; else NULL */
     enum plait_scale_when scale_when;
     const struct plait_user_op *user; /* PLAIT_USER; else NULL. Not kept after the call */
+    struct plait_request **request;   /* return at once; *request is what to wait for (request.h). NULL: wait */
+    int persistent;                   /* 1: do not begin; *request can be started again and again */
+    struct plait_stream *stream;      /* return at once; begin in the order of this stream (stream.h) */
 };
 #define PLAIT_CALL_DEFAULT                                                                           \
     {                                                                                                \
-        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL \
+        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL, NULL, 0, NULL \
     }
 
 /** Bytes of one element of `type`; 0 for an unknown type. */

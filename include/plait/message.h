@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages from one rank to another.
+ *
+ * The k-th message that rank a sends to rank b is the k-th that b receives from a; count and type must agree, or both
+ * ranks are named with what each said (PLAIT_ERR_MISMATCH). Messages do not wait for collectives nor these for
+ * messages, and those between different pairs of ranks do not wait for each other.
+ */
+#ifndef PLAIT_MESSAGE_H
+#define PLAIT_MESSAGE_H
+
+#include <plait/coll.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Send to another rank.
+ *
+ * in      [count]
+ * to      rank; a message to oneself must be received in the same group, or be a request
+ * call    request, stream, persistent, deadline are read; NULL: returns when `in` may be used again, which may be before
+ *         it is received
+ * Order:  its place among the messages from this rank to `to`
+ * Thread: one thread per rank at a time
+ * Errors: as plait_allreduce(); PLAIT_ERR_PEER when that rank died or left before it had received it
+ * Cost:   up to 32 bytes travel in one cache line; memory that the receiver cannot read (between processes: all but
+ *         plait_mem_alloc()'s) is copied once more, in slices of 256 KiB
+ */
+PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,
+                                       uint32_t to, const struct plait_call *call);
+
+/**
+ * Receive from another rank.
+ *
+ * out   [count]
+ * from  rank
+ * Order, Thread, Errors: as plait_send()
+ */
+PLAIT_API enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, enum plait_dtype type,
+                                       uint32_t from, const struct plait_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bells.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+struct waitv { /* struct futex_waitv, which older kernel headers lack */
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+
+void plait_bells_ring(_Atomic uint32_t *bell)
+{
+    atomic_fetch_add_explicit(bell, 1, memory_order_seq_cst);
+    syscall(SYS_futex, bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void plait_ring(struct plait_comm *comm)
+{
+    plait_bells_ring(&comm->own->bell);
+    atomic_fetch_add_explicit(&comm->wakes, 1, memory_order_relaxed);
+}
+
+void plait_bells_add(struct plait_bells *bells, const _Atomic uint32_t *bell)
+{
+    if (bells->n == PLAIT_BELLS)
+        return;
+    bells->at[bells->n].bell = bell;
+    bells->at[bells->n++].value = atomic_load(bell);
+}
+
+void plait_bells_announce(struct plait_bells *bells, struct plait_comm *comm, const uint32_t *ranks, uint32_t n)
+{
+    atomic_store(&comm->own->asleep, 1);
+    for (uint32_t i = 0; i < n; i++)
+        plait_bells_add(bells, &comm->peers[ranks[i]].control->bell);
+}
+
+void plait_bells_sleep(const struct plait_bells *bells, long ns)
+{
+    struct waitv list[PLAIT_BELLS];
+    const struct timespec most = { 0, ns };
+    struct timespec until;
+    const int saved = errno; /* sleeps end with errors that are none */
+
+    if (bells->n == 0) {
+        sched_yield();
+        return;
+    }
+    for (uint32_t i = 0; i < bells->n; i++)
+        list[i] = (struct waitv){ bells->at[i].value, (uintptr_t)bells->at[i].bell, 2 /* 32 bits */, 0 };
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ns;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    if (syscall(SYS_futex_waitv, list, bells->n, 0, &until, CLOCK_MONOTONIC) < 0 && (errno == ENOSYS || errno == EPERM))
+        syscall(SYS_futex, bells->at[0].bell, FUTEX_WAIT, bells->at[0].value, &most, NULL, 0);
+    errno = saved;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bind.h"
+
+#include "hash.h"
+#include "prog.h"
+#include "report.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool sized, const struct plait_call *call,
+                    char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+{
+    plait_spec_for(comm->config.algo, coll, spec);
+    *out = (struct plait_wish){
+        .algorithms = comm->algorithms,
+        .spec = call->algorithm != NULL ? call->algorithm : spec,
+        .spec_origin = call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
+        .slice = call->slice ? call->slice : comm->config.slice,
+        .cache = comm->cache,
+        .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
+        .reproducible = comm->reproducible || call->reproducible,
+        .user = call->user != NULL,
+        .ordered = call->user != NULL && !call->user->commutative,
+        .oversubscribed = comm->oversubscribed,
+        .sized = sized,
+    };
+}
+
+/* A barrier runs as the all-reduce of nothing. */
+static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
+{
+    return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
+                                 .nrank = comm->nrank,
+                                 .root = root,
+                                 .inplace = inplace,
+                                 .node = comm->node };
+}
+
+static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape,
+                                   const struct plait_selection *s, bool average, struct plait_prog **out)
+{
+    for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
+        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round &&
+            p->average == average && strcmp(p->spec, s->spec) == 0) {
+            *out = p;
+            return PLAIT_OK;
+        }
+    comm->stats.allocations++;
+    if (comm->config.check) {
+        const enum plait_status status = plait_alg_check(s->alg, shape, NULL);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    const enum plait_status status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
+    if (status == PLAIT_OK) {
+        (*out)->next = comm->progs;
+        comm->progs = *out;
+    }
+    return status;
+}
+
+static uint32_t fingerprint_of(const struct plait_op_plan *o)
+{
+    const uint64_t fields[] = { o->coll,
+                                o->type,
+                                o->op,
+                                o->root,
+                                o->sized,
+                                o->count,
+                                o->selection.plan_hash,
+                                o->prog != NULL ? o->prog->hash : 0,
+                                o->what.ordered };
+    const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
+    return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
+}
+
+static void describe(const struct plait_op_plan *o, struct plait_what *out)
+{
+    *out = (struct plait_what){
+        .count = o->count,
+        .plan = o->selection.plan_hash,
+        .coll = (uint8_t)o->coll,
+        .type = (uint8_t)o->type,
+        .op = (uint8_t)o->op,
+        .inplace = o->inplace && !o->geometry.rooted,
+        .root = (uint16_t)o->root,
+        .ordered = o->call.user != NULL && !o->call.user->commutative,
+    };
+    memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
+/* The caller's struct is not kept. */
+static void describe_how(struct plait_op_plan *o, uint32_t nrank)
+{
+    const struct plait_user_op *user = o->call.user;
+
+    o->inner = (struct plait_how){ .type = o->type };
+    if (user != NULL) {
+        o->inner.combine = user->combine;
+        o->inner.context = user->context;
+    }
+    o->last = o->inner;
+    o->last.divisor = o->op == PLAIT_AVG ? nrank : 0;
+}
+
+static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
+{
+    struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    wish_of(comm, o->coll, o->sized, &o->call, spec, &wish);
+    status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
+    if (status == PLAIT_OK && !o->selection.tiny)
+        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
+    if (status != PLAIT_OK)
+        return status;
+    if (o->sized && !o->prog->single)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
+                          o->selection.spec);
+    if (o->prog != NULL && (o->sized || !o->prog->sliceable)) {
+        o->selection.slice = o->sized ? SIZE_MAX : o->count;
+        o->selection.nslice = 1;
+    }
+    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
+    o->size = plait_dtype_size(o->type);
+    o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
+    o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
+    describe_how(o, comm->nrank);
+    o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
+    describe(o, &o->what);
+    o->fingerprint = fingerprint_of(o);
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
+                   plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options)
+{
+    const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
+    const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15;
+    struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
+    struct plait_op_plan fresh = { .coll = a->coll,
+                                   .type = a->type,
+                                   .op = a->op,
+                                   .root = a->root,
+                                   .inplace = a->inplace,
+                                   .sized = a->sized,
+                                   .count = a->count,
+                                   .plain = options == NULL,
+                                   .call = *call };
+    enum plait_status status;
+
+    if (*place != NULL && plait_fits(*place, a, options)) {
+        comm->last = *place;
+        return PLAIT_OK;
+    }
+    if (call->algorithm != NULL)
+        memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
+    fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;
+    status = make_op_plan(comm, &fresh);
+    if (status != PLAIT_OK)
+        return status;
+    if (*place != NULL && (*place)->users > 0) {
+        (*place)->forgotten = true;
+        *place = NULL;
+    }
+    if (*place == NULL) {
+        comm->stats.allocations++;
+        *place = malloc(sizeof **place);
+        if (*place == NULL)
+            return plait_fail_memory("out of memory for an operation");
+    }
+    **place = fresh;
+    (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
+    (*place)->call.scale = NULL; /* the caller's, and not kept */
+    (*place)->call.user = NULL;
+    (*place)->call.request = NULL;
+    (*place)->call.stream = NULL;
+    comm->last = *place;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
+                                    enum plait_dtype type, enum plait_op op, int inplace, const struct plait_call *call,
+                                    struct plait_choice *out)
+{
+    struct plait_shape shape;
+    struct plait_selection s;
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    if (comm == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
+    if ((unsigned)coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
+    status = plait_check_operation(comm->kernels, coll, comm->nrank, count, type, op, call);
+    if (status != PLAIT_OK)
+        return status;
+    shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
+    wish_of(comm, coll, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    status = plait_select(&shape, count, type, &wish, &s);
+    if (status == PLAIT_OK)
+        plait_explain(&s, plait_dtype_size(type), out);
+    return status;
+}
+
+void plait_unbind(struct plait_op_plan *o)
+{
+    if (--o->users == 0 && o->forgotten)
+        free(o);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the arguments of a call to what runs: the algorithm is chosen, its plan bound, both are remembered. */
+#ifndef PLAIT_LIB_BIND_H
+#define PLAIT_LIB_BIND_H
+
+#include "arguments.h"
+#include "comm.h"
+
+#include <string.h>
+
+static inline bool plait_same_user(const struct plait_op_plan *o, const struct plait_user_op *user)
+{
+    return user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
+                            o->what.ordered == !user->commutative);
+}
+
+static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
+{
+    return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
+           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 && plait_same_user(o, call->user);
+}
+
+/* Is `o` this operation? `call` NULL: without options. */
+static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
+{
+    return o->count == a->count && o->type == a->type && o->op == a->op && o->inplace == a->inplace &&
+           o->coll == a->coll && o->root == a->root && o->sized == a->sized &&
+           (call != NULL ? plait_same_wishes(o, call) : o->plain);
+}
+
+/*
+ * What this call runs, found or made; comm->last becomes it. It stays until a call with other arguments takes its
+ * place, and as long as a request uses it (users).
+ */
+enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
+
+/* A request no longer uses it. */
+void plait_unbind(struct plait_op_plan *o);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every call of a comm asks first: may it be used, is it used here and now? */
+#ifndef PLAIT_LIB_CALL_H
+#define PLAIT_LIB_CALL_H
+
+#include "bind.h"
+#include "request.h"
+#include "status.h"
+
+/* On this rank, or by plait_comm_abort() from another thread. */
+static inline bool plait_has_failed(const struct plait_comm *comm)
+{
+    return atomic_load_explicit(&comm->own->failed, memory_order_acquire) != PLAIT_OK;
+}
+
+/* op: of a collective that combines, else PLAIT_SUM. */
+static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
+                                            const struct plait_call *call)
+{
+    enum plait_status status;
+
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_inherited(comm, name);
+    if (plait_has_failed(comm))
+        return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
+    if (call == NULL)
+        return PLAIT_OK;
+    status = plait_check_call(call);
+    return status == PLAIT_OK ? plait_check_op(op, call) : status;
+}
+
+#endif

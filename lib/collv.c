@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The collectives of blocks that differ in size. */
+#include "call.h"
+
+#include "run.h"
+#include "status.h"
+
+#include <stdlib.h>
+
+/* Where the slots of a side start: the caller's, or one behind the other. Bytes that they cover; SIZE_MAX: too many. */
+static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n, size_t size, size_t *own,
+                          const size_t **out, size_t *most)
+{
+    size_t end = 0;
+
+    *out = starts != NULL ? starts : own;
+    for (uint32_t i = 0; i < n; i++) {
+        own[i] = end;
+        if (counts[i] > PLAIT_MOST_BYTES / size || (*out)[i] > PLAIT_MOST_BYTES / size)
+            return SIZE_MAX;
+        end = (*out)[i] + counts[i] > end ? (*out)[i] + counts[i] : end;
+        *most = counts[i] > *most ? counts[i] : *most;
+    }
+    return end <= PLAIT_MOST_BYTES / size ? end * size : SIZE_MAX;
+}
+
+struct sized { /* a side of a call; NULL counts where the rank has no such buffer */
+    const size_t *counts, *starts;
+};
+
+/* This rank's block of those whose counts all ranks know. */
+static struct sized own_of(const struct plait_comm *comm, const size_t *counts)
+{
+    return (struct sized){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
+}
+
+static enum plait_status run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
+                             const struct plait_call *call)
+{
+    const bool now = !plait_must_queue(comm, call);
+    struct plait_job job = { .in = a->in, .out = a->out, .sizes = *sizes };
+
+    if (!now)
+        pthread_mutex_lock(&comm->lock);
+    enum plait_status status = plait_bind(comm, a, call);
+    job.o = comm->last;
+    if (status != PLAIT_OK)
+        status = plait_cannot_begin(comm, status, a->coll, 0, a->type, a->op);
+    if (!now)
+        return plait_request_collective(comm, &job, call, status);
+    if (call != NULL) {
+        job.scale = call->scale;
+        job.deadline = call->deadline;
+    }
+    return status == PLAIT_OK ? plait_run_job(comm, &job) : status;
+}
+
+static enum plait_status sized(struct plait_comm *comm, struct plait_args a, struct sized in, struct sized out,
+                               const struct plait_call *call)
+{
+    const char *name = plait_coll_name(a.coll);
+    enum plait_status status = plait_enter(comm, name, a.op, call);
+
+    if (status == PLAIT_OK)
+        status = plait_check_operation(comm->kernels, a.coll, comm->nrank, 0, a.type, a.op, call);
+    if (status == PLAIT_OK)
+        status = plait_check_root(name, a.root, comm->nrank);
+    if (status != PLAIT_OK)
+        return status;
+    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const size_t size = plait_dtype_size(a.type);
+    if ((g.in.nslot > 0 && in.counts == NULL) || (g.out.nslot > 0 && out.counts == NULL))
+        return plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
+                          g.in.nslot > 0 && in.counts == NULL ? "in" : "out");
+    if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
+        return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), a.coll, 0, a.type, a.op);
+    struct plait_sizes v = { .in = in.counts, .out = out.counts };
+    const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
+    const size_t out_bytes =
+        place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most);
+    if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
+        return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
+                          in_bytes == SIZE_MAX ? "in" : "out");
+    if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
+        a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
+                      (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
+                  in_bytes > 0 && out_bytes > 0;
+    a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
+    if (!plait_buffers_fit(&a, in_bytes, out_bytes))
+        return plait_wrong_buffers(&a, &g, in_bytes, out_bytes);
+    const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
+    const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
+    if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
+        return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
+                          v.in[own_in], v.out[own_out]);
+    v.in_end = in_bytes / size;
+    a.sized = true;
+    /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
+     * rank's part before it writes it. */
+    a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
+    return run(comm, &a, &v, call);
+}
+
+enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
+                                        const size_t *starts, enum plait_dtype type, enum plait_op op,
+                                        const struct plait_call *call)
+{
+    return sized(comm, (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
+                 (struct sized){ counts, starts }, own_of(comm, counts), call);
+}
+
+enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
+                                   const size_t *starts, enum plait_dtype type, const struct plait_call *call)
+{
+    return sized(comm, (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out }, own_of(comm, counts),
+                 (struct sized){ counts, starts }, call);
+}
+
+enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t count, void *out, const size_t *counts,
+                                const size_t *starts, enum plait_dtype type, uint32_t root,
+                                const struct plait_call *call)
+{
+    return sized(comm, (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
+                 (struct sized){ &count, NULL }, (struct sized){ counts, starts }, call);
+}
+
+enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const size_t *counts, const size_t *starts,
+                                 void *out, size_t count, enum plait_dtype type, uint32_t root,
+                                 const struct plait_call *call)
+{
+    return sized(comm, (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
+                 (struct sized){ counts, starts }, (struct sized){ &count, NULL }, call);
+}
+
+enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const size_t *in_counts,
+                                  const size_t *in_starts, void *out, const size_t *out_counts,
+                                  const size_t *out_starts, enum plait_dtype type, const struct plait_call *call)
+{
+    return sized(comm, (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
+                 (struct sized){ in_counts, in_starts }, (struct sized){ out_counts, out_starts }, call);
+}

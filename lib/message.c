@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "message.h"
+
+#include "call.h"
+#include "hash.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Calls ----------------------------------------------------------------------------------------------- */
+
+static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
+                               enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    const size_t size = plait_dtype_size(type);
+    const bool send = name[0] == 's';
+
+    if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
+                          (int)type);
+    if (peer >= comm->nrank)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
+                          comm->nrank);
+    if (count > PLAIT_MOST_BYTES / size)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes", name, count,
+                          size);
+    if (data == NULL && count > 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
+    if (peer == comm->rank && !plait_in_group() && (call == NULL || (call->request == NULL && call->stream == NULL)))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: %s is this rank itself, which cannot do both at once; use a group or a request", name,
+                          send ? "to" : "from");
+    return PLAIT_OK;
+}
+
+static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
+                                  enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
+    enum plait_status status = plait_enter(comm, name, PLAIT_SUM, call);
+
+    if (status == PLAIT_OK)
+        status = check(comm, name, data, count, type, peer, call);
+    if (status != PLAIT_OK)
+        return plait_in_group() ? plait_group_refuse(status) : status;
+    const struct plait_letter letter = { .data = (char *)(uintptr_t)data,
+                                         .count = count,
+                                         .bytes = count * plait_dtype_size(type),
+                                         .type = type,
+                                         .peer = peer,
+                                         .deadline = call != NULL ? call->deadline : 0 };
+    pthread_mutex_lock(&comm->lock);
+    status = plait_message_prepare(comm, peer);
+    if (status != PLAIT_OK)
+        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    return plait_request_message(comm, kind, &letter, call, status);
+}
+
+enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type, uint32_t to,
+                             const struct plait_call *call)
+{
+    return transfer(comm, PLAIT_REQUEST_SEND, in, count, type, to, call);
+}
+
+enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, enum plait_dtype type, uint32_t from,
+                             const struct plait_call *call)
+{
+    return transfer(comm, PLAIT_REQUEST_RECV, out, count, type, from, call);
+}
+
+/* ---- Queues ---------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
+{
+    if (comm->messages == NULL) {
+        comm->stats.allocations++;
+        comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
+    }
+    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
+        comm->stats.allocations++;
+        comm->messages->pairs[peer] = calloc(1, sizeof *comm->messages->pairs[peer]);
+    }
+    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
+        return plait_fail_memory("out of memory for messages");
+    if (peer != comm->rank && plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL)
+        return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
+    return PLAIT_OK;
+}
+
+static void push(struct plait_queue *q, struct plait_request *r)
+{
+    if (q->first == NULL)
+        q->end = &q->first;
+    r->next = NULL;
+    *q->end = r;
+    q->end = &r->next;
+}
+
+static struct plait_request *pop(struct plait_queue *q)
+{
+    struct plait_request *r = q->first;
+
+    q->first = r->next;
+    return r;
+}
+
+void plait_message_add(struct plait_request *r)
+{
+    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
+    struct plait_queue *q = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
+
+    r->letter.slice = 0;
+    r->letter.lent = false;
+    r->letter.number = q->n++;
+    push(q, r);
+}
+
+static bool is_open(const struct plait_request *r)
+{
+    return atomic_load_explicit(&r->open, memory_order_acquire);
+}
+
+/* ---- Slices ---------------------------------------------------------------------------------------------- */
+
+static uint64_t slices_of(const struct plait_letter *m)
+{
+    return m->bytes == 0 ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
+static size_t slice_bytes(const struct plait_letter *m)
+{
+    const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
+    return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
+}
+
+/* What both ends must agree on. */
+static uint64_t note_of(const struct plait_letter *m)
+{
+    return (uint64_t)m->type << 56 | m->count;
+}
+
+static uint32_t fingerprint_of(const struct plait_letter *m)
+{
+    const uint64_t note = note_of(m), h = plait_hash(PLAIT_HASH_START, &note, sizeof note);
+    return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
+}
+
+/* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
+static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
+                        enum plait_status *status)
+{
+    const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
+    void *memory;
+
+    if (pair->stage == NULL) {
+        comm->stats.allocations++;
+        *status = plait_arena_alloc(PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE, &memory);
+        if (*status != PLAIT_OK)
+            return NULL;
+        pair->stage = memory;
+    }
+    if (pair->ever[k] && !link->transport->sent(link, pair->used[k]))
+        return NULL;
+    pair->used[k] = number;
+    pair->ever[k] = true;
+    return pair->stage + k * PLAIT_MESSAGE_SLICE;
+}
+
+/* Offer the next slice; false: not now. */
+static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
+{
+    struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+    const size_t bytes = slice_bytes(m);
+    const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
+    bool small = bytes <= PLAIT_POST_DATA, lend;
+
+    if (!link->transport->ready(link, link->next_out))
+        return false;
+    lend = !small && link->transport->reaches(link, data, bytes);
+    if (!small && !lend) {
+        char *copy = find_stage(comm, pair, link, status);
+        if (copy == NULL)
+            return false;
+        memcpy(copy, data, bytes);
+        comm->stats.bytes_staged += bytes;
+        data = copy;
+    }
+    if (!link->transport->offer(link, link->next_out, fingerprint_of(m), note_of(m), data, bytes, small) && small)
+        lend = true;
+    m->lent |= lend;
+    m->last = link->next_out++;
+    m->slice++;
+    comm->stats.messages++;
+    comm->stats.bytes_sent += bytes;
+    return true;
+}
+
+/* Take the next slice; false: it has not come. */
+static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
+{
+    struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+    const size_t bytes = slice_bytes(m);
+    char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
+    size_t sent = bytes;
+    const void *data = link->transport->arrived(link, link->next_in, fingerprint_of(m), to, &sent);
+
+    if (data == NULL)
+        return false;
+    if (PLAIT_GUARDS && sent != bytes) { /* equal fingerprints of different messages: one in 2^32 */
+        *status = plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer,
+                                   "rank %u sends %zu bytes where rank %u expects %zu", m->peer, sent, comm->rank,
+                                   bytes);
+        return false;
+    }
+    if (bytes > 0 && data != to)
+        memcpy(to, data, bytes);
+    link->transport->release(link, link->next_in++);
+    comm->stats.bytes_copied += bytes;
+    m->slice++;
+    return true;
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------------------- */
+
+static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    while (pair->sends.first != NULL && is_open(pair->sends.first)) {
+        struct plait_letter *m = &pair->sends.first->letter;
+        while (m->slice < slices_of(m) && offer(comm, pair, m, status))
+            moved = true;
+        if (m->slice < slices_of(m))
+            break;
+        struct plait_request *r = pop(&pair->sends);
+        if (m->lent)
+            push(&pair->lent, r);
+        else
+            plait_request_end(r, PLAIT_OK);
+    }
+    while (pair->lent.first != NULL) {
+        const struct plait_letter *m = &pair->lent.first->letter;
+        const struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+        if (!link->transport->sent(link, m->last))
+            break;
+        plait_request_end(pop(&pair->lent), PLAIT_OK);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    while (pair->recvs.first != NULL && is_open(pair->recvs.first)) {
+        struct plait_letter *m = &pair->recvs.first->letter;
+        while (m->slice < slices_of(m) && take(comm, m, status))
+            moved = true;
+        if (m->slice < slices_of(m))
+            break;
+        plait_request_end(pop(&pair->recvs), PLAIT_OK);
+    }
+    return moved;
+}
+
+static enum plait_status differs(struct plait_comm *comm, const struct plait_letter *m, uint64_t number, uint64_t note)
+{
+    const enum plait_dtype type = (enum plait_dtype)(note >> 56);
+
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer,
+                            "message #%llu from rank %u to rank %u: rank %u sends %llu %s, rank %u receives %zu %s",
+                            (unsigned long long)number + 1, m->peer, comm->rank, m->peer,
+                            (unsigned long long)(note & ((uint64_t)-1 >> 8)), plait_dtype_name(type), comm->rank,
+                            m->count, plait_dtype_name(m->type));
+}
+
+/* To itself: whole, when both are there. */
+static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    while (*status == PLAIT_OK && pair->sends.first != NULL && pair->recvs.first != NULL &&
+           is_open(pair->sends.first) && is_open(pair->recvs.first)) {
+        const struct plait_letter *s = &pair->sends.first->letter, *r = &pair->recvs.first->letter;
+        if (note_of(s) != note_of(r)) {
+            *status = differs(comm, r, r->number, note_of(s));
+            break;
+        }
+        if (r->bytes > 0)
+            memmove(r->data, s->data, r->bytes);
+        comm->stats.bytes_copied += r->bytes;
+        plait_request_end(pop(&pair->sends), PLAIT_OK);
+        plait_request_end(pop(&pair->recvs), PLAIT_OK);
+        moved = true;
+    }
+    return moved;
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------------------- */
+
+static bool awaits(const struct plait_pair *pair)
+{
+    return pair != NULL && ((pair->sends.first != NULL && is_open(pair->sends.first)) || pair->lent.first != NULL ||
+                            (pair->recvs.first != NULL && is_open(pair->recvs.first)));
+}
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_comm *comm = context;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n < most; r++)
+        if (r != comm->rank && awaits(comm->messages->pairs[r]))
+            ranks[n++] = r;
+    return n;
+}
+
+static bool needs(const void *context, uint32_t rank)
+{
+    const struct plait_comm *comm = context;
+    return rank != comm->rank && awaits(comm->messages->pairs[rank]);
+}
+
+/* Of the first peer that is awaited. */
+static uint32_t blame(const void *context, char *text, size_t room)
+{
+    const struct plait_comm *comm = context;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (!awaits(pair))
+            continue;
+        const bool recv = pair->recvs.first != NULL && is_open(pair->recvs.first);
+        const struct plait_request *waits = recv                       ? pair->recvs.first
+                                            : pair->lent.first != NULL ? pair->lent.first
+                                                                       : pair->sends.first;
+        const struct plait_letter *m = &waits->letter;
+        snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)", r, recv ? "send" : "receive",
+                 (unsigned long long)m->number + 1, recv ? "to" : "from", comm->rank, m->count,
+                 plait_dtype_name(m->type));
+        return r + 1;
+    }
+    snprintf(text, room, "messages wait");
+    return 0;
+}
+
+/* Does somebody send something else than what is received next? */
+static enum plait_status look_for_mismatch(struct plait_comm *comm)
+{
+    uint32_t fingerprint;
+    uint64_t note;
+
+    for (uint32_t r = 0; PLAIT_GUARDS && r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
+        if (r == comm->rank || pair == NULL || pair->recvs.first == NULL || !is_open(pair->recvs.first))
+            continue;
+        const struct plait_letter *m = &pair->recvs.first->letter;
+        if (link->transport->peek(link, link->next_in, &fingerprint, &note) && fingerprint != fingerprint_of(m))
+            return differs(comm, m, m->number, note);
+    }
+    return PLAIT_OK;
+}
+
+/* The shortest deadline of those that wait; 0: the comm's. */
+static double shortest_limit(const struct plait_comm *comm)
+{
+    double least = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        const struct plait_request *const heads[] = { pair != NULL ? pair->sends.first : NULL,
+                                                      pair != NULL ? pair->lent.first : NULL,
+                                                      pair != NULL ? pair->recvs.first : NULL };
+        for (unsigned k = 0; k < 3; k++)
+            if (heads[k] != NULL && heads[k]->letter.deadline > 0 && (least == 0 || heads[k]->letter.deadline < least))
+                least = heads[k]->letter.deadline;
+    }
+    return least;
+}
+
+bool plait_messages_turn(struct plait_comm *comm, bool rarely)
+{
+    struct plait_messages *all = comm->messages;
+    enum plait_status status = PLAIT_OK;
+    bool moved = false, waits = false;
+
+    if (all == NULL)
+        return false;
+    if (all->wait.awaited == NULL) {
+        plait_wait_init(&all->wait, awaited, comm);
+        all->wait.needs = needs;
+        all->wait.blame = blame;
+    }
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+        struct plait_pair *pair = all->pairs[r];
+        if (!awaits(pair))
+            continue;
+        if (r == comm->rank) {
+            moved |= turn_self(comm, pair, &status);
+        } else {
+            moved |= turn_recvs(comm, pair, &status);
+            if (status == PLAIT_OK)
+                moved |= turn_sends(comm, pair, &status);
+        }
+        waits |= awaits(pair);
+    }
+    if (moved || !waits) {
+        plait_wait_progress(comm, &all->wait);
+    } else if (status == PLAIT_OK) {
+        all->wait.limit = shortest_limit(comm);
+        status = look_for_mismatch(comm);
+        if (status == PLAIT_OK)
+            status = plait_wait_glance(comm, &all->wait, rarely);
+    }
+    if (status == PLAIT_OK)
+        return moved;
+    if (comm->failed == PLAIT_OK)
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_requests_fail(comm, status);
+    return true;
+}
+
+uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
+{
+    return comm->messages != NULL ? awaited(comm, ranks, most) : 0;
+}
+
+void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        struct plait_queue *const queues[] = { pair != NULL ? &pair->lent : NULL, pair != NULL ? &pair->sends : NULL,
+                                               pair != NULL ? &pair->recvs : NULL };
+        for (unsigned k = 0; k < 3; k++)
+            while (queues[k] != NULL && queues[k]->first != NULL)
+                plait_request_end(pop(queues[k]), status);
+    }
+}
+
+void plait_messages_destroy(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL)
+            plait_arena_free(pair->stage);
+        free(pair);
+    }
+    free(comm->messages);
+    comm->messages = NULL;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages between two ranks, outside collectives.
+ *
+ * A message is one SEND at one rank and one RECV at another: there is nothing to emit, prove or choose, so it has no
+ * plan. Each ordered pair of ranks has its queue at both ends and works it off in order; the queues do not wait for
+ * each other, nor for collectives, which have a channel of their own. Long messages travel in slices, of which several
+ * are on the way; what the receiver cannot read where it lies is staged in library memory of that pair.
+ */
+#ifndef PLAIT_LIB_MESSAGE_H
+#define PLAIT_LIB_MESSAGE_H
+
+#include <plait/message.h>
+
+#include "request.h"
+
+#define PLAIT_MESSAGE_SLICE ((size_t)256 << 10) /* bytes; equal at both ends */
+#define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
+
+struct plait_queue {
+    struct plait_request *first, **end;
+    uint64_t n; /* messages that ever entered */
+};
+
+struct plait_pair { /* this rank and another, or itself */
+    struct plait_queue sends, recvs;
+    struct plait_queue lent; /* offered, but still read where they lie */
+    char *stage;             /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
+    uint32_t used[PLAIT_MESSAGE_STAGE]; /* number of the slice that last used it, plus 1 */
+    bool ever[PLAIT_MESSAGE_STAGE];     /* one did */
+};
+
+struct plait_messages { /* of a comm */
+    struct plait_wait wait;
+    struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
+};
+
+/* Room for messages with `peer`: allocates at the first. */
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer);
+
+/* Into its queue. plait_message_prepare() was called. */
+void plait_message_add(struct plait_request *r);
+
+/* One turn of all queues; see plait_progress_comm(). Something moved? */
+bool plait_messages_turn(struct plait_comm *comm, bool rarely);
+uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
+
+/* The comm has failed: all end with this. */
+void plait_messages_fail(struct plait_comm *comm, enum plait_status status);
+
+/* Nobody reads staged slices any more. */
+void plait_messages_destroy(struct plait_comm *comm);
+
+#endif

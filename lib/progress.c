@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress.h"
+
+#include "clock.h"
+#include "fork.h"
+#include "message.h"
+#include "reduce.h"
+#include "request.h"
+#include "status.h"
+#include "wait.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
+#define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks */
+#define IDLE_NS   100000000 /* of who waits for this process only */
+
+/* ---- The list ---------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* inside a comm's lock */
+static struct plait_comm *first;
+_Atomic uint32_t plait_nactive;
+
+static _Atomic uint32_t news_bell, sleepers;
+
+void plait_progress_add(struct plait_comm *comm)
+{
+    pthread_mutex_lock(&list_lock);
+    comm->next_active = first;
+    first = comm;
+    atomic_fetch_add(&plait_nactive, 1);
+    pthread_mutex_unlock(&list_lock);
+}
+
+void plait_progress_remove(struct plait_comm *comm)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct plait_comm **c = &first; *c != NULL; c = &(*c)->next_active)
+        if (*c == comm) {
+            *c = comm->next_active;
+            atomic_fetch_sub(&plait_nactive, 1);
+            break;
+        }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* The k-th active comm, locked; NULL: another thread is at it. False: there are no more. */
+static bool take(uint32_t k, struct plait_comm **out)
+{
+    struct plait_comm *c;
+
+    pthread_mutex_lock(&list_lock);
+    for (c = first; c != NULL && k > 0; k--)
+        c = c->next_active;
+    *out = c != NULL && pthread_mutex_trylock(&c->lock) == 0 ? c : NULL;
+    pthread_mutex_unlock(&list_lock);
+    return c != NULL;
+}
+
+/* ---- Progress ---------------------------------------------------------------------------------------- */
+
+bool plait_progress_comm(struct plait_comm *comm, bool rarely)
+{
+    const uint32_t environment = plait_fpenv_enter();
+    bool moved = plait_requests_turn(comm, rarely);
+
+    moved |= plait_messages_turn(comm, rarely);
+    plait_fpenv_leave(environment);
+    if (moved && atomic_load_explicit(&comm->own->asleep, memory_order_relaxed))
+        plait_awake(comm);
+    return moved;
+}
+
+bool plait_progress(void)
+{
+    struct plait_comm *comm;
+    bool moved = false;
+
+    if (atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0)
+        return false;
+    for (uint32_t k = 0; take(k, &comm); k++)
+        if (comm != NULL) {
+            moved |= plait_progress_comm(comm, false);
+            pthread_mutex_unlock(&comm->lock);
+        }
+    return moved;
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------------------- */
+
+/* Both sides write one word and then read the other's, so a sleeper is woken or does not fall asleep. */
+void plait_progress_news(void)
+{
+    atomic_fetch_add(&news_bell, 1);
+    if (atomic_load(&sleepers) > 0)
+        plait_bells_ring(&news_bell);
+}
+
+void plait_progress_sleep(const struct plait_bells *bells)
+{
+    atomic_fetch_add(&sleepers, 1);
+    plait_bells_sleep(bells, atomic_load(&plait_nactive) > 0 || bells->n > 1 ? SLEEP_NS : IDLE_NS);
+    atomic_fetch_sub(&sleepers, 1);
+}
+
+void plait_progress_announce(struct plait_bells *bells)
+{
+    struct plait_comm *comm;
+    uint32_t ranks[PLAIT_BELLS];
+
+    plait_bells_add(bells, &news_bell);
+    for (uint32_t k = 0; take(k, &comm); k++)
+        if (comm != NULL) {
+            uint32_t n = plait_requests_awaited(comm, ranks, PLAIT_BELLS);
+            n += plait_messages_awaited(comm, ranks + n, PLAIT_BELLS - n);
+            plait_bells_announce(bells, comm, ranks, n);
+            pthread_mutex_unlock(&comm->lock);
+        }
+}
+
+void plait_idle(struct plait_idle *idle, uint32_t spins)
+{
+    if (idle->turns++ < spins) {
+        plait_pause();
+        return;
+    }
+    const double now = plait_clock();
+    if (idle->since == 0)
+        idle->since = now;
+    if (now - idle->since < YIELD_FOR) {
+        sched_yield();
+        return;
+    }
+    if (idle->announced)
+        plait_progress_sleep(&idle->bells);
+    idle->announced = true;
+    idle->bells.n = 0;
+    plait_progress_announce(&idle->bells);
+}
+
+void plait_idle_over(struct plait_idle *idle)
+{
+    idle->turns = 0;
+    idle->since = 0;
+    idle->announced = false;
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER; /* before any other */
+static pthread_t thread;
+static unsigned nstart;
+static atomic_bool stop;
+
+static void *run_thread(void *arg)
+{
+    struct plait_idle idle = { 0 };
+
+    (void)arg;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else
+            plait_idle(&idle, 0); /* the processor may be somebody's who computes */
+    return NULL;
+}
+
+enum plait_status plait_progress_thread_start(void)
+{
+    sigset_t all, saved;
+    int error = 0;
+
+    pthread_mutex_lock(&thread_lock);
+    if (nstart++ == 0) {
+        atomic_store(&stop, false);
+        sigfillset(&all); /* the caller's signals arrive as before */
+        pthread_sigmask(SIG_SETMASK, &all, &saved);
+        error = pthread_create(&thread, NULL, run_thread, NULL);
+        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        nstart -= error != 0;
+    }
+    pthread_mutex_unlock(&thread_lock);
+    return error == 0 ? PLAIT_OK : plait_fail_errno(error, "cannot start the progress thread");
+}
+
+void plait_progress_thread_stop(void)
+{
+    pthread_mutex_lock(&thread_lock);
+    if (--nstart == 0) {
+        atomic_store(&stop, true);
+        plait_progress_news();
+        pthread_join(thread, NULL);
+    }
+    pthread_mutex_unlock(&thread_lock);
+}
+
+void plait_progress_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&thread_lock);
+        pthread_mutex_lock(&list_lock);
+        return;
+    }
+    if (when == PLAIT_FORK_CHILD) { /* which has neither the thread nor the comms */
+        first = NULL;
+        nstart = plait_nactive = sleepers = 0;
+    }
+    pthread_mutex_unlock(&list_lock);
+    pthread_mutex_unlock(&thread_lock);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that are pending, of all comms of this process, go on whenever a thread waits, tests or is the progress
+ * thread.
+ *
+ * A comm with pending operations is on the list of active ones; whoever progresses it holds its lock. A comm without
+ * any is not on the list, and only the thread that calls it touches it: blocking calls then take no lock.
+ */
+#ifndef PLAIT_LIB_PROGRESS_H
+#define PLAIT_LIB_PROGRESS_H
+
+#include "bells.h"
+
+#include <stdbool.h>
+
+/* One turn of every active comm that no other thread is at. Something moved? */
+bool plait_progress(void);
+
+/* The same for one comm, whose lock the caller holds. rarely: its caller does not poll all the time. */
+bool plait_progress_comm(struct plait_comm *comm, bool rarely);
+
+/* The lock of the comm is held: it has its first pending operation; it has no more. */
+void plait_progress_add(struct plait_comm *comm);
+void plait_progress_remove(struct plait_comm *comm);
+
+/* Say that somebody sleeps who waits for what these comms wait for; and for news of this process's other threads. */
+void plait_progress_announce(struct plait_bells *bells);
+
+/* Sleep on what was announced. */
+void plait_progress_sleep(const struct plait_bells *bells);
+
+/* News for threads of this process that sleep: an operation has ended, or a new one is pending. */
+void plait_progress_news(void);
+
+struct plait_idle { /* a thread that waits for pending operations */
+    uint32_t turns;
+    double since; /* clock when it had spun enough */
+    bool announced;
+    struct plait_bells bells;
+};
+
+/* One turn without progress: spin, then yield, then sleep. Start from zeroes. */
+void plait_idle(struct plait_idle *idle, uint32_t spins);
+void plait_idle_over(struct plait_idle *idle); /* there was progress */
+
+/* A thread that does nothing but progress; counted: as many stops as starts. */
+enum plait_status plait_progress_thread_start(void);
+void plait_progress_thread_stop(void);
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "request.h"
+
+#include "bind.h"
+#include "call.h"
+#include "message.h"
+#include "progress.h"
+#include "status.h"
+#include "stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Memory: a comm keeps its requests for the next ones; its lock is held ------------------------------ */
+
+static struct plait_request *get(struct plait_comm *comm)
+{
+    struct plait_request *r = comm->spare;
+
+    if (r != NULL) {
+        comm->spare = r->next;
+    } else {
+        comm->stats.allocations++;
+        r = calloc(1, sizeof *r);
+        if (r == NULL)
+            return NULL;
+        r->comm = comm;
+        r->next_of_all = comm->requests;
+        comm->requests = r;
+    }
+    r->stream = NULL;
+    r->persistent = r->grouped = r->started = false;
+    return r;
+}
+
+static void give_back(struct plait_request *r)
+{
+    r->next = r->comm->spare;
+    r->comm->spare = r;
+}
+
+static void destroy(struct plait_request *r)
+{
+    free(r->sizes);
+    free(r);
+}
+
+static enum plait_status copy_sizes(struct plait_request *r)
+{
+    const struct plait_geometry *g = &r->job.o->geometry;
+    const size_t n = r->comm->nrank;
+    const struct plait_sizes *s = &r->job.sizes;
+
+    if (r->sizes == NULL) {
+        r->comm->stats.allocations++;
+        r->sizes = malloc(4 * n * sizeof *r->sizes);
+    }
+    if (r->sizes == NULL)
+        return plait_fail_memory("out of memory for an operation");
+    const size_t *const from[] = { s->in, s->in_at, s->out, s->out_at };
+    for (unsigned k = 0; k < 4; k++) {
+        const uint32_t nslot = k < 2 ? g->in.nslot : g->out.nslot;
+        if (nslot > 0)
+            memcpy(r->sizes + k * n, from[k], nslot * sizeof *r->sizes);
+    }
+    r->job.sizes.in = r->sizes;
+    r->job.sizes.in_at = r->sizes + n;
+    r->job.sizes.out = r->sizes + 2 * n;
+    r->job.sizes.out_at = r->sizes + 3 * n;
+    return PLAIT_OK;
+}
+
+/* ---- Beginning ------------------------------------------------------------------------------------------ */
+
+void plait_request_begin(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+
+    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
+    r->started = true;
+    r->next = NULL;
+    if (atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed) == 0)
+        plait_progress_add(comm);
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
+        plait_message_add(r);
+    } else {
+        if (comm->first == NULL)
+            comm->end = &comm->first;
+        *comm->end = r;
+        comm->end = &r->next;
+    }
+    if (r->stream != NULL)
+        plait_stream_add(r);
+}
+
+/* The way of the call: who takes the request, and when it begins. The comm's lock is held and let go of. */
+static enum plait_status dispatch(struct plait_request *r, const struct plait_call *call)
+{
+    struct plait_comm *comm = r->comm;
+    const bool held = call != NULL && call->request != NULL;
+
+    r->stream = call != NULL ? call->stream : NULL;
+    r->persistent = call != NULL && call->persistent;
+    if (held)
+        *call->request = r;
+    if (r->persistent || plait_in_group()) {
+        pthread_mutex_unlock(&comm->lock);
+        if (!r->persistent)
+            plait_group_add(r, !held && r->stream == NULL);
+        return PLAIT_OK;
+    }
+    plait_request_begin(r);
+    if (r->stream == NULL)
+        plait_progress_comm(comm, false); /* the others need not wait for the caller's next call */
+    pthread_mutex_unlock(&comm->lock);
+    plait_progress_news();
+    return held || r->stream != NULL ? PLAIT_OK : plait_wait(&r);
+}
+
+/* The call ends here, without an operation. */
+static enum plait_status refuse(struct plait_comm *comm, enum plait_status status)
+{
+    pthread_mutex_unlock(&comm->lock);
+    return plait_in_group() ? plait_group_refuse(status) : status;
+}
+
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+                                           const struct plait_call *call, enum plait_status status)
+{
+    struct plait_request *r = status == PLAIT_OK ? get(comm) : NULL;
+
+    if (status == PLAIT_OK && r == NULL)
+        status = plait_fail_memory("out of memory for a pending operation");
+    if (r != NULL) {
+        r->kind = PLAIT_REQUEST_COLLECTIVE;
+        r->job = *job;
+        r->job.deadline = call != NULL ? call->deadline : 0;
+        r->job.scale = call != NULL ? call->scale : NULL;
+        if (r->job.scale != NULL && call->scale_when == PLAIT_SCALE_NOW)
+            r->job.scale = memcpy(r->scalar, call->scale, job->o->size);
+        if (job->o->sized)
+            status = copy_sizes(r);
+        if (status != PLAIT_OK)
+            give_back(r);
+    }
+    if (status != PLAIT_OK)
+        return refuse(comm, job->o == NULL ? status
+                                           : plait_cannot_begin(comm, status, job->o->coll, job->o->count,
+                                                                job->o->type, job->o->op));
+    comm->last->users++;
+    return dispatch(r, call);
+}
+
+enum plait_status plait_request_message(struct plait_comm *comm, enum plait_request_kind kind,
+                                        const struct plait_letter *letter, const struct plait_call *call,
+                                        enum plait_status status)
+{
+    struct plait_request *r = status == PLAIT_OK ? get(comm) : NULL;
+
+    if (status == PLAIT_OK && r == NULL)
+        status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());
+    if (status != PLAIT_OK)
+        return refuse(comm, status);
+    r->kind = kind;
+    r->letter = *letter;
+    return dispatch(r, call);
+}
+
+/* ---- Ending --------------------------------------------------------------------------------------------- */
+
+void plait_request_end(struct plait_request *r, enum plait_status status)
+{
+    struct plait_comm *comm = r->comm;
+
+    r->status = status;
+    if (r->kind == PLAIT_REQUEST_COLLECTIVE && !r->persistent)
+        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) == 1)
+        plait_progress_remove(comm);
+    atomic_fetch_sub_explicit(&comm->pending, 1, memory_order_release);
+    atomic_store_explicit(&r->ended, true, memory_order_release); /* from here on it is its taker's */
+    plait_progress_news();
+}
+
+static void end_first(struct plait_comm *comm, enum plait_status status)
+{
+    struct plait_request *r = comm->first;
+
+    comm->first = r->next;
+    comm->running = false;
+    plait_request_end(r, status);
+}
+
+void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
+{
+    while (comm->first != NULL)
+        end_first(comm, status);
+    plait_messages_fail(comm, status);
+}
+
+/* One turn of the first. False in *ended: it goes on. */
+static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *moved, bool *ended)
+{
+    enum plait_status status = PLAIT_OK;
+    bool turned = false;
+
+    *ended = false;
+    if (!comm->running) {
+        if (!atomic_load_explicit(&comm->first->open, memory_order_acquire))
+            return PLAIT_OK;
+        comm->running = *moved = true;
+        status = plait_run_begin(comm, &comm->first->job);
+    }
+    if (status == PLAIT_OK)
+        status = plait_run_turn(comm, &turned, ended);
+    if (status == PLAIT_OK && !turned && !*ended)
+        return plait_wait_glance(comm, &comm->run->wait, rarely);
+    plait_wait_progress(comm, &comm->run->wait);
+    *moved = true;
+    return status;
+}
+
+bool plait_requests_turn(struct plait_comm *comm, bool rarely)
+{
+    enum plait_status status = plait_has_failed(comm) ? plait_look_for_failures(comm) : PLAIT_OK;
+    bool moved = false, ended = true;
+
+    while (status == PLAIT_OK && comm->first != NULL && ended) {
+        status = turn_first(comm, rarely, &moved, &ended);
+        if (status == PLAIT_OK && ended)
+            end_first(comm, PLAIT_OK);
+    }
+    if (status == PLAIT_OK)
+        return moved;
+    plait_requests_fail(comm, status);
+    return true;
+}
+
+uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_wait *w = &comm->run->wait;
+    return comm->running ? w->awaited(w->context, ranks, most) : 0;
+}
+
+/* ---- Taking --------------------------------------------------------------------------------------------- */
+
+static inline bool has_ended(const struct plait_request *r)
+{
+    return atomic_load_explicit(&r->ended, memory_order_acquire);
+}
+
+void plait_request_await(struct plait_request *r)
+{
+    struct plait_idle idle = { 0 };
+    const uint32_t spins = r->comm != NULL ? plait_spins(r->comm) : 0;
+
+    while (!has_ended(r))
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else if (!has_ended(r))
+            plait_idle(&idle, spins);
+}
+
+enum plait_status plait_request_take(struct plait_request **request)
+{
+    struct plait_request *r = *request;
+    struct plait_comm *comm = r->comm;
+    const enum plait_status status = r->status;
+
+    if (status != PLAIT_OK)
+        plait_fail(status, "%s", comm != NULL ? comm->own->failure : "the comm was destroyed");
+    r->started = false;
+    if (r->persistent)
+        return status;
+    *request = NULL;
+    if (comm == NULL) {
+        destroy(r);
+        return status;
+    }
+    pthread_mutex_lock(&comm->lock);
+    give_back(r);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+/* Is there something to wait for? */
+static enum plait_status check(struct plait_request *const *request, const char *name)
+{
+    if (request == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: request is NULL", name);
+    if (*request != NULL && (*request)->comm != NULL && plait_comm_inherited((*request)->comm))
+        return plait_comm_is_inherited((*request)->comm, name);
+    if (*request != NULL && (*request)->grouped)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_test(struct plait_request **request, int *done)
+{
+    const enum plait_status status = check(request, "plait_test");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (done == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_test: done is NULL");
+    struct plait_request *r = *request;
+    *done = 1;
+    if (r == NULL || !r->started)
+        return PLAIT_OK;
+    if (!has_ended(r)) {
+        plait_progress();
+        if (!has_ended(r) && pthread_mutex_trylock(&r->comm->lock) == 0) {
+            struct plait_comm *comm = r->comm;
+            if (!has_ended(r))
+                plait_progress_comm(comm, true);
+            pthread_mutex_unlock(&comm->lock);
+        }
+    }
+    *done = has_ended(r);
+    return *done ? plait_request_take(request) : PLAIT_OK;
+}
+
+enum plait_status plait_wait(struct plait_request **request)
+{
+    const enum plait_status status = check(request, "plait_wait");
+
+    if (status != PLAIT_OK || *request == NULL || !(*request)->started)
+        return status;
+    plait_request_await(*request);
+    return plait_request_take(request);
+}
+
+enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
+{
+    struct plait_idle idle = { 0 };
+    enum plait_status status = PLAIT_OK;
+
+    if (index == NULL || (requests == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_wait_any: %s is NULL", index == NULL ? "index" : "requests");
+    for (size_t i = 0; i < n && status == PLAIT_OK; i++)
+        status = check(&requests[i], "plait_wait_any");
+    if (status != PLAIT_OK)
+        return status;
+    for (*index = n;;) {
+        bool any = false;
+        uint32_t spins = 0;
+        for (size_t i = 0; i < n; i++) {
+            struct plait_request *r = requests[i];
+            if (r == NULL || !r->started)
+                continue;
+            any = true;
+            if (has_ended(r)) {
+                *index = i;
+                return plait_request_take(&requests[i]);
+            }
+            spins = plait_spins(r->comm);
+        }
+        if (!any)
+            return PLAIT_OK;
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else
+            plait_idle(&idle, spins);
+    }
+}
+
+enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
+{
+    enum plait_status first = PLAIT_OK;
+    char text[512] = "";
+
+    if (requests == NULL && n > 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_wait_all: requests is NULL");
+    for (size_t i = 0; i < n; i++) {
+        const enum plait_status status = plait_wait(&requests[i]);
+        if (status != PLAIT_OK && first == PLAIT_OK) {
+            first = status;
+            strncpy(text, plait_last_error(), sizeof text - 1);
+        }
+    }
+    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+}
+
+/* ---- Again and again ------------------------------------------------------------------------------------ */
+
+static enum plait_status check_start(struct plait_request *r, const char *name)
+{
+    if (r == NULL || !r->persistent)
+        return plait_fail(PLAIT_ERR_ARG, "%s: request is %s; make it with call->persistent", name,
+                          r == NULL ? "NULL" : "not persistent");
+    if (r->comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
+    if (r->started)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request is pending; wait for it first", name);
+    return plait_enter(r->comm, name, PLAIT_SUM, NULL);
+}
+
+enum plait_status plait_start(struct plait_request *r)
+{
+    enum plait_status status = check_start(r, "plait_start");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (plait_in_group()) {
+        plait_group_add(r, false);
+        return PLAIT_OK;
+    }
+    struct plait_comm *comm = r->comm;
+    pthread_mutex_lock(&comm->lock);
+    plait_request_begin(r);
+    if (r->stream == NULL)
+        plait_progress_comm(comm, false);
+    pthread_mutex_unlock(&comm->lock);
+    plait_progress_news();
+    return PLAIT_OK;
+}
+
+enum plait_status plait_run_again(struct plait_request *r)
+{
+    enum plait_status status = check_start(r, "plait_run_again");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL)) {
+        status = plait_start(r);
+        return status == PLAIT_OK && !r->grouped ? plait_wait(&r) : status;
+    }
+    if (r->job.scale != NULL || r->job.deadline > 0)
+        return plait_run_job(r->comm, &r->job);
+    return plait_run(r->comm, r->job.o, r->job.in, r->job.out, NULL);
+}
+
+enum plait_status plait_request_free(struct plait_request **request)
+{
+    struct plait_request *r = request != NULL ? *request : NULL;
+
+    if (r == NULL)
+        return PLAIT_OK;
+    if (!r->persistent || r->started)
+        return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s; wait for it",
+                          r->persistent ? "pending" : "not persistent");
+    *request = NULL;
+    if (r->comm == NULL) {
+        destroy(r);
+        return PLAIT_OK;
+    }
+    struct plait_comm *comm = r->comm;
+    pthread_mutex_lock(&comm->lock);
+    if (r->kind == PLAIT_REQUEST_COLLECTIVE)
+        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+    give_back(r);
+    pthread_mutex_unlock(&comm->lock);
+    return PLAIT_OK;
+}
+
+/* ---- Leaving -------------------------------------------------------------------------------------------- */
+
+void plait_requests_finish(struct plait_comm *comm)
+{
+    struct plait_idle idle = { 0 };
+
+    while (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else
+            plait_idle(&idle, plait_spins(comm));
+    pthread_mutex_lock(&comm->lock); /* whoever ended the last one is out */
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void plait_requests_forget(struct plait_comm *comm)
+{
+    while (comm->spare != NULL) {
+        struct plait_request *r = comm->spare;
+        comm->spare = r->next;
+        r->comm = NULL;
+    }
+    while (comm->requests != NULL) {
+        struct plait_request *r = comm->requests;
+        comm->requests = r->next_of_all;
+        if (r->comm == NULL) {
+            destroy(r);
+            continue;
+        }
+        if (r->kind == PLAIT_REQUEST_COLLECTIVE && r->persistent)
+            plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        r->comm = NULL;
+    }
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pending operations of a comm. Somebody takes each when it has ended: who holds it (call->request), the blocking call
+ * or group that waits for it, or its stream.
+ */
+#ifndef PLAIT_LIB_REQUEST_H
+#define PLAIT_LIB_REQUEST_H
+
+#include <plait/request.h>
+
+#include "group.h"
+#include "run.h"
+#include "stream.h"
+
+enum plait_request_kind { PLAIT_REQUEST_COLLECTIVE, PLAIT_REQUEST_SEND, PLAIT_REQUEST_RECV };
+
+struct plait_letter { /* a message and how far it is */
+    char *data;
+    size_t count, bytes;
+    enum plait_dtype type;
+    uint32_t peer;
+    uint64_t number;      /* among those to, or from, this peer */
+    uint64_t record;      /* in the ring of messages */
+    uint64_t slice;       /* next to be offered or taken */
+    uint32_t last;        /* transport's number of its last slice, once all are offered */
+    bool lent;            /* the receiver reads it where it lies */
+    double deadline;      /* 0: the comm's */
+};
+
+struct plait_request {
+    struct plait_comm *comm; /* NULL: it is gone, and so is the operation */
+    struct plait_request *next, *next_of_group, *next_of_all;
+    enum plait_request_kind kind;
+    struct plait_stream *stream; /* begins only when this has come to it; NULL: at once */
+    struct plait_item item;
+    atomic_bool open; /* it has */
+    bool persistent;
+    bool grouped;        /* in a group that has not ended */
+    bool own;            /* the group's, which takes it */
+    atomic_bool started; /* begun and not yet taken */
+    atomic_bool ended;
+    enum plait_status status;
+
+    struct plait_job job;
+    char scalar[8]; /* what job.scale points to, if it was read at the call */
+    size_t *sizes;  /* [4][nrank] what job.sizes points to; NULL before the first of these */
+
+    struct plait_letter letter;
+};
+
+/* May this call not run here and now? Operations of the comm are pending, a group is open, or it is a request. */
+static inline bool plait_must_queue(const struct plait_comm *comm, const struct plait_call *call)
+{
+    return atomic_load_explicit(&comm->pending, memory_order_acquire) > 0 ||
+           atomic_load_explicit(&plait_ngroup, memory_order_relaxed) > 0 ||
+           (call != NULL && (call->request != NULL || call->stream != NULL));
+}
+
+/*
+ * Queue a collective, or, when `status` is an error, end the call with it. Takes over the comm's lock, which the caller
+ * holds. job: o, in, out, sizes. A blocking call outside groups waits.
+ */
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+                                           const struct plait_call *call, enum plait_status status);
+
+/* The same for a message. */
+enum plait_status plait_request_message(struct plait_comm *comm, enum plait_request_kind kind,
+                                        const struct plait_letter *letter, const struct plait_call *call,
+                                        enum plait_status status);
+
+/* The comm's lock is held: put it into its queue. */
+void plait_request_begin(struct plait_request *r);
+
+/* One turn of the comm's collectives; see plait_progress_comm(). Something moved? */
+bool plait_requests_turn(struct plait_comm *comm, bool rarely);
+uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
+
+/* The comm's lock is held: this one has ended; all have, as the comm has failed. */
+void plait_request_end(struct plait_request *r, enum plait_status status);
+void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
+
+/* Wait until it has ended; without taking it. Take it: its result; free unless persistent. */
+void plait_request_await(struct plait_request *r);
+enum plait_status plait_request_take(struct plait_request **r);
+
+/* The comm is left: wait for what is pending; free what nobody holds, part from the rest. */
+void plait_requests_finish(struct plait_comm *comm);
+void plait_requests_forget(struct plait_comm *comm);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "run.h"
+
+#include "clock.h"
+#include "engine.h"
+#include "prog.h"
+#include "report.h"
+#include "status.h"
+#include "tiny.h"
+
+#include <stdio.h>
+
+enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
+                                     size_t count, enum plait_dtype type, enum plait_op op)
+{
+    char why[512];
+
+    if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
+        return status;
+    snprintf(why, sizeof why, "%s", plait_last_error());
+    comm->sequence++; /* the last one is not to blame */
+    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s%s%s): %s", plait_coll_name(coll),
+                           (unsigned long long)comm->sequence, count, plait_dtype_name(type),
+                           plait_geometry_of(coll, 1, 0, 0, 1).combines ? " " : "",
+                           plait_geometry_of(coll, 1, 0, 0, 1).combines ? plait_op_name(op) : "", why);
+}
+
+/*
+ * A pre-multiplied sum is the sum of scaled inputs: an all-reduce goes on in place in OUT, which has room for them, the
+ * others from library memory, which is kept for the next one.
+ */
+static enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job, const void **in)
+{
+    const struct plait_op_plan *o = job->o;
+    const size_t n = o->sized ? job->sizes.in_end : o->in_bytes / o->size;
+    void *to = job->out;
+
+    *in = job->in;
+    if (job->scale == NULL || n == 0)
+        return PLAIT_OK;
+    if (o->coll != PLAIT_ALLREDUCE) {
+        if (comm->scaled_bytes < n * o->size) {
+            comm->stats.allocations++;
+            const enum plait_status status = plait_arena_alloc(n * o->size, &to);
+            if (status != PLAIT_OK)
+                return plait_cannot_begin(comm, status, o->coll, o->count, o->type, o->op);
+            plait_arena_free(comm->scaled);
+            comm->scaled = to;
+            comm->scaled_bytes = n * o->size;
+        }
+        to = comm->scaled;
+    }
+    comm->kernels->scale[o->type](to, job->in, n, job->scale);
+    *in = to;
+    return PLAIT_OK;
+}
+
+static inline void end(struct plait_comm *comm)
+{
+    comm->stats.operations++;
+    atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+    if (PLAIT_GUARDS)
+        plait_ring_expect(&comm->own->ring, comm->sequence + 1);
+}
+
+/*
+ * First be seen inside, by the ring, then look for failures: a rank that failed waits in destroy for those it sees
+ * inside (comm.c). Both sides write one flag and then read the other's, so both flags are sequentially consistent.
+ */
+static enum plait_status enter_engine(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word)
+{
+    if (PLAIT_GUARDS) {
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_seq_cst);
+        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
+                             o->selection.nslice * o->prog->ninstr);
+    }
+    return plait_look_for_failures(comm);
+}
+
+enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
+{
+    const struct plait_op_plan *o = job->o;
+    const void *in;
+    enum plait_status status = scale_input(comm, job, &in);
+
+    comm->limit = job->deadline;
+    if (status != PLAIT_OK)
+        return status;
+    const uint64_t word = plait_word(o, ++comm->sequence);
+    if (o->selection.tiny) {
+        if (PLAIT_GUARDS)
+            plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
+        plait_tiny_begin(comm, o, word, in, job->out);
+        return PLAIT_OK;
+    }
+    status = enter_engine(comm, o, word);
+    return status == PLAIT_OK ? plait_engine_begin(comm, job, in) : status;
+}
+
+enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    const enum plait_status status = comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended)
+                                                                  : plait_engine_turn(comm, moved, ended);
+
+    if (status == PLAIT_OK && *ended)
+        end(comm);
+    return status;
+}
+
+enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
+{
+    const uint32_t environment = plait_fpenv_enter();
+    enum plait_status status = plait_run_begin(comm, job);
+
+    for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
+        status = plait_run_turn(comm, &moved, &ended);
+        if (moved || ended)
+            plait_wait_progress(comm, &comm->run->wait);
+        else if (status == PLAIT_OK)
+            status = plait_wait_turn(comm, &comm->run->wait);
+    }
+    plait_fpenv_leave(environment);
+    return status;
+}
+
+enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
+                            const struct plait_call *call)
+{
+    if (!o->selection.tiny || (call != NULL && call->scale != NULL))
+        return plait_run_job(comm, &(struct plait_job){ .o = o,
+                                                        .in = in,
+                                                        .out = out,
+                                                        .scale = call != NULL ? call->scale : NULL,
+                                                        .deadline = call != NULL ? call->deadline : 0 });
+    if (PLAIT_GUARDS)
+        comm->limit = call != NULL ? call->deadline : 0;
+    const uint32_t environment = plait_fpenv_enter();
+    const uint64_t word = plait_word(o, ++comm->sequence);
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
+    const enum plait_status status = plait_tiny_run(comm, o, word, in, out);
+    if (status == PLAIT_OK)
+        end(comm);
+    plait_fpenv_leave(environment);
+    return status;
+}

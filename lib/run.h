@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One operation on this rank, from its beginning to its end; a comm has one at a time. */
+#ifndef PLAIT_LIB_RUN_H
+#define PLAIT_LIB_RUN_H
+
+#include "comm.h"
+#include "wait.h"
+
+/*
+ * Blocks of different sizes (the v-forms): elements in the slots of this rank's IN and OUT, and where they start.
+ */
+struct plait_sizes {
+    const size_t *in, *in_at, *out, *out_at;
+    size_t most;   /* in any of them */
+    size_t in_end; /* of IN: elements from its start */
+};
+
+struct plait_job { /* what is to run: bound, and what belongs to one call */
+    const struct plait_op_plan *o;
+    const void *in;
+    void *out;
+    const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when it begins; else NULL */
+    double deadline;          /* seconds; 0: the comm's */
+    struct plait_sizes sizes; /* of o->sized */
+};
+
+struct plait_run {
+    struct plait_comm *comm;
+    const struct plait_op_plan *o;
+    char *in, *out;
+    struct plait_wait wait;
+
+    /* Of a tiny operation. */
+    uint64_t word;
+    uint32_t taken; /* ranks whose vectors are there */
+
+    /* The engine's. */
+    struct plait_sizes sizes;
+    const struct plait_prog *prog;
+    uint64_t nslice, next_slice, done_slices;
+    size_t need;              /* library memory of the largest slice */
+    bool fits;                /* there is room for it */
+    unsigned way;             /* of writing: enum plait_way */
+    bool timed;               /* measure `busy` */
+    double busy;              /* seconds spent copying and reducing before the first message came */
+    double began;             /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    enum plait_status failed; /* a message is not what it must be */
+};
+
+/* Elements of the vector, or of the largest block. */
+static inline size_t plait_run_count(const struct plait_run *run)
+{
+    return run->o->sized ? run->sizes.most : run->o->count;
+}
+
+/* Run to the end. `call` may be NULL. After an error the comm has failed. */
+enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
+                            const struct plait_call *call);
+enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job);
+
+/* The same in turns, in the default floating point environment. *ended: it is done; *moved: something happened. */
+enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
+enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
+
+/* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
+enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
+                                     size_t count, enum plait_dtype type, enum plait_op op);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "stream.h"
+
+#include "progress.h"
+#include "request.h"
+#include "status.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct plait_stream {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, idle;
+    struct plait_item *first, **end;
+    bool busy, stop;
+    enum plait_status status; /* the first error since the last synchronize */
+    char text[512];
+};
+
+static void push(struct plait_stream *s, struct plait_item *item)
+{
+    item->next = NULL;
+    pthread_mutex_lock(&s->lock);
+    if (s->first == NULL)
+        s->end = &s->first;
+    *s->end = item;
+    s->end = &item->next;
+    pthread_cond_signal(&s->more);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void plait_stream_add(struct plait_request *r)
+{
+    r->item.request = r;
+    push(r->stream, &r->item);
+}
+
+static enum plait_status run_request(struct plait_request *r)
+{
+    atomic_store_explicit(&r->open, true, memory_order_release);
+    plait_progress_news();
+    plait_request_await(r);
+    return plait_request_take(&r);
+}
+
+static void *work(void *arg)
+{
+    struct plait_stream *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (s->first == NULL && !s->stop)
+            pthread_cond_wait(&s->more, &s->lock);
+        if (s->first == NULL)
+            break;
+        struct plait_item *item = s->first;
+        enum plait_status status = PLAIT_OK;
+        s->first = item->next;
+        s->busy = true;
+        pthread_mutex_unlock(&s->lock);
+        if (item->request != NULL) {
+            status = run_request(item->request);
+        } else {
+            item->function(item->context);
+            free(item);
+        }
+        pthread_mutex_lock(&s->lock);
+        s->busy = false;
+        if (status != PLAIT_OK && s->status == PLAIT_OK) {
+            s->status = status;
+            snprintf(s->text, sizeof s->text, "%s", plait_last_error());
+        }
+        if (s->first == NULL)
+            pthread_cond_broadcast(&s->idle);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+enum plait_status plait_stream_create(struct plait_stream **out)
+{
+    struct plait_stream *s;
+    sigset_t all, saved;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create: out is NULL");
+    s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return plait_fail_memory("out of memory for a stream");
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->more, NULL);
+    pthread_cond_init(&s->idle, NULL);
+    sigfillset(&all); /* the caller's signals arrive as before */
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    const int error = pthread_create(&s->thread, NULL, work, s);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    if (error != 0) {
+        free(s);
+        return plait_fail_errno(error, "cannot start a stream's thread");
+    }
+    *out = s;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
+{
+    struct plait_item *item;
+
+    if (s == NULL || function == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: %s is NULL", s == NULL ? "stream" : "function");
+    item = calloc(1, sizeof *item);
+    if (item == NULL)
+        return plait_fail_memory("out of memory for a call on a stream");
+    item->function = function;
+    item->context = context;
+    push(s, item);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_stream_synchronize(struct plait_stream *s)
+{
+    if (s == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: stream is NULL");
+    if (pthread_equal(pthread_self(), s->thread))
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: a function on the stream cannot wait for its end");
+    pthread_mutex_lock(&s->lock);
+    while (s->first != NULL || s->busy)
+        pthread_cond_wait(&s->idle, &s->lock);
+    const enum plait_status status = s->status;
+    if (status != PLAIT_OK)
+        plait_fail(status, "%s", s->text);
+    s->status = PLAIT_OK;
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+enum plait_status plait_stream_query(struct plait_stream *s, int *done)
+{
+    if (s == NULL || done == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: %s is NULL", s == NULL ? "stream" : "done");
+    pthread_mutex_lock(&s->lock);
+    *done = s->first == NULL && !s->busy;
+    pthread_mutex_unlock(&s->lock);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_stream_destroy(struct plait_stream *s)
+{
+    enum plait_status status;
+
+    if (s == NULL)
+        return PLAIT_OK;
+    if (pthread_equal(pthread_self(), s->thread))
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_destroy: a function on the stream cannot wait for its end");
+    status = plait_stream_synchronize(s);
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_signal(&s->more);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->idle);
+    pthread_cond_destroy(&s->more);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return status;
+}

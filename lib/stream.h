@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef PLAIT_LIB_STREAM_H
+#define PLAIT_LIB_STREAM_H
+
+#include <plait/stream.h>
+
+struct plait_request;
+
+struct plait_item { /* on a stream: a request or a call */
+    struct plait_item *next;
+    struct plait_request *request; /* or NULL: */
+    void (*function)(void *context);
+    void *context;
+};
+
+/* The request's turn comes after all that is on its stream; the stream takes it when it has ended. No memory is
+ * needed. */
+void plait_stream_add(struct plait_request *r);
+
+#endif
