@@ -52,7 +52,7 @@ const void *plait_place_of_in(const struct plait_geometry *g, uint32_t rank, voi
 }
 
 enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, size_t in_bytes,
-                                       size_t out_bytes)
+                                      size_t out_bytes)
 {
     const bool no_in = in_bytes > 0 && a->in == NULL;
 

@@ -21,8 +21,8 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
 
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
-    if (plait_comm_inherited(comm))
-        return plait_comm_is_inherited(comm, name);
+    if (plait_comm_closed(comm))
+        return plait_comm_is_closed(comm, name);
     if (plait_has_failed(comm))
         return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
     if (call == NULL)

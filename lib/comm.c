@@ -7,6 +7,7 @@
 #include "flight.h"
 #include "meet.h"
 #include "message.h"
+#include "progress.h"
 #include "report.h"
 #include "run.h"
 #include "status.h"
@@ -16,6 +17,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,8 +123,13 @@ void plait_comms_fork(enum plait_fork when)
     pthread_mutex_unlock(&retired_lock);
 }
 
-enum plait_status plait_comm_is_inherited(const struct plait_comm *comm, const char *call)
+enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call)
 {
+    if (!plait_comm_inherited(comm))
+        return plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call,
+                          comm->finalized   ? "finalized; only plait_comm_destroy() is left"
+                          : comm->suspended ? "suspended; call plait_comm_resume() first"
+                                            : "not there yet; ask plait_comm_status()");
     return plait_fail(PLAIT_ERR_ARG,
                       "%s: comm '%s' belongs to rank %u in another process, of which this is a forked child; create a "
                       "comm in the child",
@@ -166,6 +173,7 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     comm->algorithms = malloc((n + m + 1) * sizeof *comm->algorithms);
     if (comm->algorithms == NULL)
         return plait_fail_memory("out of memory for a comm");
+    comm->nown_algorithms = n;
     for (size_t i = 0; i < n; i++)
         comm->algorithms[i] = own[i];
     for (size_t i = 0; i <= m; i++)
@@ -219,7 +227,14 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->run->comm = comm;
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
-    return plait_flights_create(comm->nrank, &comm->flights);
+    if (o->id != NULL)
+        comm->id_bytes = *o->id;
+    status = plait_flights_create(comm->nrank, &comm->flights);
+    if (status == PLAIT_OK && (o->progress || comm->config.progress)) {
+        status = plait_progress_thread_start();
+        comm->progress = status == PLAIT_OK;
+    }
+    return status;
 }
 
 static void free_private(struct plait_comm *comm)
@@ -244,37 +259,189 @@ static void free_private(struct plait_comm *comm)
     free(comm->algorithms);
     free(comm->node);
     free(comm->processes);
+    if (comm->progress)
+        plait_progress_thread_stop();
+}
+
+static struct plait_comm *allocate(void)
+{
+    struct plait_comm *comm = calloc(1, sizeof *comm);
+
+    if (comm == NULL)
+        return NULL;
+    comm->generation = plait_generation;
+    pthread_mutex_init(&comm->lock, NULL);
+    alive++;
+    return comm;
+}
+
+static void discard(struct plait_comm *comm)
+{
+    free_private(comm);
+    release_shared(comm);
+    alive--;
+}
+
+/* comm may be NULL: memory is short, which the others must hear of. */
+static enum plait_status create(struct plait_comm *comm, const struct plait_comm_options *options)
+{
+    enum plait_status status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
+
+    status = plait_meet(comm, options, status);
+    if (status == PLAIT_OK) {
+        comm->open = plait_generation;
+        plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
+    }
+    return status;
+}
+
+/* ---- Creation in the background --------------------------------------------------------------------------- */
+
+struct plait_birth {
+    struct plait_comm_options options; /* with copies of what they pointed to */
+    struct plait_unique_id id;
+    pthread_t thread;
+    atomic_bool over; /* the rest is known */
+    enum plait_status status;
+    char text[512];
+};
+
+static void *memcpy_new(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes);
+    return to != NULL ? memcpy(to, from, bytes) : NULL;
+}
+
+static void *give_birth(void *arg)
+{
+    struct plait_comm *comm = arg;
+    struct plait_birth *b = comm->birth;
+
+    b->status = create(comm, &b->options);
+    if (b->status != PLAIT_OK)
+        snprintf(b->text, sizeof b->text, "%s", plait_last_error());
+    atomic_store_explicit(&b->over, true, memory_order_release);
+    return NULL;
+}
+
+static void forget_birth(struct plait_comm *comm)
+{
+    if (comm->birth == NULL)
+        return;
+    free((char *)(uintptr_t)comm->birth->options.name);
+    free((uint32_t *)(uintptr_t)comm->birth->options.node);
+    free((void *)(uintptr_t)comm->birth->options.algorithms);
+    free(comm->birth);
+    comm->birth = NULL;
+}
+
+/* What the options point to may be gone before the comm is there. */
+static bool copy_options(struct plait_birth *b, const struct plait_comm_options *o)
+{
+    size_t n = 0;
+
+    b->options = *o;
+    b->options.node = NULL;
+    b->options.algorithms = NULL;
+    b->options.name = strdup(o->name != NULL ? o->name : "comm");
+    if (o->id != NULL) {
+        b->id = *o->id;
+        b->options.id = &b->id;
+    }
+    if (o->node != NULL)
+        b->options.node = memcpy_new(o->node, o->nrank * sizeof *o->node);
+    while (o->algorithms != NULL && o->algorithms[n] != NULL)
+        n++;
+    if (o->algorithms != NULL)
+        b->options.algorithms = memcpy_new(o->algorithms, (n + 1) * sizeof *o->algorithms);
+    return b->options.name != NULL && (o->node == NULL || b->options.node != NULL) &&
+           (o->algorithms == NULL || b->options.algorithms != NULL);
+}
+
+static enum plait_status create_in_background(const struct plait_comm_options *options, struct plait_comm **out)
+{
+    struct plait_comm *comm;
+    sigset_t all, saved;
+    int error = ENOMEM;
+
+    retire(NULL);
+    comm = allocate();
+    if (comm != NULL && (comm->birth = calloc(1, sizeof *comm->birth)) != NULL && copy_options(comm->birth, options)) {
+        comm->rank = options->rank;
+        comm->nrank = options->nrank;
+        sigfillset(&all); /* the caller's signals arrive as before */
+        pthread_sigmask(SIG_SETMASK, &all, &saved);
+        error = pthread_create(&comm->birth->thread, NULL, give_birth, comm);
+        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    }
+    if (error == 0) {
+        *out = comm;
+        return PLAIT_OK;
+    }
+    if (comm != NULL) {
+        forget_birth(comm);
+        discard(comm);
+    }
+    return plait_fail_errno(error, "no thread to create a comm in the background");
+}
+
+enum plait_status plait_comm_status(struct plait_comm *comm)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_status: comm is NULL");
+    if (comm->birth != NULL) {
+        if (!atomic_load_explicit(&comm->birth->over, memory_order_acquire))
+            return PLAIT_IN_PROGRESS;
+        if (comm->birth->status != PLAIT_OK)
+            return plait_fail(comm->birth->status, "%s", comm->birth->text);
+    }
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_closed(comm, "plait_comm_status");
+    const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
+    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
+}
+
+static enum plait_status create_now(const void *args, struct plait_comm **out)
+{
+    const struct plait_comm_options *options = args;
+    struct plait_comm *comm;
+    enum plait_status status;
+
+    retire(NULL);
+    comm = allocate();
+    status = create(comm, options);
+    if (status == PLAIT_OK)
+        *out = comm;
+    else if (comm != NULL)
+        discard(comm);
+    return status;
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
-    struct plait_comm *comm = NULL;
     const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_options(options, out);
 
-    if (status != PLAIT_OK)
-        return plait_in_group() ? plait_group_refuse(status) : status;
     if (plait_in_group())
-        return plait_group_create(options, out);
-    retire(NULL);
-    comm = calloc(1, sizeof *comm);
-    if (comm != NULL) {
-        comm->generation = plait_generation;
-        pthread_mutex_init(&comm->lock, NULL);
-        alive++;
-    }
-    status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
-    status = plait_meet(comm, options, status);
-    if (status == PLAIT_OK) {
-        plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
-        *out = comm;
-    } else if (comm != NULL) {
-        free_private(comm);
-        release_shared(comm);
-        alive--;
-    }
+        return status != PLAIT_OK ? plait_group_refuse(status)
+                                  : plait_group_make(create_now, options, sizeof *options, out);
+    if (status == PLAIT_OK)
+        status = options->background ? create_in_background(options, out) : create_now(options, out);
     errno = saved;
     return status;
+}
+
+struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    o.name = comm->name;
+    o.deadline = comm->deadline;
+    o.warn = comm->warn;
+    o.reproducible = comm->reproducible;
+    o.round = comm->round;
+    o.progress = comm->progress;
+    return o;
 }
 
 /* ---- Destruction ---------------------------------------------------------------------------------------- */
@@ -303,6 +470,13 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
+}
+
+enum plait_status plait_comm_settle(struct plait_comm *comm)
+{
+    plait_requests_finish(comm);
+    const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
+    return status == PLAIT_OK ? wait_for_readers(comm) : status;
 }
 
 /*
@@ -341,12 +515,18 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     const int saved = errno;
     enum plait_status status;
 
+    if (comm != NULL && comm->birth != NULL) {
+        pthread_join(comm->birth->thread, NULL);
+        status = comm->birth->status;
+        forget_birth(comm);
+        if (status != PLAIT_OK) { /* which plait_comm_status() has told */
+            discard(comm);
+            return PLAIT_OK;
+        }
+    }
     if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
         return PLAIT_OK;
-    plait_requests_finish(comm);
-    status = (enum plait_status)atomic_load(&comm->own->failed);
-    if (status == PLAIT_OK)
-        status = wait_for_readers(comm);
+    status = plait_comm_settle(comm);
     if (status != PLAIT_OK) {
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
         wait_for_insiders(comm);
@@ -366,7 +546,7 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
     if (plait_comm_inherited(comm))
-        return plait_comm_is_inherited(comm, "plait_comm_abort");
+        return plait_comm_is_closed(comm, "plait_comm_abort");
     char text[sizeof comm->own->failure];
     snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
              (unsigned long long)atomic_load(&comm->own->done), comm->rank,

@@ -40,7 +40,7 @@ struct plait_post {        /* an offered message */
     _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
     uint64_t address;      /* offset in the sender's arena; within one process, the address itself */
     uint64_t bytes;
-    uint64_t note; /* the sender's */
+    uint64_t note;                 /* the sender's */
     uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
@@ -105,6 +105,7 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     const struct plait_control *control;
     struct plait_process *process;
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
+    double waited;                           /* seconds of long waits for it */
 };
 
 struct plait_prog;
@@ -148,7 +149,9 @@ static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequen
 
 struct plait_comm {
     uint32_t rank, nrank;
-    uint32_t generation; /* fork.h: in a forked child nothing else may be used */
+    uint32_t generation;       /* fork.h: in a forked child nothing else may be used */
+    uint32_t open;             /* the same while it may be called; 0 before it is there, when finalized or suspended */
+    struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
     enum plait_status failed; /* sticky */
@@ -163,9 +166,14 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    double limit; /* deadline that the operation in progress has of its own; 0: none */
-    size_t cache, last_level;      /* bytes; rank 0's */
-    size_t flight_bytes;           /* library memory of a flight, at least */
+    struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
+    uint32_t nshrink;                /* comms made of it by plait_comm_shrink() */
+    size_t nown_algorithms;          /* of `algorithms`, those of the caller */
+    bool progress;                   /* it asked for the progress thread */
+    bool suspended, finalized;
+    double limit;             /* deadline that the operation in progress has of its own; 0: none */
+    size_t cache, last_level; /* bytes; rank 0's */
+    size_t flight_bytes;      /* library memory of a flight, at least */
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
@@ -195,11 +203,11 @@ struct plait_comm {
     /* Pending operations (progress.h, request.h), under the lock. */
     pthread_mutex_t lock;
     struct plait_comm *next_active;
-    _Atomic uint32_t pending;                /* requests not ended; 0: the comm is only touched by who calls it */
-    struct plait_request *first, **end;      /* collectives, in the order of the calls */
-    bool running;                            /* the first has begun: it is comm->run */
-    struct plait_request *requests, *spare;  /* all; those that nobody uses */
-    struct plait_messages *messages;         /* message.h; NULL before the first */
+    _Atomic uint32_t pending;               /* requests not ended; 0: the comm is only touched by who calls it */
+    struct plait_request *first, **end;     /* collectives, in the order of the calls */
+    bool running;                           /* the first has begun: it is comm->run */
+    struct plait_request *requests, *spare; /* all; those that nobody uses */
+    struct plait_messages *messages;        /* message.h; NULL before the first */
 
     struct plait_comm *next_retired; /* comm.c */
 };
@@ -207,10 +215,20 @@ struct plait_comm {
 /* Is this a forked child, and the comm its parent's? */
 static inline bool plait_comm_inherited(const struct plait_comm *comm)
 {
-    return __builtin_expect(comm->generation != plait_generation, 0);
+    return comm->generation != plait_generation;
 }
 
-/* The error of `call` then. */
-enum plait_status plait_comm_is_inherited(const struct plait_comm *comm, const char *call);
+/* May operations of this comm not be called: that, or not now? The error of `call` then. */
+static inline bool plait_comm_closed(const struct plait_comm *comm)
+{
+    return __builtin_expect(comm->open != plait_generation, 0);
+}
+enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call);
+
+/* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
+struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
+
+/* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
+enum plait_status plait_comm_settle(struct plait_comm *comm);
 
 #endif

@@ -150,6 +150,7 @@ static const struct row table[] = {
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_log_file },
+    { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },

@@ -22,6 +22,7 @@ struct plait_config {
     char log_file[256]; /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
     size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
+    int progress;       /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
     double warn;        /* PLAIT_WARN       seconds, 30 */
 };
 

@@ -66,14 +66,18 @@ static inline void complete(const struct plait_run *run, struct plait_flight *f,
             f->ready[f->end_ready++] = s[k];
 }
 
-static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
+                                  const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out +
+           (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f,
+                                 const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in +
+           (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
 static inline double stopwatch(const struct plait_run *run)
@@ -189,7 +193,8 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
+        const struct plait_link *link =
+            next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
         if (link != NULL && !link->transport->reaches(link, to, bytes))
             return true;
     }
@@ -200,8 +205,8 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
  * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
  * sources are advanced.
  */
-static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const void **from,
-                               size_t n, bool staged)
+static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
+                               const void **from, size_t n, bool staged)
 {
     _Alignas(PLAIT_LINE) char piece[4096];
     const size_t size = run->o->size, most = sizeof piece / size;
@@ -390,8 +395,8 @@ static void launch(struct plait_run *run, struct plait_flight *f)
 
 /* ---- Waiting ------------------------------------------------------------------------------------- */
 
-static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have,
-                          uint32_t most)
+static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
+                          uint32_t have, uint32_t most)
 {
     for (uint32_t k = 0; k < n && have < most; k++) {
         const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;

@@ -152,3 +152,22 @@ void plait_flights_destroy(struct plait_flight *flights)
     }
     free(flights);
 }
+
+size_t plait_flights_bytes(const struct plait_comm *comm)
+{
+    size_t bytes = 0;
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
+        bytes += comm->flights[d].bytes;
+    return bytes;
+}
+
+void plait_flights_empty(struct plait_comm *comm)
+{
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        struct plait_flight *f = &comm->flights[d];
+        plait_arena_free(f->memory);
+        f->memory = NULL;
+        f->bytes = f->used = 0;
+    }
+}

@@ -51,11 +51,15 @@ size_t plait_flight_need(const struct plait_run *run);
 /* Have the peers read everything this flight staged for them the last time? */
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);
 
-/* Make room in all flights of the comm for this operation: may allocate. *fits: done; false: peers still read old memory,
- * ask again. */
+/* Make room in all flights of the comm for this operation: may allocate. *fits: done; false: peers still read old
+ * memory, ask again. */
 enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits);
 
 enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out);
 void plait_flights_destroy(struct plait_flight *flights);
+
+/* Their library memory: how much; given back, when nobody reads it. */
+size_t plait_flights_bytes(const struct plait_comm *comm);
+void plait_flights_empty(struct plait_comm *comm);
 
 #endif

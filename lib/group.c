@@ -14,7 +14,8 @@
 
 struct creation { /* of a comm */
     struct creation *next;
-    struct plait_comm_options options;
+    enum plait_status (*make)(const void *args, struct plait_comm **out);
+    _Alignas(16) char args[PLAIT_GROUP_ARGS];
     struct plait_comm **out;
     enum plait_status status;
     char text[512];
@@ -55,13 +56,15 @@ enum plait_status plait_group_refuse(enum plait_status status)
     return status;
 }
 
-enum plait_status plait_group_create(const struct plait_comm_options *options, struct plait_comm **out)
+enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
+                                   const void *args, size_t bytes, struct plait_comm **out)
 {
     struct creation *c = calloc(1, sizeof *c);
 
     if (c == NULL)
         return plait_group_refuse(plait_fail_memory("out of memory for a comm"));
-    c->options = *options;
+    c->make = make;
+    memcpy(c->args, args, bytes);
     c->out = out;
     *group.last_creation = c;
     group.last_creation = &c->next;
@@ -119,7 +122,7 @@ static void *create(void *arg)
 {
     struct creation *c = arg;
 
-    c->status = plait_comm_create(&c->options, c->out);
+    c->status = c->make(c->args, c->out);
     if (c->status != PLAIT_OK)
         snprintf(c->text, sizeof c->text, "%s", plait_last_error());
     return NULL;

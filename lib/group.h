@@ -18,8 +18,13 @@ bool plait_in_group(void);
 /* A call of this thread's open group: its request, which the group waits for and takes when `own`. */
 void plait_group_add(struct plait_request *r, bool own);
 
-/* A comm to be created at the end. What the options point to is not copied. */
-enum plait_status plait_group_create(const struct plait_comm_options *options, struct plait_comm **out);
+/*
+ * What makes a comm, at the end, together with the others of the group: make(args, out) in a thread of its own. The
+ * `bytes` of args (PLAIT_GROUP_ARGS at most) are copied, but not what they point to.
+ */
+enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
+                                   const void *args, size_t bytes, struct plait_comm **out);
+#define PLAIT_GROUP_ARGS 160
 
 /* One that was refused: the group will not begin. Returns the status. */
 enum plait_status plait_group_refuse(enum plait_status status);

@@ -24,9 +24,8 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
                           comm->nrank);
     if (count > PLAIT_MOST_BYTES / size)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes", name, count,
-                          size);
+        return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
+                          name, count, size);
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
     if (peer == comm->rank && !plait_in_group() && (call == NULL || (call->request == NULL && call->stream == NULL)))
@@ -210,9 +209,9 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     if (data == NULL)
         return false;
     if (PLAIT_GUARDS && sent != bytes) { /* equal fingerprints of different messages: one in 2^32 */
-        *status = plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer,
-                                   "rank %u sends %zu bytes where rank %u expects %zu", m->peer, sent, comm->rank,
-                                   bytes);
+        *status =
+            plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer, "rank %u sends %zu bytes where rank %u expects %zu",
+                             m->peer, sent, comm->rank, bytes);
         return false;
     }
     if (bytes > 0 && data != to)
@@ -452,4 +451,26 @@ void plait_messages_destroy(struct plait_comm *comm)
     }
     free(comm->messages);
     comm->messages = NULL;
+}
+
+size_t plait_messages_bytes(const struct plait_comm *comm)
+{
+    size_t bytes = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++)
+        if (comm->messages->pairs[r] != NULL && comm->messages->pairs[r]->stage != NULL)
+            bytes += PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE;
+    return bytes;
+}
+
+void plait_messages_empty(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
+        if (pair == NULL || pair->stage == NULL || !link->transport->sent(link, link->next_out - 1))
+            continue;
+        plait_arena_free(pair->stage);
+        pair->stage = NULL;
+    }
 }

@@ -24,8 +24,8 @@ struct plait_queue {
 
 struct plait_pair { /* this rank and another, or itself */
     struct plait_queue sends, recvs;
-    struct plait_queue lent; /* offered, but still read where they lie */
-    char *stage;             /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
+    struct plait_queue lent;            /* offered, but still read where they lie */
+    char *stage;                        /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
     uint32_t used[PLAIT_MESSAGE_STAGE]; /* number of the slice that last used it, plus 1 */
     bool ever[PLAIT_MESSAGE_STAGE];     /* one did */
 };
@@ -50,5 +50,9 @@ void plait_messages_fail(struct plait_comm *comm, enum plait_status status);
 
 /* Nobody reads staged slices any more. */
 void plait_messages_destroy(struct plait_comm *comm);
+
+/* Memory for staged slices: how much; given back, where all of them have been read. */
+size_t plait_messages_bytes(const struct plait_comm *comm);
+void plait_messages_empty(struct plait_comm *comm);
 
 #endif

@@ -146,8 +146,8 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
     }
     if (status != PLAIT_OK)
         return refuse(comm, job->o == NULL ? status
-                                           : plait_cannot_begin(comm, status, job->o->coll, job->o->count,
-                                                                job->o->type, job->o->op));
+                                           : plait_cannot_begin(comm, status, job->o->coll, job->o->count, job->o->type,
+                                                                job->o->op));
     comm->last->users++;
     return dispatch(r, call);
 }
@@ -290,7 +290,7 @@ static enum plait_status check(struct plait_request *const *request, const char 
     if (request == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: request is NULL", name);
     if (*request != NULL && (*request)->comm != NULL && plait_comm_inherited((*request)->comm))
-        return plait_comm_is_inherited((*request)->comm, name);
+        return plait_comm_is_closed((*request)->comm, name);
     if (*request != NULL && (*request)->grouped)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
     return PLAIT_OK;

@@ -19,12 +19,12 @@ struct plait_letter { /* a message and how far it is */
     size_t count, bytes;
     enum plait_dtype type;
     uint32_t peer;
-    uint64_t number;      /* among those to, or from, this peer */
-    uint64_t record;      /* in the ring of messages */
-    uint64_t slice;       /* next to be offered or taken */
-    uint32_t last;        /* transport's number of its last slice, once all are offered */
-    bool lent;            /* the receiver reads it where it lies */
-    double deadline;      /* 0: the comm's */
+    uint64_t number; /* among those to, or from, this peer */
+    uint64_t record; /* in the ring of messages */
+    uint64_t slice;  /* next to be offered or taken */
+    uint32_t last;   /* transport's number of its last slice, once all are offered */
+    bool lent;       /* the receiver reads it where it lies */
+    double deadline; /* 0: the comm's */
 };
 
 struct plait_request {

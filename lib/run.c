@@ -99,8 +99,8 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
 
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
-    const enum plait_status status = comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended)
-                                                                  : plait_engine_turn(comm, moved, ended);
+    const enum plait_status status =
+        comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
     if (status == PLAIT_OK && *ended)
         end(comm);

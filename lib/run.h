@@ -38,12 +38,12 @@ struct plait_run {
     struct plait_sizes sizes;
     const struct plait_prog *prog;
     uint64_t nslice, next_slice, done_slices;
-    size_t need;              /* library memory of the largest slice */
-    bool fits;                /* there is room for it */
-    unsigned way;             /* of writing: enum plait_way */
-    bool timed;               /* measure `busy` */
-    double busy;              /* seconds spent copying and reducing before the first message came */
-    double began;             /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    size_t need;  /* library memory of the largest slice */
+    bool fits;    /* there is room for it */
+    unsigned way; /* of writing: enum plait_way */
+    bool timed;   /* measure `busy` */
+    double busy;  /* seconds spent copying and reducing before the first message came */
+    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     enum plait_status failed; /* a message is not what it must be */
 };
 

@@ -7,7 +7,6 @@
  */
 #include "tiny.h"
 
-
 #include <string.h>
 
 struct turn { /* the rank whose vector is next, the i-th */

@@ -227,9 +227,12 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     atomic_store_explicit(&p->looked, now, memory_order_relaxed);
 }
 
-void plait_wait_over(struct plait_comm *comm)
+void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
 {
     struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+
+    if (w->last_awaited > 0)
+        comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
 
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
@@ -384,7 +387,9 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
 static enum plait_status look_around(struct plait_comm *comm, struct plait_wait *w)
 {
     const double now = plait_clock();
+    uint32_t rank;
 
+    w->last_awaited = w->awaited(w->context, &rank, 1) > 0 ? rank + 1 : 0;
     if (!w->timed) {
         w->timed = true;
         w->start = now;

@@ -18,10 +18,11 @@ extern _Atomic uint32_t plait_nactive; /* comms with pending operations (progres
 #define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
 
 struct plait_wait {
-    uint32_t turns;      /* without progress */
-    uint32_t suspect;    /* rank + 1 seen gone one look ago: what it sent before may still arrive */
-    double start, check; /* clock when the waiting was first timed; of the next look for deaths */
-    double last;         /* clock at the last look */
+    uint32_t turns;        /* without progress */
+    uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive */
+    double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
+    double last;           /* clock at the last look */
+    uint32_t last_awaited; /* rank + 1, of the last look; 0: nobody */
     bool timed, warned, sleepy, announced;
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
@@ -63,7 +64,7 @@ static inline uint32_t plait_spins(const struct plait_comm *comm)
 }
 
 /* This rank no longer waits long: its ring says so, if it said otherwise. */
-void plait_wait_over(struct plait_comm *comm);
+void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w);
 
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
@@ -77,8 +78,7 @@ enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *
 /* One turn without progress. An error ends the operation and has failed the comm. */
 static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (w->turns < plait_spins(comm) &&
-        atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
+    if (w->turns < plait_spins(comm) && atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
         w->turns++;
         plait_pause();
         return PLAIT_OK;
@@ -91,7 +91,7 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
 {
     w->turns = 0;
     if (w->timed)
-        plait_wait_over(comm);
+        plait_wait_over(comm, w);
     w->timed = false;
     if (w->announced)
         plait_awake(comm);

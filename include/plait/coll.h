@@ -160,8 +160,8 @@ struct plait_call {
     int persistent;                   /* 1: do not begin; *request can be started again and again */
     struct plait_stream *stream;      /* return at once; begin in the order of this stream (stream.h) */
 };
-#define PLAIT_CALL_DEFAULT                                                                           \
-    {                                                                                                \
+#define PLAIT_CALL_DEFAULT                                                                                          \
+    {                                                                                                               \
         sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL, NULL, 0, NULL \
     }
 

@@ -46,10 +46,12 @@ struct plait_comm_options {
     enum plait_round round;
     const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: all on one */
     const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
+    int progress;   /* 1: a thread, one for the whole process, drives pending operations (request.h). This rank's own */
+    int background; /* 1: return at once; ask plait_comm_status(). This rank's own */
 };
-#define PLAIT_COMM_OPTIONS_DEFAULT                                                                       \
-    {                                                                                                    \
-        sizeof(struct plait_comm_options), 0, 0, NULL, NULL, 0, 0, 0, 0, PLAIT_ROUND_DEFAULT, NULL, NULL \
+#define PLAIT_COMM_OPTIONS_DEFAULT                                                                             \
+    {                                                                                                          \
+        sizeof(struct plait_comm_options), 0, 0, NULL, NULL, 0, 0, 0, 0, PLAIT_ROUND_DEFAULT, NULL, NULL, 0, 0 \
     }
 
 /**
@@ -100,6 +102,76 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 
+/**
+ * Is a comm that is created in the background there, and has it failed?
+ *
+ * Result: PLAIT_IN_PROGRESS while it is created; PLAIT_OK; else the error with which creation ended or the comm failed
+ * Thread: any. Costs a load and takes no part in progress.
+ */
+PLAIT_API enum plait_status plait_comm_status(struct plait_comm *comm);
+
+/**
+ * End what is pending and wait until nobody reads this rank's memory any more, so that plait_comm_destroy() will not
+ * wait. No further operation is allowed.
+ *
+ * Order:  collective, in that it waits for the other ranks to end what this one has ended
+ * Thread: as the comm's calls
+ * Errors: those of the comm
+ */
+PLAIT_API enum plait_status plait_comm_finalize(struct plait_comm *comm);
+
+/**
+ * Stop what is in flight on every rank, as plait_comm_abort() does, and wait until nothing is pending on this one. Then
+ * plait_comm_shrink() makes a comm of the ranks that go on.
+ *
+ * Thread: as the comm's calls
+ */
+PLAIT_API enum plait_status plait_comm_revoke(struct plait_comm *comm);
+
+#define PLAIT_NO_COLOR (-1)
+
+/**
+ * Make comms of parts of this one: ranks of one colour form a comm, in the order of their keys, equal keys in the order
+ * of their ranks here. Options, but for the name, are this comm's.
+ *
+ * color  0 or more; PLAIT_NO_COLOR: this rank is in none, *out becomes NULL
+ * name   of the new comm, or NULL for this one's
+ * Order:  collective
+ * Thread: as the comm's calls; in a group it is done at the end
+ * Errors: as plait_allgather() and plait_comm_create()
+ */
+PLAIT_API enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, const char *name,
+                                             struct plait_comm **out);
+
+/** A comm of the same ranks. Order, Thread, Errors: as plait_comm_split(). */
+PLAIT_API enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name, struct plait_comm **out);
+
+/**
+ * Make a comm of all ranks but some, which may be dead; this one may have failed. They say nothing to each other
+ * through this comm: that all exclude the same is the caller's care (those who do not will not meet, which is
+ * PLAIT_ERR_TIMEOUT, naming ranks of the new comm).
+ *
+ * excluded  [n] ranks of this comm, in any order; not this one
+ * abort     1: stop first what is in flight (plait_comm_revoke()); 0: nothing is, or it has failed
+ * name      of the new comm, or NULL for this one's
+ * Order:  collective over those that go on; the k-th shrink of this comm on one rank meets the k-th on the others
+ * Thread: as the comm's calls; in a group it is done at the end
+ * Errors: PLAIT_ERR_ARG; those of plait_comm_create()
+ */
+PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
+                                              const char *name, struct plait_comm **out);
+
+/**
+ * Give the comm's staging memory back until it is resumed: everything but the control block. Calls are refused
+ * meanwhile.
+ *
+ * Order:  collective, as plait_comm_finalize(); all ranks suspend, and all resume
+ * Thread: as the comm's calls
+ */
+PLAIT_API enum plait_status plait_comm_suspend(struct plait_comm *comm);
+PLAIT_API enum plait_status plait_comm_resume(struct plait_comm *comm);
+
+PLAIT_API const char *plait_comm_name(const struct plait_comm *comm);
 PLAIT_API uint32_t plait_comm_rank(const struct plait_comm *comm);
 PLAIT_API uint32_t plait_comm_nrank(const struct plait_comm *comm);
 
@@ -118,6 +190,21 @@ struct plait_comm_stats {
     uint64_t plan_hash;     /* of the last operation; equals plait_choice.plan_hash */
 };
 PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out);
+
+/**
+ * Seconds that this rank has waited for `peer` since creation: of waits that outlast the spin (some tens of
+ * microseconds), each counted for the rank it waited for last. Thread: as the comm's calls.
+ */
+PLAIT_API double plait_comm_waited(const struct plait_comm *comm, uint32_t peer);
+
+/* Bytes of shared memory that this rank's end of the comm holds. */
+struct plait_comm_memory {
+    size_t control; /* the control block: ring of operations, vectors of small operations, messages */
+    size_t staging; /* for what peers cannot read where it lies; grows with the operations, see plait_comm_suspend() */
+};
+
+/** Thread: as the comm's calls. */
+PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out);
 
 /* What would run, and why. */
 struct plait_choice {

@@ -34,6 +34,15 @@ PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
+/**
+ * Always PLAIT_ERR_UNSUPPORTED: memory of other allocators cannot be made readable for other processes after the fact.
+ * What could be had instead (process_vm_readv) is slower than staging from 64 KiB up, so there is nothing that
+ * registering would buy; allocate with plait_mem_alloc() what is to be read in place.
+ *
+ * Thread: any
+ */
+PLAIT_API enum plait_status plait_mem_register(void *memory, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,7 @@
  * Status codes and the text of the last error.
  *
  * Every function that can fail returns an `enum plait_status`: 0 is success,
- * a negative value an error, grouped by what is broken. The function that
+ * a negative value an error, grouped by what is broken; only plait_comm_status() answers "not yet". The function that
  * decides an error records its exact cause once; read it with
  * plait_last_error() on the thread that got the status.
  */
@@ -23,6 +23,7 @@ extern "C" {
 /* name, value, text: the enum, plait_status_name() and plait_status_text() all come from this list. */
 #define PLAIT_STATUS_LIST(X)                                                             \
     X(PLAIT_OK, 0, "success")                                                            \
+    X(PLAIT_IN_PROGRESS, 1, "not yet done")                                              \
     /* The caller's argument is wrong. Nothing happened; the comm is as it was. */       \
     X(PLAIT_ERR_ARG, -1, "invalid argument")                                             \
     X(PLAIT_ERR_UNSUPPORTED, -2, "not supported")                                        \

@@ -39,7 +39,8 @@ PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream
 /** The same without waiting: *done is 1 when everything has ended. Thread: any. */
 PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 
-/** Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed. Thread: any but the stream's. */
+/** Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed. Thread: any but the stream's.
+ */
 PLAIT_API enum plait_status plait_stream_destroy(struct plait_stream *stream);
 
 #ifdef __cplusplus

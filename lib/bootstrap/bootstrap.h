@@ -16,6 +16,9 @@
 
 struct plait_bootstrap; /* one rank's connection */
 
+/* An id that whoever has the same two computes alike: ranks that have one in common may meet without a word. */
+void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, struct plait_unique_id *out);
+
 /*
  * Meet at the id's place. `seconds` limits this and every later call. A rank whose `own` is an error, and any rank 0
  * that fails, stays for at most a few seconds to tell those who come.

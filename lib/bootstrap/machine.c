@@ -11,6 +11,7 @@
 #include "bootstrap.h"
 
 #include "../clock.h"
+#include "../hash.h"
 #include "../limits.h"
 #include "../status.h"
 #include "star.h"
@@ -55,6 +56,15 @@ enum plait_status plait_unique_id_create(struct plait_unique_id *out)
     for (size_t i = 0; i < sizeof random; i++)
         name += sprintf(name, "%02x", random[i]);
     return PLAIT_OK;
+}
+
+void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, struct plait_unique_id *out)
+{
+    const uint64_t a = plait_hash(plait_hash(PLAIT_HASH_START, &salt, sizeof salt), from->bytes, sizeof from->bytes);
+    const uint64_t b = plait_hash(plait_hash(a, &salt, sizeof salt), from->bytes, sizeof from->bytes);
+
+    memset(out, 0, sizeof *out);
+    sprintf((char *)out->bytes, "plait1-machine-%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
 }
 
 static bool place_of(const struct plait_unique_id *id, struct place *out)

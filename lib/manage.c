@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A comm while it lives: stop, pause, look at it. */
+#include "call.h"
+#include "flight.h"
+#include "message.h"
+#include "status.h"
+
+#include <plait/memory.h>
+
+#include <errno.h>
+#include <string.h>
+
+/* Only for calls that a closed comm has too. */
+static enum plait_status enter(struct plait_comm *comm, const char *name)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
+    return plait_comm_closed(comm) ? plait_comm_is_closed(comm, name) : PLAIT_OK;
+}
+
+enum plait_status plait_comm_finalize(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status = plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL);
+
+    if (status != PLAIT_OK)
+        return status;
+    status = plait_comm_settle(comm);
+    comm->finalized = status == PLAIT_OK;
+    comm->open = comm->finalized ? 0 : comm->open;
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_revoke(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status = enter(comm, "plait_comm_revoke");
+
+    if (status == PLAIT_OK)
+        status = plait_comm_abort(comm, "revoked");
+    if (status == PLAIT_OK)
+        plait_requests_finish(comm);
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_suspend(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status = plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL);
+
+    if (status == PLAIT_OK)
+        status = plait_comm_settle(comm);
+    if (status == PLAIT_OK) {
+        plait_flights_empty(comm);
+        plait_messages_empty(comm);
+        plait_arena_free(comm->scaled);
+        comm->scaled = NULL;
+        comm->scaled_bytes = 0;
+        comm->suspended = true;
+        comm->open = 0;
+    }
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_resume(struct plait_comm *comm)
+{
+    if (comm == NULL || plait_comm_inherited(comm) || !comm->suspended)
+        return comm != NULL && plait_comm_inherited(comm)
+                   ? plait_comm_is_closed(comm, "plait_comm_resume")
+                   : plait_fail(PLAIT_ERR_ARG, "plait_comm_resume: the comm is %s",
+                                comm == NULL ? "NULL" : "not suspended");
+    comm->suspended = false; /* memory comes with the operations that need it */
+    comm->open = plait_generation;
+    return PLAIT_OK;
+}
+
+const char *plait_comm_name(const struct plait_comm *comm)
+{
+    return comm != NULL ? comm->name : "";
+}
+
+double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
+{
+    return comm != NULL && peer < comm->nrank ? comm->peers[peer].waited : 0;
+}
+
+void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out)
+{
+    if (out == NULL)
+        return;
+    memset(out, 0, sizeof *out);
+    if (comm == NULL || plait_comm_inherited(comm) || comm->own == NULL)
+        return;
+    out->control = plait_control_bytes(comm->nrank);
+    out->staging = plait_flights_bytes(comm) + plait_messages_bytes(comm) + comm->scaled_bytes;
+}
+
+enum plait_status plait_mem_register(void *memory, size_t bytes)
+{
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "plait_mem_register: %zu bytes at %p: memory of other allocators cannot be read in place by other "
+        "processes; allocate it with plait_mem_alloc(), or pass it as it is and have it staged",
+        bytes, memory);
+}

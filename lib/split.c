@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Comms made of comms. */
+#include "bootstrap/bootstrap.h"
+#include "call.h"
+#include "hash.h"
+#include "status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Making one of some of the ranks ---------------------------------------------------------------------- */
+
+/* This rank becomes the rank-th of nrank; members[i] is the rank in `comm` of the i-th. */
+static enum plait_status make(const struct plait_comm *comm, const struct plait_unique_id *id, const char *name,
+                              const uint32_t *members, uint32_t nrank, uint32_t rank, struct plait_comm **out)
+{
+    struct plait_comm_options o = plait_comm_options_of(comm);
+    const struct plait_alg **own = calloc(comm->nown_algorithms + 1, sizeof *own);
+    uint32_t *node = malloc(nrank * sizeof *node);
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    o.nrank = nrank;
+    o.rank = rank;
+    o.id = id;
+    o.name = name != NULL ? name : comm->name;
+    if (own != NULL && node != NULL) {
+        memcpy(own, comm->algorithms, comm->nown_algorithms * sizeof *own);
+        for (uint32_t i = 0; comm->node != NULL && i < nrank; i++)
+            node[i] = comm->node[members[i]];
+        o.algorithms = comm->nown_algorithms > 0 ? own : NULL;
+        o.node = comm->node != NULL ? node : NULL;
+        status = plait_comm_create(&o, out);
+    } else {
+        plait_fail_memory("out of memory for a comm of %u ranks", nrank);
+    }
+    free(own);
+    free(node);
+    return status;
+}
+
+/* ---- Split ------------------------------------------------------------------------------------------------ */
+
+struct splitting { /* the arguments, also as a group keeps them */
+    struct plait_comm *comm;
+    int color, key;
+    char name[64]; /* "": as the comm */
+};
+
+struct member { /* what each rank says of itself */
+    int32_t color, key;
+    uint32_t rank;
+    struct plait_unique_id id; /* the comm's, if this is its first rank */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The members of this color to the front, in order. */
+static uint32_t gather_color(struct member *all, uint32_t n, int color)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t r = 0; r < n; r++)
+        if (all[r].color == color)
+            all[kept++] = all[r];
+    qsort(all, kept, sizeof *all, by_key);
+    return kept;
+}
+
+static enum plait_status join_color(struct plait_comm *comm, struct member *all, const struct splitting *s,
+                                    struct plait_comm **out)
+{
+    const uint32_t n = gather_color(all, comm->nrank, s->color);
+    uint32_t *members = malloc(n * sizeof *members), rank = 0;
+    enum plait_status status;
+
+    if (members == NULL)
+        return plait_fail_memory("out of memory for a comm of %u ranks", n);
+    for (uint32_t i = 0; i < n; i++) {
+        members[i] = all[i].rank;
+        rank = all[i].rank == comm->rank ? i : rank;
+    }
+    status = make(comm, &all[0].id, s->name[0] != '\0' ? s->name : NULL, members, n, rank, out);
+    free(members);
+    return status;
+}
+
+static enum plait_status split(const void *args, struct plait_comm **out)
+{
+    const struct splitting *s = args;
+    struct plait_comm *comm = s->comm;
+    struct member own = { s->color, s->key, comm->rank, { "" } }, *all = calloc(comm->nrank, sizeof *all);
+    enum plait_status status = plait_unique_id_create(&own.id);
+
+    if (status == PLAIT_OK && all == NULL)
+        status = plait_fail_memory("out of memory to split a comm of %u ranks", comm->nrank);
+    if (status == PLAIT_OK)
+        status = plait_allgather(comm, &own, all, sizeof own, PLAIT_UINT8, NULL);
+    if (status == PLAIT_OK && s->color == PLAIT_NO_COLOR)
+        *out = NULL;
+    else if (status == PLAIT_OK)
+        status = join_color(comm, all, s, out);
+    free(all);
+    return status;
+}
+
+static enum plait_status check_out(struct plait_comm **out, const char *name, enum plait_status status)
+{
+    return status == PLAIT_OK && out == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name) : status;
+}
+
+/* Now, or at the end of this thread's group. */
+static enum plait_status now_or_later(enum plait_status status,
+                                      enum plait_status (*what)(const void *, struct plait_comm **), const void *args,
+                                      size_t bytes, struct plait_comm **out)
+{
+    const int saved = errno;
+
+    if (plait_in_group())
+        return status != PLAIT_OK ? plait_group_refuse(status) : plait_group_make(what, args, bytes, out);
+    if (status == PLAIT_OK)
+        status = what(args, out);
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, const char *name,
+                                   struct plait_comm **out)
+{
+    struct splitting s = { comm, color, key, "" };
+    enum plait_status status =
+        check_out(out, "plait_comm_split", plait_enter(comm, "plait_comm_split", PLAIT_SUM, NULL));
+
+    if (status == PLAIT_OK && color < 0 && color != PLAIT_NO_COLOR)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_split: color is %d; 0 or more, or PLAIT_NO_COLOR", color);
+    if (name != NULL)
+        strncpy(s.name, name, sizeof s.name - 1);
+    return now_or_later(status, split, &s, sizeof s, out);
+}
+
+enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name, struct plait_comm **out)
+{
+    return plait_comm_split(comm, 0, 0, name, out);
+}
+
+/* ---- Shrink ----------------------------------------------------------------------------------------------- */
+
+struct shrinking {
+    struct plait_comm *comm;
+    const uint32_t *excluded;
+    uint32_t n;
+    char name[64];
+};
+
+/* This rank's place among those that stay, who are listed; or the error. */
+static enum plait_status list_survivors(const struct plait_comm *comm, const uint32_t *excluded, uint32_t n,
+                                        uint32_t *members, uint32_t *nmember)
+{
+    *nmember = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (excluded[i] >= comm->nrank || excluded[i] == comm->rank)
+            return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: excluded[%u] is %u, which is %s", i, excluded[i],
+                              excluded[i] == comm->rank ? "this rank" : "no rank of the comm");
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        bool stays = true;
+        for (uint32_t i = 0; i < n; i++)
+            stays &= excluded[i] != r;
+        if (stays)
+            members[(*nmember)++] = r;
+    }
+    return PLAIT_OK;
+}
+
+/* Those that exclude the same meet under a name that they compute, not under one that somebody would have to tell. */
+static enum plait_status shrink(const void *args, struct plait_comm **out)
+{
+    const struct shrinking *s = args;
+    struct plait_comm *comm = s->comm;
+    uint32_t *members = malloc(comm->nrank * sizeof *members), n, rank = 0;
+    struct plait_unique_id id;
+    enum plait_status status;
+
+    if (members == NULL)
+        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+    status = list_survivors(comm, s->excluded, s->n, members, &n);
+    if (status == PLAIT_OK) {
+        uint64_t salt = plait_hash(PLAIT_HASH_START, members, n * sizeof *members);
+        salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
+        comm->nshrink++;
+        plait_unique_id_derive(&comm->id_bytes, salt, &id);
+        for (uint32_t i = 0; i < n; i++)
+            rank = members[i] == comm->rank ? i : rank;
+        status = make(comm, &id, s->name[0] != '\0' ? s->name : NULL, members, n, rank, out);
+    }
+    free(members);
+    return status;
+}
+
+enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
+                                    const char *name, struct plait_comm **out)
+{
+    struct shrinking s = { comm, excluded, n, "" };
+    enum plait_status status = PLAIT_OK;
+
+    if (comm == NULL || out == NULL || (excluded == NULL && n > 0))
+        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: %s is NULL",
+                            comm == NULL  ? "comm"
+                            : out == NULL ? "out"
+                                          : "excluded, but n is not 0");
+    else if (plait_comm_closed(comm))
+        status = plait_comm_is_closed(comm, "plait_comm_shrink");
+    if (status == PLAIT_OK && abort)
+        status = plait_comm_revoke(comm);
+    if (name != NULL)
+        strncpy(s.name, name, sizeof s.name - 1);
+    return now_or_later(status, shrink, &s, sizeof s, out);
+}

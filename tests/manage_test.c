@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Comms made of comms, and a comm while it lives: split, shrink, finalize, revoke, suspend, abort, looked at. */
+#include "ranks.h"
+
+#include <plait/group.h>
+#include <plait/log.h>
+#include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = body, .arg = arg };
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* The sum over the comm of each rank's number in the world. */
+static int sum_of(struct plait_comm *comm, uint32_t rank, int32_t want)
+{
+    int32_t in = (int32_t)rank + 1, out = 0;
+
+    CHECK(plait_allreduce(comm, &in, &out, 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    CHECK(out == want);
+    return 0;
+}
+
+/* ---- Split ------------------------------------------------------------------------------------------------- */
+
+static int split(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm *part = *comm;
+    const int color = rank == 4 ? PLAIT_NO_COLOR : (int)(rank % 2);
+
+    (void)arg;
+    CHECK(plait_comm_split(*comm, color, -(int)rank, "half", &part) == PLAIT_OK);
+    if (color == PLAIT_NO_COLOR) {
+        CHECK(part == NULL);
+        return 0;
+    }
+    CHECK(strcmp(plait_comm_name(part), "half") == 0);
+    CHECK(plait_comm_nrank(part) == (color == 0 ? 2u : 2u));
+    CHECK(plait_comm_rank(part) == (rank >= 2 ? 0u : 1u)); /* keys fall as ranks grow */
+    CHECK(sum_of(part, rank, color == 0 ? 1 + 3 : 2 + 4) == 0);
+    CHECK(plait_comm_destroy(part) == PLAIT_OK);
+    return 0;
+}
+
+static void ranks_of_one_color_form_a_comm_in_the_order_of_their_keys(void **state)
+{
+    (void)state;
+    run(5, 1, split, NULL);
+    run(1, 5, split, NULL);
+}
+
+static int equal_keys(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm *same, *again;
+
+    (void)arg;
+    CHECK(plait_comm_duplicate(*comm, NULL, &same) == PLAIT_OK);
+    CHECK(plait_comm_rank(same) == rank && plait_comm_nrank(same) == 4);
+    CHECK(plait_comm_duplicate(same, NULL, &again) == PLAIT_OK);
+    CHECK(sum_of(same, rank, 10) == 0 && sum_of(*comm, rank, 10) == 0 && sum_of(again, rank, 10) == 0);
+    CHECK(plait_comm_destroy(same) == PLAIT_OK);
+    CHECK(sum_of(again, rank, 10) == 0);
+    CHECK(plait_comm_destroy(again) == PLAIT_OK);
+    return 0;
+}
+
+static void a_duplicate_lives_longer_than_what_it_was_made_of(void **state)
+{
+    (void)state;
+    run(4, 1, equal_keys, NULL);
+}
+
+static int keeps(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_choice choice;
+    struct plait_comm *part;
+
+    (void)arg;
+    CHECK(plait_comm_split(*comm, 0, 0, NULL, &part) == PLAIT_OK);
+    CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
+    CHECK(choice.round == PLAIT_ROUND_ONCE); /* as `reproducible` has it */
+    CHECK(strcmp(plait_comm_name(part), "strict") == 0);
+    CHECK(plait_comm_destroy(part) == PLAIT_OK);
+    return 0;
+}
+
+static void a_part_has_the_options_of_the_whole(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = keeps, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.reproducible = 1;
+    r.options.name = "strict";
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Shrink ------------------------------------------------------------------------------------------------ */
+
+static int shrink_after_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t dead[] = { 3, 1 };
+    struct plait_comm *rest;
+
+    (void)arg;
+    if (rank == 1 || rank == 3)
+        raise(SIGKILL);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER);
+    CHECK(plait_comm_shrink(*comm, dead, 2, 0, "rest", &rest) == PLAIT_OK);
+    CHECK(plait_comm_nrank(rest) == 3 && plait_comm_rank(rest) == rank / 2);
+    CHECK(sum_of(rest, rank, 1 + 3 + 5) == 0);
+    CHECK(plait_comm_destroy(rest) == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    return 0;
+}
+
+static void survivors_go_on_in_a_smaller_comm(void **state)
+{
+    const struct ranks r = { .nprocess = 5, .nthread = 1, .body = shrink_after_a_death, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 2); /* the two that were killed */
+}
+
+static int shrink_twice(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t last[] = { 3 }, first[] = { 0 }, self[] = { rank }, none[] = { 4 };
+    struct plait_comm *a = NULL, *b = NULL;
+
+    (void)arg;
+    CHECK(plait_comm_shrink(*comm, self, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "excluded[0]") != NULL && strstr(plait_last_error(), "this rank") != NULL);
+    CHECK(plait_comm_shrink(*comm, none, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_shrink(NULL, none, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_shrink(*comm, none, 1, 0, NULL, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* nothing happened */
+    if (rank != 3) {
+        CHECK(plait_comm_shrink(*comm, last, 1, 0, NULL, &a) == PLAIT_OK);
+        CHECK(sum_of(a, rank, 1 + 2 + 3) == 0);
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* all are out of `a` */
+    if (rank != 3 && rank != 0) {
+        CHECK(plait_comm_shrink(a, first, 1, 1, NULL, &b) == PLAIT_OK); /* stops what is in flight: nothing */
+        CHECK(sum_of(b, rank, 2 + 3) == 0);
+        CHECK(plait_comm_destroy(b) == PLAIT_OK);
+    }
+    const enum plait_status left = plait_comm_destroy(a); /* rank 0 may leave before the others stop it */
+    CHECK(left == PLAIT_ERR_FAILED || (left == PLAIT_OK && (rank == 0 || rank == 3)));
+    return 0;
+}
+
+static void a_comm_shrinks_again_and_again(void **state)
+{
+    (void)state;
+    run(4, 1, shrink_twice, NULL);
+    run(1, 4, shrink_twice, NULL);
+}
+
+/* ---- In a group: several ranks of a thread ------------------------------------------------------------------ */
+
+static void one_thread_splits_for_all_its_ranks(void **state)
+{
+    enum { N = 4 };
+    struct plait_unique_id id;
+    struct plait_comm *comm[N], *half[N];
+    int32_t in[N], out[N];
+
+    (void)state;
+    assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
+    assert_int_equal(plait_group_start(), PLAIT_OK);
+    for (uint32_t r = 0; r < N; r++) {
+        struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+        o.nrank = N;
+        o.rank = r;
+        o.id = &id;
+        assert_int_equal(plait_comm_create(&o, &comm[r]), PLAIT_OK);
+    }
+    assert_int_equal(plait_group_end(), PLAIT_OK);
+    assert_int_equal(plait_group_start(), PLAIT_OK);
+    for (uint32_t r = 0; r < N; r++)
+        assert_int_equal(plait_comm_split(comm[r], (int)(r / 2), 0, NULL, &half[r]), PLAIT_OK);
+    assert_int_equal(plait_group_end(), PLAIT_OK);
+    assert_int_equal(plait_group_start(), PLAIT_OK);
+    for (uint32_t r = 0; r < N; r++) {
+        in[r] = (int32_t)r;
+        assert_int_equal(plait_allreduce(half[r], &in[r], &out[r], 1, PLAIT_INT32, PLAIT_SUM, NULL), PLAIT_OK);
+    }
+    assert_int_equal(plait_group_end(), PLAIT_OK);
+    for (uint32_t r = 0; r < N; r++)
+        assert_int_equal(out[r], r < 2 ? 0 + 1 : 2 + 3);
+    for (uint32_t r = 0; r < N; r++) {
+        assert_int_equal(plait_comm_destroy(half[r]), PLAIT_OK);
+        assert_int_equal(plait_comm_destroy(comm[r]), PLAIT_OK);
+    }
+}
+
+/* ---- In the background --------------------------------------------------------------------------------------- */
+
+static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm *c;
+    enum plait_status status;
+    char name[] = "later";
+
+    o.background = 1;
+    o.name = name;
+    if (rank == 0) {
+        CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
+        memset(name, '?', sizeof name - 1); /* it was copied */
+        CHECK(plait_comm_status(c) == PLAIT_IN_PROGRESS);
+        CHECK(plait_barrier(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not there yet") != NULL);
+    } else {
+        usleep(100000);
+        CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
+    }
+    while ((status = plait_comm_status(c)) == PLAIT_IN_PROGRESS)
+        usleep(1000);
+    CHECK(status == PLAIT_OK);
+    CHECK(strcmp(plait_comm_name(c), "later") == 0);
+    CHECK(sum_of(c, rank, 6) == 0);
+    *comm = c;
+    return 0;
+}
+
+static void a_comm_is_created_in_the_background(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = in_background, .no_comm = true };
+
+    (void)state;
+    r.arg = &r;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void creation_in_the_background_fails_with_its_error(void **state)
+{
+    struct plait_unique_id id;
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+    enum plait_status status;
+
+    (void)state;
+    assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
+    o.nrank = 2;
+    o.id = &id;
+    o.timeout = 0.2;
+    o.background = 1;
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
+    while ((status = plait_comm_status(comm)) == PLAIT_IN_PROGRESS)
+        usleep(1000);
+    assert_int_equal(status, PLAIT_ERR_TIMEOUT);
+    assert_non_null(strstr(plait_last_error(), "rank 1"));
+    assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK); /* destroy waits for what is under way */
+    assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
+}
+
+/* ---- Stopping and pausing ------------------------------------------------------------------------------------ */
+
+static int finalize(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    int32_t in = (int32_t)rank, out = -1;
+
+    (void)arg;
+    call.request = &r;
+    CHECK(plait_allreduce(*comm, &in, &out, 1, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_comm_finalize(*comm) == PLAIT_OK);
+    CHECK(out == 3);
+    CHECK(plait_wait(&r) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "finalized") != NULL);
+    CHECK(plait_comm_finalize(*comm) == PLAIT_ERR_ARG);
+    return 0;
+}
+
+static void finalize_ends_what_is_pending(void **state)
+{
+    (void)state;
+    run(3, 1, finalize, NULL);
+}
+
+static int suspend(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 300000 };
+    struct plait_comm_memory before, after;
+    float *in = calloc(N, sizeof *in), *out = malloc(N * sizeof *out);
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    for (unsigned k = 0; k < 3; k++) {
+        in[N - 1] = (float)rank;
+        CHECK(plait_allreduce(*comm, in, out, N, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && out[N - 1] == 3);
+        plait_comm_memory(*comm, &before);
+        CHECK(before.staging > 100000 && before.control > 100000);
+        CHECK(plait_comm_suspend(*comm) == PLAIT_OK);
+        plait_comm_memory(*comm, &after);
+        CHECK(after.staging == 0 && after.control == before.control);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "suspended") != NULL);
+        CHECK(plait_comm_suspend(*comm) == PLAIT_ERR_ARG);
+        CHECK(plait_comm_resume(*comm) == PLAIT_OK);
+        CHECK(plait_comm_resume(*comm) == PLAIT_ERR_ARG);
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void a_suspended_comm_holds_no_staging_memory(void **state)
+{
+    (void)state;
+    run(3, 1, suspend, NULL);
+}
+
+static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t excluded[] = { 2 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL;
+    struct plait_comm *rest;
+    int32_t in = 1, out;
+
+    (void)arg;
+    call.request = &r;
+    if (rank < 2) {
+        CHECK(plait_allreduce(*comm, &in, &out, 1, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(plait_comm_shrink(*comm, excluded, 1, 1, NULL, &rest) == PLAIT_OK);
+        CHECK(plait_wait(&r) == PLAIT_ERR_FAILED && strstr(plait_last_error(), "revoked") != NULL);
+        CHECK(sum_of(rest, rank, 3) == 0);
+        CHECK(plait_comm_destroy(rest) == PLAIT_OK);
+    } else {
+        while (plait_comm_status(*comm) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK)
+            ;
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED || rank == 2);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_stuck_operation_is_revoked_and_the_others_go_on(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = stop };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Abort from any thread ------------------------------------------------------------------------------------ */
+
+#define TRIES 1000
+
+struct shot {
+    struct plait_comm *comm;
+    unsigned after; /* microseconds */
+};
+
+static void ignore(void *context, enum plait_log_level level, const char *line)
+{
+    (void)level;
+    (void)line;
+    (void)context;
+}
+
+static void *shoot(void *arg)
+{
+    const struct shot *s = arg;
+
+    usleep(s->after);
+    plait_comm_abort(s->comm, "shot");
+    return NULL;
+}
+
+struct aborts {
+    struct ranks *ranks;
+    struct plait_unique_id *ids; /* [TRIES] */
+    uint64_t seed;
+};
+
+static uint64_t random_of(uint64_t seed)
+{
+    seed = (seed + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    return seed ^ seed >> 31;
+}
+
+/* Operations of all sizes and forms until somebody's thread aborts: each returns, soon. */
+static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct aborts *a = arg;
+    enum { MOST = 1 << 18 };
+    float *in = calloc(MOST, sizeof *in), *out = malloc(MOST * sizeof *out);
+
+    (void)comm;
+    CHECK(in != NULL && out != NULL);
+    plait_log_callback(ignore, NULL); /* thousands of lines */
+    for (unsigned t = 0; t < TRIES; t++) {
+        const uint64_t h = random_of(a->seed + t);
+        const uint32_t shooter = (uint32_t)(h % a->ranks->nprocess);
+        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        struct plait_request *r[4] = { NULL };
+        struct shot s = { NULL, (unsigned)(h >> 8 & 1023) };
+        pthread_t thread;
+        enum plait_status status = PLAIT_OK;
+        const size_t n = (size_t)1 << (h >> 20) % 19;
+
+        o.id = &a->ids[t];
+        CHECK(plait_comm_create(&o, &s.comm) == PLAIT_OK);
+        if (rank == shooter)
+            CHECK(pthread_create(&thread, NULL, shoot, &s) == 0);
+        for (unsigned k = 0; status == PLAIT_OK; k = (k + 1) % 4) {
+            call.request = h >> 40 & 1 ? &r[k] : NULL;
+            if (call.request != NULL && r[k] != NULL)
+                status = plait_wait(&r[k]);
+            if (status == PLAIT_OK)
+                status = plait_allreduce(s.comm, in, out, n, PLAIT_FLOAT32, PLAIT_SUM, &call);
+        }
+        CHECK(plait_wait_all(r, 4) != PLAIT_IN_PROGRESS);
+        CHECK(status == PLAIT_ERR_FAILED && strstr(plait_last_error(), "shot") != NULL);
+        if (rank == shooter)
+            pthread_join(thread, NULL);
+        CHECK(plait_comm_destroy(s.comm) == PLAIT_ERR_FAILED);
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void an_abort_from_any_thread_ends_every_operation(void **state)
+{
+    const char *v = getenv("PLAIT_TEST_SEED");
+    struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 110, .body = abort_again_and_again, .no_comm = true };
+    struct aborts a = { &r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : 20261121 };
+
+    (void)state;
+    print_message("PLAIT_TEST_SEED=%llu\n", (unsigned long long)a.seed);
+    assert_non_null(a.ids);
+    for (unsigned t = 0; t < TRIES; t++)
+        assert_int_equal(plait_unique_id_create(&a.ids[t]), PLAIT_OK);
+    r.arg = &a;
+    assert_int_equal(ranks_run(&r), 0);
+    free(a.ids);
+}
+
+/* ---- Looked at -------------------------------------------------------------------------------------------------- */
+
+static int waited(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (rank == 1)
+        usleep(50000);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        CHECK(plait_comm_waited(*comm, 1) > 0.01 && plait_comm_waited(*comm, 0) == 0);
+        CHECK(plait_comm_waited(*comm, 7) == 0 && plait_comm_waited(NULL, 0) == 0);
+    }
+    return 0;
+}
+
+static void waiting_is_counted_for_whom_it_is(void **state)
+{
+    (void)state;
+    run(2, 1, waited, NULL);
+}
+
+static void foreign_memory_is_not_registered_and_the_error_says_why(void **state)
+{
+    char memory[8];
+
+    (void)state;
+    assert_int_equal(plait_mem_register(memory, sizeof memory), PLAIT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(plait_last_error(), "plait_mem_alloc"));
+}
+
+static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm *part;
+
+    (void)arg;
+    CHECK(plait_comm_split(NULL, 0, 0, NULL, &part) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_split(*comm, -2, 0, NULL, &part) == PLAIT_ERR_ARG && strstr(plait_last_error(), "-2") != NULL);
+    CHECK(plait_comm_split(*comm, 0, 0, NULL, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_finalize(NULL) == PLAIT_ERR_ARG && plait_comm_revoke(NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_suspend(NULL) == PLAIT_ERR_ARG && plait_comm_resume(NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_status(NULL) == PLAIT_ERR_ARG && plait_comm_status(*comm) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_arguments_change_nothing(void **state)
+{
+    (void)state;
+    run(2, 1, wrong_arguments, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_of_one_color_form_a_comm_in_the_order_of_their_keys),
+        cmocka_unit_test(a_duplicate_lives_longer_than_what_it_was_made_of),
+        cmocka_unit_test(a_part_has_the_options_of_the_whole),
+        cmocka_unit_test(survivors_go_on_in_a_smaller_comm),
+        cmocka_unit_test(a_comm_shrinks_again_and_again),
+        cmocka_unit_test(one_thread_splits_for_all_its_ranks),
+        cmocka_unit_test(a_comm_is_created_in_the_background),
+        cmocka_unit_test(creation_in_the_background_fails_with_its_error),
+        cmocka_unit_test(finalize_ends_what_is_pending),
+        cmocka_unit_test(a_suspended_comm_holds_no_staging_memory),
+        cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
+        cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
+        cmocka_unit_test(waiting_is_counted_for_whom_it_is),
+        cmocka_unit_test(foreign_memory_is_not_registered_and_the_error_says_why),
+        cmocka_unit_test(wrong_arguments_change_nothing),
+    };
+
+    return cmocka_run_group_tests_name("manage", tests, NULL, NULL);
+}
