@@ -144,6 +144,7 @@ static bool parse_coll(struct options *o, const char *flag, const char *value)
 
 static bool parse_root(struct options *o, const char *flag, const char *value)
 {
+    o->root = 0;
     o->every_root = strcmp(value, "all") == 0;
     return o->every_root || parse_number(flag, value, 0, MAX_RANKS - 1, &o->root);
 }
