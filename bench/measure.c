@@ -228,8 +228,9 @@ static void show_progress(const struct task *t, uint32_t backend, uint32_t round
     const struct bench *b = t->bench;
 
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[Kcell %zu of %zu, round %u of %llu: %s", (size_t)(t->cell - b->cell) + 1, b->ncell,
-                round + 1, (unsigned long long)b->options->rounds, b->ranks[backend].name);
+        fprintf(stderr, "\r\033[K%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title,
+                (size_t)(t->cell - b->cell) + 1, b->ncell, round + 1, (unsigned long long)b->options->rounds,
+                b->ranks[backend].name);
 }
 
 static void clear_progress(void)
