@@ -39,23 +39,72 @@ static void release(void *self, void *memory)
 }
 
 /* Only what the library could say without running; a refusal is an error with its own text. */
-static bool supports(void *self, enum plait_dtype type, enum plait_op op)
+static bool supports(void *self, const struct operation *o)
 {
     (void)self;
-    (void)type;
-    (void)op;
+    (void)o;
     return true;
 }
 
-static bool allreduce(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op)
+typedef enum plait_status (*call_fn)(struct plait_comm *comm, const struct operation *o, const struct plait_call *call);
+
+static enum plait_status allreduce(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_allreduce(comm, o->in, o->out, o->count, o->type, o->op, call);
+}
+
+static enum plait_status reduce_scatter(struct plait_comm *comm, const struct operation *o,
+                                        const struct plait_call *call)
+{
+    return plait_reduce_scatter(comm, o->in, o->out, o->count, o->type, o->op, call);
+}
+
+static enum plait_status allgather(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_allgather(comm, o->in, o->out, o->count, o->type, call);
+}
+
+static enum plait_status broadcast(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_broadcast(comm, o->in, o->out, o->count, o->type, o->root, call);
+}
+
+static enum plait_status reduce(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_reduce(comm, o->in, o->out, o->count, o->type, o->op, o->root, call);
+}
+
+static enum plait_status gather(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_gather(comm, o->in, o->out, o->count, o->type, o->root, call);
+}
+
+static enum plait_status scatter(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_scatter(comm, o->in, o->out, o->count, o->type, o->root, call);
+}
+
+static enum plait_status alltoall(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_alltoall(comm, o->in, o->out, o->count, o->type, call);
+}
+
+static const call_fn calls[PLAIT_NCOLL] = {
+    [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
+    [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
+    [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
+    [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
+};
+
+static bool run(void *self, const struct operation *o)
 {
     struct plait_rank *r = self;
     unsigned char scalar[8];
 
-    if (op == PLAIT_PREMULSUM)
-        pattern_scale(type, r->rank, scalar);
-    r->call.scale = op == PLAIT_PREMULSUM ? scalar : NULL;
-    return plait_allreduce(r->comm, in, out, count, type, op, &r->call) == PLAIT_OK;
+    if (o->op == PLAIT_PREMULSUM)
+        pattern_scale(o->type, r->rank, scalar);
+    r->call.scale = o->op == PLAIT_PREMULSUM ? scalar : NULL;
+    return calls[o->coll](r->comm, o, &r->call) == PLAIT_OK;
 }
 
 static const char *error_text(void *self)
@@ -69,7 +118,7 @@ static const struct backend plait = {
     .alloc = alloc,
     .free = release,
     .supports = supports,
-    .allreduce = allreduce,
+    .run = run,
     .error = error_text,
 };
 

@@ -114,6 +114,7 @@ static json_t *setting(const struct bench *b)
     const struct options *o = b->options;
     json_t *s = json_object(), *backends = json_array();
 
+    json_object_set_new(s, "collective", json_string(plait_coll_name(b->coll->coll)));
     json_object_set_new(s, "ranks", integer(o->nrank));
     json_object_set_new(s, "as", json_string(o->threads ? "threads" : "processes"));
     json_object_set_new(s, "memory", json_string(o->library_memory ? "plait" : "malloc"));
@@ -132,7 +133,7 @@ static json_t *setting(const struct bench *b)
 
 static json_t *body(const struct bench *b, const struct cell *c, const struct half *h)
 {
-    const double seconds = outcome_time(b, &h->outcome[0]), bandwidth = 1e-9 * algorithm_bandwidth(c, seconds);
+    const double seconds = outcome_time(b, &h->outcome[0]);
     json_t *o = json_object();
 
     if (!h->measured) {
@@ -140,8 +141,8 @@ static json_t *body(const struct bench *b, const struct cell *c, const struct ha
         return json_null();
     }
     json_object_set_new(o, b->options->cputime ? "cpu_time" : "time", number(1e6 * seconds));
-    json_object_set_new(o, "alg_bw", number(bandwidth));
-    json_object_set_new(o, "bus_bw", number(bandwidth * bus_factor(b->ranks[0].nrank)));
+    json_object_set_new(o, "alg_bw", number(1e-9 * algorithm_bandwidth(c, seconds)));
+    json_object_set_new(o, "bus_bw", number(1e-9 * bus_bandwidth(b, c, seconds)));
     json_object_set_new(o, "nwrong", b->options->check > 0 ? number((double)h->outcome[0].wrong) : json_null());
     return o;
 }
@@ -195,6 +196,8 @@ static json_t *compared(const struct bench *b, const struct half *h)
         json_object_set_new(v, "back_to_back_us", number(1e6 * median_of(from->stream, b->options->rounds)));
         json_object_set_new(v, "cpu_us", number(1e6 * median_of(from->cpu, b->options->rounds)));
         json_object_set_new(v, "wrong", integer(from->wrong));
+        if (*from->algorithm_name != '\0')
+            json_object_set_new(v, "algorithm", json_string(from->algorithm_name));
         if (k > 0) {
             json_object_set_new(v, "ratio", number(from->ratio));
             json_object_set_new(v, "ratio_low", number(from->ratio_low));
@@ -211,15 +214,16 @@ static json_t *result(const struct bench *b, const struct cell *c)
     static const char *const names[NPLACE] = { "out_of_place", "in_place" };
     json_t *r = json_object(), *more = json_object();
     size_t iterations = 0;
+    char key[32];
 
     json_object_set_new(r, "size", integer(c->bytes));
     json_object_set_new(r, "count", integer(c->count));
     json_object_set_new(r, "type", json_string(dtype_label(c->type)));
-    json_object_set_new(r, "redop", json_string(plait_op_name(c->op)));
-    json_object_set_new(r, "root", json_string("    -1")); /* so spelled by nccl-tests */
+    json_object_set_new(r, "redop", json_string(op_label(c->op)));
+    snprintf(key, sizeof key, "%6d", (int)c->root); /* so spelled by nccl-tests */
+    json_object_set_new(r, "root", json_string(key));
     for (int place = 0; place < NPLACE; place++) {
         const struct half *h = &c->half[place];
-        char key[32];
         json_object_set_new(r, names[place], body(b, c, h));
         if (!h->measured)
             continue;
@@ -229,9 +233,9 @@ static json_t *result(const struct bench *b, const struct cell *c)
             json_object_set_new(r, key, per_iteration(b, h));
         json_object_set_new(more, names[place], compared(b, h));
     }
-    json_object_set_new(more, "bound_us", number(1e6 * limits_bound(&b->limits, c->bytes, b->ranks[0].nrank)));
+    json_object_set_new(more, "bound_us", number(1e6 * limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)));
     json_object_set_new(r, "actual_iterations", integer(iterations));
-    json_object_set_new(r, "experiment_name", json_string(*c->label != '\0' ? c->label : "all_reduce_perf"));
+    json_object_set_new(r, "experiment_name", json_string(*c->label != '\0' ? c->label : b->coll->program));
     json_object_set_new(r, "plait", more);
     return r;
 }

@@ -19,9 +19,9 @@
 #define ARGUMENTS 48
 
 /*
- * The four that were found worth beating on one machine. ob1 is the default; ucx would refuse without
+ * Those that were found worth beating on one machine. ob1 is the default; ucx would refuse without
  * "any" where there is no InfiniBand; sm is the shared-memory collective; nocma copies through shared
- * memory and lets malloc keep its large blocks.
+ * memory and lets malloc keep its large blocks; tuned tries what coll/tuned has (tuned_openmpi.h).
  */
 const struct openmpi_config openmpi_configs[] = {
     { "ob1", { "--mca", "pml", "ob1" }, { NULL } },
@@ -30,6 +30,7 @@ const struct openmpi_config openmpi_configs[] = {
     { "nocma",
       { "--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none" },
       { "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=17179869184" } },
+    { "tuned", { "--mca", "pml", "ob1", "--mca", "coll_tuned_use_dynamic_rules", "1" }, { NULL } },
 };
 const uint32_t openmpi_nconfig = sizeof openmpi_configs / sizeof *openmpi_configs;
 

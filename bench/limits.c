@@ -82,11 +82,11 @@ static double rate_at(const struct limits *l, double bytes, double (*rate)(const
     return exp((1 - part) * log(rate(&l->level[i])) + part * log(rate(&l->level[i + 1])));
 }
 
-double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank)
+double limits_bound(const struct limits *l, const struct collective *coll, uint64_t bytes, uint32_t nrank)
 {
-    const double touched = 2.0 * nrank * (double)bytes;
+    const double touched = collective_touched(coll->coll, nrank) * (double)bytes;
     const uint32_t apart = nrank < l->cpus ? nrank : l->cpus;
-    const double crossed = apart > 1 ? 2.0 * (apart - 1) * (double)bytes : 0;
+    const double crossed = apart > 1 ? coll->crossing(apart) * (double)bytes : 0;
     double seconds = 0;
 
     if (l->latency == 0 || bytes == 0)

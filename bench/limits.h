@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the machine can do, measured at both ends of a run, and the bound on an all-reduce that follows. */
+/* What the machine can do, measured at both ends of a run, and the bound on an operation that follows. */
 #ifndef PLAIT_BENCH_LIMITS_H
 #define PLAIT_BENCH_LIMITS_H
+
+#include "collectives.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,11 +34,11 @@ void limits_improve(struct limits *l, const struct limits *later);
 void limits_print(const struct limits *l);
 
 /*
- * Seconds (0: not measured) below which an all-reduce of `bytes` by `nrank` ranks cannot be expected: one cache
- * line crosses, and then the longer of two: every input is read and every output written once, at the
- * highest rate of traffic that copying or reducing reached; and every processor fetches its share of
- * inputs and results from the others, 2 (p-1)/p of the bytes each, at the rate of reading what others wrote.
+ * Seconds (0: not measured) below which an operation of `nrank` ranks cannot be expected, `bytes` being its size as
+ * nccl-tests counts it: one cache line crosses, and then the longer of two: every input is read and every output
+ * written once, at the highest rate of traffic that copying or reducing reached; and what must come from others, in an
+ * all-reduce 2 (p-1)/p of the bytes to each processor, is fetched at the rate of reading what others wrote.
  */
-double limits_bound(const struct limits *l, uint64_t bytes, uint32_t nrank);
+double limits_bound(const struct limits *l, const struct collective *coll, uint64_t bytes, uint32_t nrank);
 
 #endif

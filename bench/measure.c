@@ -28,15 +28,18 @@ static struct half *half_of(struct task *t)
     return &t->cell->half[t->place];
 }
 
-static struct command command_for(const struct task *t, enum verb verb, uint32_t iterations)
+static struct command command_for(const struct task *t, uint32_t backend, enum verb verb, uint32_t iterations)
 {
     const struct cell *c = t->cell;
 
     return (struct command){
         .verb = verb,
+        .coll = t->bench->coll->coll,
         .dtype = c->type,
         .op = c->op,
+        .root = c->root > 0 ? (uint32_t)c->root : 0,
         .inplace = t->place == IN_PLACE,
+        .algorithm = c->half[t->place].outcome[backend].algorithm,
         .count = c->each,
         .min_count = c->min_count,
         .max_count = c->max_count,
@@ -72,7 +75,7 @@ static bool stream(struct task *t, uint32_t backend, uint32_t iterations, double
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    const struct command c = command_for(t, VERB_STREAM, iterations);
+    const struct command c = command_for(t, backend, VERB_STREAM, iterations);
     struct reply reply[MAX_RANKS];
     double elapsed[MAX_RANKS] = { 0 }, used[MAX_RANKS] = { 0 };
 
@@ -93,7 +96,7 @@ static bool time_each(struct task *t, uint32_t backend, uint32_t round)
     struct ranks *r = &b->ranks[backend];
     struct outcome *o = &half_of(t)->outcome[backend];
     const size_t before = o->times.n;
-    const struct command c = command_for(t, VERB_TIME, t->iterations[backend]);
+    const struct command c = command_for(t, backend, VERB_TIME, t->iterations[backend]);
     struct reply reply[MAX_RANKS];
 
     if (!ranks_command(r, &c, reply, b->options->timeout))
@@ -108,34 +111,36 @@ static bool time_each(struct task *t, uint32_t backend, uint32_t round)
     return true;
 }
 
-/* Verify; finds out whether the backend has the type and operator at all. */
-static bool check(struct task *t, uint32_t backend)
+struct verdict {
+    enum answer answer;
+    uint64_t wrong;
+    char name[64]; /* of the algorithm */
+};
+
+/* Verify; finds out whether the backend has the type and operator, or the algorithm, at all. */
+static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct verdict *out)
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    struct outcome *o = &half_of(t)->outcome[backend];
-    const struct command c = command_for(t, VERB_CHECK, (uint32_t)b->options->check);
+    const struct command c = command_for(t, backend, VERB_CHECK, iterations);
     struct reply reply[MAX_RANKS];
 
     if (!ranks_command(r, &c, reply, b->options->timeout))
         return false;
-    o->measured = reply[0].answer == ANSWER_OK;
-    o->wrong = 0;
+    *out = (struct verdict){ .answer = (enum answer)reply[0].answer };
     for (uint32_t i = 0; i < r->nrank; i++)
-        o->wrong += reply[i].wrong;
-    if (backend > 0 && o->wrong > 0)
-        complain("%s: %llu wrong elements; its times are not worth much", r->name, (unsigned long long)o->wrong);
+        out->wrong += reply[i].wrong;
+    snprintf(out->name, sizeof out->name, "%.60s", reply[0].text);
     return true;
 }
 
 /*
- * Warm up, and choose how many iterations a round has: from the fastest of a few tries. A machine that did something
- * else during one would leave a cell with a handful of iterations, each begun with cold caches.
+ * Warm up, and find the seconds of one operation: of the fastest of a few tries. A machine that did something else
+ * during one would leave a cell with a handful of iterations, each begun with cold caches.
  */
-static bool warm_up(struct task *t, uint32_t backend)
+static bool warm_up(struct task *t, uint32_t backend, double *out)
 {
     const struct options *o = t->bench->options;
-    uint64_t wanted = o->iterations / o->rounds;
     const uint32_t tries = o->warmup == UINT64_MAX ? WARM_TRIES : 2;
     double seconds, took, cpu;
 
@@ -150,13 +155,70 @@ static bool warm_up(struct task *t, uint32_t backend)
         if (warmup > 0)
             seconds = fmin(seconds, took);
     }
+    *out = seconds;
+    return true;
+}
+
+/* How many iterations a round has. */
+static uint32_t iterations_of(const struct options *o, double seconds)
+{
+    uint64_t wanted = o->iterations / o->rounds;
+
     if (o->iterations == 0) { /* half of the time for iterations that begin together, half for back to back */
         const double round = o->cell_seconds / (double)o->rounds / 2;
         wanted = (uint64_t)fmin(round / fmax(seconds * (double)o->aggregate, 1e-8), STAGE_ITERATIONS);
         if (wanted * o->rounds < LEAST_ITERATIONS)
             wanted = (LEAST_ITERATIONS + o->rounds - 1) / o->rounds;
     }
-    t->iterations[backend] = (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
+    return (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
+}
+
+/* Settle for the fastest of what the backend chooses itself, which takes `seconds`, and its algorithms that are right.
+ */
+static bool choose_algorithm(struct task *t, uint32_t backend, double *seconds, struct verdict *verdict)
+{
+    struct outcome *o = &half_of(t)->outcome[backend];
+    struct verdict v = { .answer = ANSWER_OK };
+    uint32_t best = 0;
+    double took;
+
+    for (o->algorithm = 1; v.answer != ANSWER_NONE; o->algorithm++) {
+        if (!check(t, backend, 1, &v))
+            return false;
+        if (v.answer != ANSWER_OK || v.wrong > 0)
+            continue;
+        if (!warm_up(t, backend, &took))
+            return false;
+        if (took < *seconds) {
+            *seconds = took;
+            *verdict = v;
+            best = o->algorithm;
+        }
+    }
+    o->algorithm = best;
+    return true;
+}
+
+static bool prepare(struct task *t, uint32_t backend)
+{
+    const struct options *options = t->bench->options;
+    struct outcome *o = &half_of(t)->outcome[backend];
+    struct verdict v;
+    double seconds;
+
+    o->algorithm = 0;
+    if (!check(t, backend, (uint32_t)options->check, &v))
+        return false;
+    o->measured = v.answer == ANSWER_OK;
+    if (o->measured && (!warm_up(t, backend, &seconds) || !choose_algorithm(t, backend, &seconds, &v)))
+        return false;
+    if (o->measured)
+        t->iterations[backend] = iterations_of(options, seconds);
+    o->wrong = v.wrong;
+    memcpy(o->algorithm_name, v.name, sizeof o->algorithm_name);
+    if (backend > 0 && o->wrong > 0)
+        complain("%s: %llu wrong elements; its times are not worth much", t->bench->ranks[backend].name,
+                 (unsigned long long)o->wrong);
     return true;
 }
 
@@ -166,8 +228,9 @@ static void show_progress(const struct task *t, uint32_t backend, uint32_t round
     const struct bench *b = t->bench;
 
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[Kcell %zu of %zu, round %u of %llu: %s", (size_t)(t->cell - b->cell) + 1, b->ncell,
-                round + 1, (unsigned long long)b->options->rounds, b->ranks[backend].name);
+        fprintf(stderr, "\r\033[K%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title,
+                (size_t)(t->cell - b->cell) + 1, b->ncell, round + 1, (unsigned long long)b->options->rounds,
+                b->ranks[backend].name);
 }
 
 static void clear_progress(void)
@@ -233,7 +296,7 @@ static bool measure_half(struct bench *b, struct cell *c, enum place place)
     struct half *h = half_of(&t);
 
     for (uint32_t k = 0; k < b->nbackend; k++)
-        if (!check(&t, k) || (h->outcome[k].measured && !warm_up(&t, k)))
+        if (!prepare(&t, k))
             return false;
     b->wrong += h->outcome[0].wrong;
     h->measured = true;
@@ -247,7 +310,8 @@ bool measure_cell(struct bench *b, struct cell *c)
 
     strftime(c->when, sizeof c->when, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
     for (int place = 0; place < NPLACE; place++)
-        if (b->options->place[place] && !measure_half(b, c, (enum place)place))
+        if (b->options->place[place] && (place == OUT_OF_PLACE || collective_in_place(b->coll->coll)) &&
+            !measure_half(b, c, (enum place)place))
             return false;
     return true;
 }

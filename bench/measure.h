@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measuring cells. A cell is one size, type and operator; it has two halves, out of place and in place.
+ * Measuring cells. A cell is one size, type, operator and root of one collective; it has two halves, out of place and
+ * in place. A peer that has several algorithms tries each before a half, and takes the fastest that is right.
  *
  * Within a half every backend takes a turn in each of several rounds, so that a drift of the machine
  * hits all of them. The ratio to a peer is formed per round, from medians that were taken within
@@ -20,6 +21,8 @@
 
 struct outcome {                         /* of one backend in one half */
     bool measured;                       /* false: the backend lacks the type or operator */
+    uint32_t algorithm;                  /* the backend's, see struct backend; 0: its own choice */
+    char algorithm_name[64];             /* "" for that */
     struct series times;                 /* seconds per iteration, the slowest rank's */
     double round_median[MAX_ROUNDS];     /* of the iterations of each round */
     double stream[MAX_ROUNDS];           /* seconds per operation back to back, over ranks as -a says */
@@ -37,9 +40,11 @@ struct half {
 
 struct cell {
     enum plait_dtype type;
-    enum plait_op op;
-    uint64_t count, bytes;         /* over all tensors of the cell */
-    uint64_t each;                 /* elements of every tensor; 0: their own */
+    enum plait_op op;              /* PLAIT_NOP where nothing is combined */
+    int64_t root;                  /* -1: the collective has none */
+    uint64_t count;                /* as in Plait's function, over all tensors of the cell */
+    uint64_t bytes;                /* size as nccl-tests counts it */
+    uint64_t each;                 /* count of every tensor; 0: their own */
     uint64_t min_count, max_count; /* tensors of the cell, see struct command */
     char label[48];                /* class of tensors; "" in a sweep */
     char when[24];
@@ -55,6 +60,8 @@ struct bench {
     uint32_t nbackend;
     struct guard guard;
     struct limits limits;
+    /* The table that is being measured: */
+    const struct collective *coll;
     struct cell *cell;
     size_t ncell;
     uint64_t wrong; /* elements, plait's */

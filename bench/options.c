@@ -119,12 +119,34 @@ static bool parse_op(struct options *o, const char *flag, const char *value)
     return true;
 }
 
+const char *op_label(enum plait_op op)
+{
+    return op == PLAIT_NOP ? "none" : plait_op_name(op);
+}
+
+static bool parse_coll(struct options *o, const char *flag, const char *value)
+{
+    const struct collective *c = collective_find(value);
+
+    o->ncoll = 0;
+    if (strcmp(value, "all") == 0)
+        while (o->ncoll < NCOLLECTIVE) {
+            o->coll[o->ncoll] = &collectives[o->ncoll];
+            o->ncoll++;
+        }
+    else if (c != NULL)
+        o->coll[o->ncoll++] = c;
+    else
+        return complain("%s %s: no such collective here; the nearest is %s, all is each in turn", flag, value,
+                        collective_nearest(value));
+    return true;
+}
+
 static bool parse_root(struct options *o, const char *flag, const char *value)
 {
-    uint64_t ignored; /* an all-reduce has no root; nccl-tests takes the flag and prints -1 */
-
-    (void)o;
-    return strcmp(value, "all") == 0 || parse_number(flag, value, 0, MAX_RANKS, &ignored);
+    o->root = 0;
+    o->every_root = strcmp(value, "all") == 0;
+    return o->every_root || parse_number(flag, value, 0, MAX_RANKS - 1, &o->root);
 }
 
 static bool parse_threads(struct options *o, const char *flag, const char *value)
@@ -198,9 +220,10 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
         if (strcmp(name, openmpi_configs[i].name) == 0)
             return add_peer(o, i);
     if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
-        return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma or openmpi:best "
-                        "(all four)",
-                        flag, name);
+        return complain(
+            "%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma, openmpi:tuned or "
+            "openmpi:best (all of them)",
+            flag, name);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         add_peer(o, i);
     return true;
@@ -269,18 +292,20 @@ static const struct row rows[] = {
     { 'u', "unalign", "N", NUMBER, AT(unalign), 0, 4096, NULL, "move the buffers N elements off their alignment (0)" },
     { 'T', "timeout", "SECONDS", SECONDS, AT(timeout), 0, 0, NULL, "give up on a rank after this (120)" },
     { 't', "nthreads", "N", PARSED, 0, 0, 0, parse_threads, "same as --ranks N --as threads" },
-    { 'r', "root", "N", PARSED, 0, 0, 0, parse_root, "accepted; an all-reduce has no root" },
+    { 'r', "root", "N", PARSED, 0, 0, 0, parse_root, "root of broadcast, reduce, gather, scatter, or all (0)" },
     { 'z', "blocking", "0|1", NUMBER, AT(blocking), 0, 1, NULL, "accepted; every operation here blocks" },
     { 'p', "parallel_init", "0|1", NUMBER, AT(parallel_init), 0, 1, NULL, "accepted; ranks always start together" },
     { 'h', "help", NULL, SWITCH, AT(help), 0, 0, NULL, "this text" },
+    { 0, "coll", "NAME", PARSED, 0, 0, 0, parse_coll,
+      "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall or all (allreduce)" },
     { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2)" },
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
     { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },
     { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
     { 0, "tensors", "FILE", TEXT, AT(tensors), 0, 0, NULL,
-      "all-reduce these tensors one by one; CSV: id,name,elements,kind" },
+      "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind" },
     { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
-      "measure beside openmpi:ob1, :ucx, :sm, :nocma or :best (all four); commas" },
+      "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); commas" },
     { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
     { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
     { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard,
@@ -305,9 +330,9 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this "
+    printf("usage: plait-perf [options]\n\nMeasures and verifies collectives between ranks that it starts on this "
            "machine.\n"
-           "Flags and columns are those of nccl-tests; sizes accept K, M and G.\n\n");
+           "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
         char flag[64];
@@ -389,28 +414,44 @@ static bool check_files(const struct options *o)
     return true;
 }
 
-/* Whether the library would refuse every operation. It says why and what else there is. */
-static bool check_algorithm(const struct options *o)
+/* What not every collective has. */
+static bool check_collective(const struct options *o, const struct collective *c)
 {
-    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = (uint32_t)o->nrank, .node = o->node };
+    if (o->tensors != NULL && plait_geometry_of(c->coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
+        return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
+                        "broadcast or reduce",
+                        o->tensors, c->title);
+    if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
+        return complain("--place in: %s has no form in place; use --place out or both", c->title);
+    return true;
+}
+
+/* Whether the library would refuse every operation. It says why and what else there is. */
+static bool check_algorithm(const struct options *o, const struct collective *c)
+{
+    const struct plait_shape shape = {
+        .coll = c->coll, .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
+    };
+    const enum plait_op op = plait_geometry_of(c->coll, 1, 0, 0, 1).combines ? o->op[0] : PLAIT_NOP;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     const uint64_t scalar = 0; /* not read */
 
     call.algorithm = o->algorithm;
-    call.scale = o->op[0] == PLAIT_PREMULSUM ? &scalar : NULL;
+    call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;
     call.round = o->round;
     call.reproducible = o->reproducible;
     for (uint32_t i = 0; i < o->ndtype; i++) {
-        if (plait_choose(&shape, o->max_bytes / plait_dtype_size(o->dtype[i]), o->dtype[i], o->op[0], &call, &choice) ==
-            PLAIT_OK)
+        const uint64_t count = collective_count(c->coll, shape.nrank, o->max_bytes, plait_dtype_size(o->dtype[i]));
+        if (plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
             continue;
         if (o->algorithm == NULL)
             return complain("%s", plait_last_error());
-        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s", o->reproducible ? "--reproducible " : "",
-                        o->algorithm, (unsigned long long)o->nrank, plait_last_error(),
-                        o->reproducible ? "" : " or --ranks");
+        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s%s",
+                        o->reproducible ? "--reproducible " : "", o->algorithm, (unsigned long long)o->nrank,
+                        plait_last_error(), o->reproducible ? "" : " or --ranks",
+                        o->ncoll > 1 ? ", or give one --coll" : "");
     }
     return true;
 }
@@ -429,7 +470,15 @@ static bool check_combination(struct options *o)
                         (unsigned long long)o->iterations);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
-    return check_files(o) && (o->nodes == NULL || expand_nodes(o)) && check_algorithm(o);
+    if (o->root >= o->nrank)
+        return complain("-r %llu: the last of %llu ranks is %llu", (unsigned long long)o->root,
+                        (unsigned long long)o->nrank, (unsigned long long)o->nrank - 1);
+    if (!check_files(o) || (o->nodes != NULL && !expand_nodes(o)))
+        return false;
+    for (uint32_t i = 0; i < o->ncoll; i++)
+        if (!check_collective(o, o->coll[i]) || !check_algorithm(o, o->coll[i]))
+            return false;
+    return true;
 }
 
 static void set_defaults(struct options *o)
@@ -439,6 +488,8 @@ static void set_defaults(struct options *o)
         .max_bytes = 64 << 20,
         .step_bytes = 0,
         .step_factor = 0,
+        .ncoll = 1,
+        .coll = { &collectives[0] },
         .ndtype = 1,
         .dtype = { PLAIT_FLOAT32 },
         .nop = 1,

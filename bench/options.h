@@ -3,7 +3,7 @@
 #ifndef PLAIT_BENCH_OPTIONS_H
 #define PLAIT_BENCH_OPTIONS_H
 
-#include <plait/coll.h>
+#include "collectives.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +18,12 @@ struct options {
     /* Sizes, in bytes; step_factor 1 means step_bytes. */
     size_t min_bytes, max_bytes, step_bytes;
     uint64_t step_factor;
-    uint32_t ndtype, nop;
+    uint32_t ncoll, ndtype, nop;
+    const struct collective *coll[NCOLLECTIVE];
     enum plait_dtype dtype[PLAIT_NDTYPE];
     enum plait_op op[PLAIT_NOP];
+    uint64_t root;
+    bool every_root;
     /* Iterations; 0: as many as fit into cell_seconds. */
     uint64_t iterations, aggregate, warmup, cycles, check;
     double cell_seconds; /* per backend and cell */
@@ -57,5 +60,8 @@ void options_help(void);
 
 /* nccl-tests' spelling: "float", "half", ... */
 const char *dtype_label(enum plait_dtype type);
+
+/* The operator's name; "none" for PLAIT_NOP. */
+const char *op_label(enum plait_op op);
 
 #endif

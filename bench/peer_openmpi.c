@@ -3,6 +3,7 @@
  * plait-perf-openmpi: one Open MPI rank as a worker of plait-perf. Started through mpirun by
  * plait-perf, never by hand; the only program here that knows MPI.
  */
+#include "tuned_openmpi.h"
 #include "worker.h"
 
 #include <mpi.h>
@@ -13,7 +14,18 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static MPI_Datatype mpi_type(enum plait_dtype type)
+struct openmpi_rank {
+    int rank, error;
+    const struct tuned *tuned; /* the algorithm in use */
+};
+
+/* What is only moved may be any type of this size. */
+static MPI_Datatype moved_type(size_t bytes)
+{
+    return bytes == 1 ? MPI_UINT8_T : bytes == 2 ? MPI_UINT16_T : bytes == 4 ? MPI_UINT32_T : MPI_UINT64_T;
+}
+
+static MPI_Datatype combined_type(enum plait_dtype type)
 {
     switch ((int)type) {
     case PLAIT_INT8:
@@ -65,22 +77,106 @@ static void release(void *self, void *memory)
     free(memory);
 }
 
-static bool supports(void *self, enum plait_dtype type, enum plait_op op)
+static bool supports(void *self, const struct operation *o)
 {
     (void)self;
-    return mpi_type(type) != MPI_DATATYPE_NULL && mpi_op(op) != MPI_OP_NULL;
+    return o->op == PLAIT_NOP || (combined_type(o->type) != MPI_DATATYPE_NULL && mpi_op(o->op) != MPI_OP_NULL);
 }
 
-static bool allreduce(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op)
+static const char *choose(void *self, enum plait_coll coll, size_t bytes, uint32_t i)
 {
-    int *error = self;
+    struct openmpi_rank *r = self;
+    const struct tuned *t = tuned_find(coll, bytes, i);
 
-    if (count > INT32_MAX)
-        *error = MPI_ERR_COUNT;
-    else
-        *error =
-            MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, mpi_type(type), mpi_op(op), MPI_COMM_WORLD);
-    return *error == MPI_SUCCESS;
+    r->tuned = t != NULL ? t : r->tuned;
+    return t != NULL ? t->name : NULL;
+}
+
+/* ---- the collectives --------------------------------------------------------------------------- */
+
+/* An operation as MPI's functions take it. */
+struct call {
+    const struct operation *o;
+    const void *in; /* or MPI_IN_PLACE */
+    void *out;
+    int count, root;
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Comm comm;
+    bool at_root;
+};
+
+static int allreduce(const struct call *c)
+{
+    return MPI_Allreduce(c->in, c->out, c->count, c->type, c->op, c->comm);
+}
+
+static int reduce_scatter(const struct call *c)
+{
+    return MPI_Reduce_scatter_block(c->in, c->out, c->count, c->type, c->op, c->comm);
+}
+
+static int allgather(const struct call *c)
+{
+    return MPI_Allgather(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
+}
+
+/* MPI has it in place only: out of place the root copies, as a program would that wants the result there. */
+static int broadcast(const struct call *c)
+{
+    const int error = MPI_Bcast(c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm);
+
+    if (c->at_root && !c->o->inplace)
+        memcpy(c->o->out, c->o->in, c->o->count * plait_dtype_size(c->o->type));
+    return error;
+}
+
+static int reduce(const struct call *c)
+{
+    return MPI_Reduce(c->at_root ? c->in : c->o->in, c->out, c->count, c->type, c->op, c->root, c->comm);
+}
+
+static int gather(const struct call *c)
+{
+    return MPI_Gather(c->at_root ? c->in : c->o->in, c->count, c->type, c->out, c->count, c->type, c->root, c->comm);
+}
+
+static int scatter(const struct call *c)
+{
+    void *out = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
+    return MPI_Scatter(c->o->in, c->count, c->type, out, c->count, c->type, c->root, c->comm);
+}
+
+static int alltoall(const struct call *c)
+{
+    return MPI_Alltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
+}
+
+static int (*const calls[PLAIT_NCOLL])(const struct call *) = {
+    [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
+    [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
+    [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
+    [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
+};
+
+static bool run(void *self, const struct operation *o)
+{
+    struct openmpi_rank *r = self;
+    const bool moved = o->op == PLAIT_NOP;
+    const struct call c = {
+        .o = o,
+        .in = o->inplace ? MPI_IN_PLACE : o->in,
+        .out = o->out,
+        .count = (int)o->count,
+        .root = (int)o->root,
+        .type = moved ? moved_type(plait_dtype_size(o->type)) : combined_type(o->type),
+        .op = moved ? MPI_OP_NULL : mpi_op(o->op),
+        .comm = r->tuned->comm,
+        .at_root = r->rank == (int)o->root,
+    };
+
+    r->error = o->count > INT32_MAX ? MPI_ERR_COUNT : calls[o->coll](&c);
+    return r->error == MPI_SUCCESS;
 }
 
 static const char *error_text(void *self)
@@ -88,17 +184,19 @@ static const char *error_text(void *self)
     static char text[MPI_MAX_ERROR_STRING];
     int length;
 
-    MPI_Error_string(*(int *)self, text, &length);
+    MPI_Error_string(((struct openmpi_rank *)self)->error, text, &length);
     return text;
 }
 
 static const struct backend openmpi = {
     .name = "openmpi",
+    .front = true,
     .alloc = alloc,
     .free = release,
     .supports = supports,
-    .allreduce = allreduce,
+    .run = run,
     .error = error_text,
+    .choose = choose,
 };
 
 static struct stage *join(const char *name, int rank, int *fd)
@@ -115,7 +213,8 @@ static struct stage *join(const char *name, int rank, int *fd)
 int main(int argc, char **argv)
 {
     const char *name = getenv("PLAIT_PERF_SOCKET");
-    int rank, fd, error = MPI_SUCCESS;
+    struct openmpi_rank self = { .error = MPI_SUCCESS };
+    int fd;
 
     if (name == NULL) {
         fprintf(stderr, "plait-perf-openmpi is started by plait-perf --peer openmpi:...\n");
@@ -124,14 +223,14 @@ int main(int argc, char **argv)
     worker_follow(getppid());
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    struct stage *stage = join(name, rank, &fd);
+    MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
+    struct stage *stage = join(name, self.rank, &fd);
     if (stage == NULL) {
         perror("plait-perf-openmpi: no coordinator");
         _exit(1);
     }
     worker_watch(fd); /* the launcher is slow to notice that its own parent has gone */
-    if (!worker_serve(fd, stage, (uint32_t)rank, &openmpi, &error))
+    if (!worker_serve(fd, stage, (uint32_t)self.rank, &openmpi, &self))
         _exit(1); /* the coordinator has gone or knows; finalizing could wait for ranks that are gone */
     MPI_Finalize();
     return 0;

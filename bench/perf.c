@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf: all-reduce measured and verified, beside other libraries.
+ * plait-perf: collectives measured and verified, beside other libraries.
  *
  * This process only coordinates. It starts the ranks of every backend (see worker.h), gives each
- * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports.
+ * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports: a table
+ * for every collective, by the same ranks.
  */
 #include "json.h"
 #include "launch_openmpi.h"
@@ -71,10 +72,28 @@ static bool next_size(const struct options *o, uint64_t width, uint64_t *bytes)
     return true;
 }
 
-static bool add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
+/* What the cells of one sweep have in common. */
+struct sweep {
+    enum plait_dtype type;
+    enum plait_op op;
+    int64_t root;
+};
+
+static struct cell *add_cell_of(struct bench *b, const struct sweep *s)
+{
+    struct cell *c = add_cell(b);
+
+    c->type = s->type;
+    c->op = s->op;
+    c->root = s->root;
+    return c;
+}
+
+static bool add_sizes(struct bench *b, const struct sweep *s)
 {
     const struct options *o = b->options;
-    const uint64_t width = plait_dtype_size(type);
+    const enum plait_coll coll = b->coll->coll;
+    const uint64_t width = plait_dtype_size(s->type);
     uint64_t bytes = o->min_bytes;
 
     do {
@@ -84,19 +103,18 @@ static bool add_sizes(struct bench *b, enum plait_dtype type, enum plait_op op)
             return complain("-i %llu makes more than %d rows from -b %llu to -e %llu; raise -i, or use -f",
                             (unsigned long long)o->step_bytes, MAX_CELLS, (unsigned long long)o->min_bytes,
                             (unsigned long long)o->max_bytes);
-        if (bytes >= width) { /* smaller sizes hold no element of this type */
-            struct cell *c = add_cell(b);
-            c->type = type;
-            c->op = op;
-            c->count = c->each = bytes / width;
-            c->bytes = c->count * width;
+        const uint64_t count = collective_count(coll, (uint32_t)o->nrank, bytes, width);
+        if (count > 0) { /* smaller sizes hold no element of this type, or not of every rank */
+            struct cell *c = add_cell_of(b, s);
+            c->count = c->each = count;
+            c->bytes = count * width * collective_parts(coll, (uint32_t)o->nrank);
         }
     } while (next_size(o, width, &bytes));
     return true;
 }
 
 /* All tensors, then each class of sizes alone. */
-static void add_tensors(struct bench *b, const struct tensors *t, enum plait_dtype type, enum plait_op op)
+static void add_tensors(struct bench *b, const struct tensors *t, const struct sweep *s)
 {
     static const struct {
         const char *name;
@@ -114,29 +132,50 @@ static void add_tensors(struct bench *b, const struct tensors *t, enum plait_dty
         const uint32_t n = tensors_between(t, classes[i].min, classes[i].max, &elements);
         if (n == 0)
             continue;
-        struct cell *c = add_cell(b);
-        c->type = type;
-        c->op = op;
+        struct cell *c = add_cell_of(b, s);
         c->count = elements;
-        c->bytes = elements * plait_dtype_size(type);
+        c->bytes = elements * plait_dtype_size(s->type);
         c->min_count = classes[i].min;
         c->max_count = classes[i].max;
         snprintf(c->label, sizeof c->label, "%u tensors, %s", n, classes[i].name);
     }
 }
 
+/* Operators and roots that a collective does not have make one sweep. */
+static bool plan_type(struct bench *b, const struct tensors *t, enum plait_dtype type)
+{
+    const struct options *o = b->options;
+    const struct plait_geometry g = plait_geometry_of(b->coll->coll, 1, 0, 0, 1);
+    const uint32_t nop = g.combines ? o->nop : 1, nroot = g.rooted && o->every_root ? (uint32_t)o->nrank : 1;
+
+    for (uint32_t k = 0; k < nop * nroot; k++) {
+        const struct sweep s = {
+            .type = type,
+            .op = g.combines ? o->op[k / nroot] : PLAIT_NOP,
+            .root = g.rooted ? (int64_t)(o->root + k % nroot) : -1,
+        };
+        if (o->tensors != NULL)
+            add_tensors(b, t, &s);
+        else if (!add_sizes(b, &s))
+            return false;
+    }
+    return true;
+}
+
 static bool plan_cells(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
+    const uint32_t parts = collective_parts(b->coll->coll, (uint32_t)o->nrank);
 
     for (uint32_t i = 0; i < o->ndtype; i++)
-        for (uint32_t k = 0; k < o->nop; k++)
-            if (o->tensors != NULL)
-                add_tensors(b, t, o->dtype[i], o->op[k]);
-            else if (!add_sizes(b, o->dtype[i], o->op[k]))
-                return false;
-    return b->ncell > 0 ||
-           complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
+        if (!plan_type(b, t, o->dtype[i]))
+            return false;
+    if (b->ncell > 0)
+        return true;
+    if (parts > 1)
+        return complain("%s: no size from -b %llu to -e %llu holds 16 bytes for each of %u ranks; raise -e",
+                        b->coll->title, (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, parts);
+    return complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
                     (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, dtype_label(o->dtype[0]));
 }
 
@@ -222,8 +261,13 @@ static bool plan(struct bench *b, const struct tensors *t)
     const struct options *o = b->options;
     uint64_t elements;
 
-    if (!plan_cells(b, t))
-        return false;
+    for (uint32_t i = 0; i < o->ncoll; i++) {
+        b->coll = o->coll[i];
+        const bool ok = plan_cells(b, t);
+        forget_cells(b);
+        if (!ok)
+            return false;
+    }
     if (o->tensors == NULL)
         return fits_memory(o, o->max_bytes, 1);
     tensors_between(t, 0, 0, &elements);
@@ -254,12 +298,26 @@ static bool measure_all(struct bench *b)
     return true;
 }
 
+/* sweep.png; of several tables sweep-allgather.png and so on. */
+static const char *path_of(const struct bench *b, const char *path, char *room, size_t size)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+
+    if (b->options->ncoll == 1)
+        return path;
+    if (dot == NULL || (slash != NULL && dot < slash))
+        dot = path + strlen(path);
+    snprintf(room, size, "%.*s-%s%s", (int)(dot - path), path, plait_coll_name(b->coll->coll), dot);
+    return room;
+}
+
 static bool write_files(const struct bench *b)
 {
     const struct options *o = b->options;
-    const bool json = o->json == NULL || json_write(b, o->json);
+    char room[4096];
+    const bool json = o->json == NULL || json_write(b, path_of(b, o->json, room, sizeof room));
 
-    return (o->plot == NULL || plot_draw(b, o->plot)) && json;
+    return (o->plot == NULL || plot_draw(b, path_of(b, o->plot, room, sizeof room))) && json;
 }
 
 /* They take two seconds; whoever switches the guard off wants to be quick. */
@@ -278,7 +336,8 @@ static void measure_limits_again(struct bench *b)
     limits_print(&b->limits);
 }
 
-static int run_cycle(struct bench *b)
+/* One table. */
+static int run_table(struct bench *b)
 {
     limits_measure(&b->limits, wants_limits(b->options));
     report_begin(b);
@@ -293,6 +352,22 @@ static int run_cycle(struct bench *b)
     return b->wrong > 0 || !enough || !written ? EXIT_WRONG : 0;
 }
 
+/* The worse of what two tables ended with: after anything but wrong results nothing more can be measured. */
+static int run_cycle(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+    int status = 0;
+
+    for (uint32_t i = 0; i < o->ncoll && status <= EXIT_WRONG; i++) {
+        b->coll = o->coll[i];
+        plan_cells(b, t);
+        const int table = run_table(b);
+        status = table > status ? table : status;
+        forget_cells(b);
+    }
+    return status;
+}
+
 static int run(struct bench *b)
 {
     const struct options *o = b->options;
@@ -305,16 +380,10 @@ static int run(struct bench *b)
         guard_init(&b->guard, o->guard);
         status = start(b, &t) ? 0 : EXIT_RANKS;
     }
-    for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++) {
-        if (cycle > 0) {
-            forget_cells(b);
-            plan_cells(b, &t);
-        }
-        status = run_cycle(b);
-    }
+    for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++)
+        status = run_cycle(b, &t);
     for (uint32_t k = b->nbackend; k-- > 0;)
         ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);
-    forget_cells(b);
     tensors_finish(&t);
     return interrupted ? EXIT_SIGNAL + interrupted : status;
 }

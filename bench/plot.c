@@ -5,6 +5,7 @@
 #include "message.h"
 #include "report.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,14 +49,14 @@ static const struct half *drawn(const struct cell *c)
 
 static bool belongs(const struct bench *b, const struct cell *c)
 {
-    return c->type == b->cell[0].type && c->op == b->cell[0].op && c->bytes > 0 && drawn(c)->measured;
+    return c->type == b->cell[0].type && c->op == b->cell[0].op && c->root == b->cell[0].root && c->bytes > 0 &&
+           drawn(c)->measured;
 }
 
 /* Columns: bytes, microseconds, bus bandwidth in GB/s. */
 static void write_row(FILE *f, const struct bench *b, const struct cell *c, double seconds)
 {
-    fprintf(f, "%llu %.6g %.6g\n", (unsigned long long)c->bytes, 1e6 * seconds,
-            1e-9 * bus_factor(b->ranks[0].nrank) * algorithm_bandwidth(c, seconds));
+    fprintf(f, "%llu %.6g %.6g\n", (unsigned long long)c->bytes, 1e6 * seconds, 1e-9 * bus_bandwidth(b, c, seconds));
 }
 
 /* One data block per backend, then the bound. */
@@ -68,7 +69,7 @@ static void write_data(FILE *f, const struct bench *b)
             if (!belongs(b, c))
                 continue;
             if (k == b->nbackend)
-                write_row(f, b, c, limits_bound(&b->limits, c->bytes, b->ranks[0].nrank));
+                write_row(f, b, c, limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank));
             else if (drawn(c)->outcome[k].measured)
                 write_row(f, b, c, outcome_stats(b, &drawn(c)->outcome[k]).median);
         }
@@ -99,24 +100,39 @@ static void write_sizes(FILE *f)
     fprintf(f, ") rotate by 45 right\n");
 }
 
+/* " (sum, root 0)", as far as the collective has them. */
+static void describe(const struct cell *c, char *out, size_t room)
+{
+    if (c->op != PLAIT_NOP && c->root >= 0)
+        snprintf(out, room, " (%s, root %d)", op_label(c->op), (int)c->root);
+    else if (c->op != PLAIT_NOP)
+        snprintf(out, room, " (%s)", op_label(c->op));
+    else if (c->root >= 0)
+        snprintf(out, room, " (root %d)", (int)c->root);
+    else
+        *out = '\0';
+}
+
 static void write_script(FILE *f, const struct bench *b, const char *path)
 {
     const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
     const struct options *o = b->options;
+    const struct cell *first = &b->cell[0];
+    char what[40];
 
+    describe(first, what, sizeof what);
     write_data(f, b);
     fprintf(f, "set terminal %s size 1500,720 font 'sans,%d' background rgb 'white'\n", svg ? "svg" : "pngcairo",
             svg ? 15 : 13);
     fprintf(f, "set output '%s'\n", path);
     fprintf(f,
-            "set multiplot layout 1,2 title \"{/:Bold All-reduce of %s (%s), %u ranks (%s), %s}\\n{/*0.8 %s; median of "
+            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; median of "
             "single operations; buffers from %s}\"\n",
-            dtype_label(b->cell[0].type), plait_op_name(b->cell[0].op), b->ranks[0].nrank,
-            o->threads ? "threads" : "processes",
-            drawn(&b->cell[0]) == &b->cell[0].half[IN_PLACE] ? "in place" : "out of place", b->limits.processor,
-            o->library_memory ? "plait\\\\_mem\\\\_alloc" : "malloc");
+            toupper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
+            o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",
+            b->limits.processor, o->library_memory ? "plait\\\\_mem\\\\_alloc" : "malloc");
     fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
-    fprintf(f, "set xlabel 'bytes per rank'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
+    fprintf(f, "set xlabel 'size in bytes'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
     write_sizes(f);
     fprintf(f, "set title 'Time (lower is better)'\nset logscale y\nset ylabel 'microseconds'\nset key top left\n");
     write_curves(f, b, 2);

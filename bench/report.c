@@ -12,9 +12,9 @@ double algorithm_bandwidth(const struct cell *c, double seconds)
     return seconds > 0 ? (double)c->bytes / seconds : 0;
 }
 
-double bus_factor(uint32_t nrank)
+double bus_bandwidth(const struct bench *b, const struct cell *c, double seconds)
 {
-    return 2.0 * (nrank - 1) / nrank;
+    return b->coll->bus(b->ranks[0].nrank) * algorithm_bandwidth(c, seconds);
 }
 
 double average_bandwidth(const struct bench *b)
@@ -27,8 +27,7 @@ double average_bandwidth(const struct bench *b)
             const struct half *h = &b->cell[i].half[place];
             if (!h->measured)
                 continue;
-            sum += 1e-9 * bus_factor(b->ranks[0].nrank) *
-                   algorithm_bandwidth(&b->cell[i], outcome_time(b, &h->outcome[0]));
+            sum += 1e-9 * bus_bandwidth(b, &b->cell[i], outcome_time(b, &h->outcome[0]));
             n++;
         }
     return n > 0 ? sum / (double)n : 0;
@@ -107,8 +106,8 @@ void report_begin(const struct bench *b)
     const struct options *o = b->options;
     const bool factor = o->step_factor > 1;
 
-    printf("# plait-perf, all-reduce; columns as nccl-tests 2.19.6\n");
-    printf("# Collective test starting: all_reduce_perf\n");
+    printf("# plait-perf, %s; columns as nccl-tests 2.19.6\n", b->coll->title);
+    printf("# Collective test starting: %s\n", b->coll->program);
     printf(
         "# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %lld iters: %llu agg iters: "
         "%llu validation: %llu graph: 0 unalign: %llu\n",
@@ -119,6 +118,9 @@ void report_begin(const struct bench *b)
     printf("#\n");
     print_ranks(b);
     print_backends(b);
+    if (collective_parts(b->coll->coll, b->ranks[0].nrank) > 1)
+        printf("# %-20s : of the larger buffer, rounded down to whole 16 bytes of each rank; count is of one rank\n",
+               "size");
     printf("# %-20s : %s, %u processors used\n", "processor", b->limits.processor, b->limits.cpus);
     if (b->limits.latency > 0) {
         printf("# What the machine can do now:\n");
@@ -146,7 +148,7 @@ static void print_fitting(double value, int width)
 static void print_nccl_half(const struct bench *b, const struct cell *c, const struct half *h)
 {
     const struct outcome *o = &h->outcome[0];
-    const double seconds = outcome_time(b, o), bandwidth = 1e-9 * algorithm_bandwidth(c, seconds);
+    const double seconds = outcome_time(b, o);
 
     if (!h->measured) {
         printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
@@ -155,8 +157,8 @@ static void print_nccl_half(const struct bench *b, const struct cell *c, const s
         return;
     }
     print_fitting(1e6 * seconds, 7);
-    print_fitting(bandwidth, 6);
-    print_fitting(bandwidth * bus_factor(b->ranks[0].nrank), 6);
+    print_fitting(1e-9 * algorithm_bandwidth(c, seconds), 6);
+    print_fitting(1e-9 * bus_bandwidth(b, c, seconds), 6);
     if (b->options->check > 0)
         printf("  %6g", (double)o->wrong);
     else
@@ -197,8 +199,8 @@ void report_cell(const struct bench *b, const struct cell *c)
 {
     if (*c->label != '\0')
         printf("# %s\n", c->label);
-    printf("%12llu  %12llu  %8s  %6s  %6s", (unsigned long long)c->bytes, (unsigned long long)c->count,
-           dtype_label(c->type), plait_op_name(c->op), "-1");
+    printf("%12llu  %12llu  %8s  %6s  %6d", (unsigned long long)c->bytes, (unsigned long long)c->count,
+           dtype_label(c->type), op_label(c->op), (int)c->root);
     for (int place = 0; place < NPLACE; place++)
         print_nccl_half(b, c, &c->half[place]);
     if (b->options->timestamps)
@@ -213,10 +215,20 @@ void report_cell(const struct bench *b, const struct cell *c)
 
 static const char *const place_names[NPLACE] = { "out", "in" };
 
+static void print_best(const struct bench *b, const struct half *h)
+{
+    const struct outcome *o = &h->outcome[h->best];
+
+    printf("  %5s %.2f [%.2f, %.2f]", peer_name(b, h->best), o->ratio, o->ratio_low, o->ratio_high);
+    if (*o->algorithm_name != '\0')
+        printf(" %s", o->algorithm_name);
+}
+
 static void print_peers(const struct bench *b)
 {
     printf("#\n# Medians in us of single operations that begin together, and plait's ratio to each peer.\n");
-    printf("# best: the peer with the least median of the cell, [least, most] ratio of the rounds.\n");
+    printf("# best: the peer with the least median of the cell, [least, most] ratio of the rounds, and which of its\n"
+           "# algorithms was fastest, where that is not its own choice.\n");
     printf("# %10s %8s %5s %5s %5s %10s", "size", "type", "redop", "place", "mode", "plait");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf(" %10s ratio", peer_name(b, k));
@@ -228,7 +240,7 @@ static void print_peers(const struct bench *b)
             if (!h->measured)
                 continue;
             printf("# %10llu %8s %5s %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
-                   plait_op_name(c->op), place_names[place], mode_name(h->guarded.mode),
+                   op_label(c->op), place_names[place], mode_name(h->guarded.mode),
                    1e6 * outcome_stats(b, &h->outcome[0]).median);
             for (uint32_t k = 1; k < b->nbackend; k++)
                 if (h->outcome[k].measured)
@@ -236,8 +248,7 @@ static void print_peers(const struct bench *b)
                 else
                     printf(" %10s %5s", "-", "-");
             if (h->best > 0)
-                printf("  %5s %.2f [%.2f, %.2f]", peer_name(b, h->best), h->outcome[h->best].ratio,
-                       h->outcome[h->best].ratio_low, h->outcome[h->best].ratio_high);
+                print_best(b, h);
             printf("%s%s\n", *c->label != '\0' ? "  " : "", c->label);
         }
 }
@@ -284,7 +295,7 @@ bool report_end(const struct bench *b, bool complete)
         print_peers(b);
     printf("#\n");
     print_modes(b);
-    printf("# Collective test %s: all_reduce_perf\n", complete ? "concluded" : "cut short");
+    printf("# Collective test %s: %s\n", complete ? "concluded" : "cut short", b->coll->program);
     fflush(stdout);
     return enough;
 }

@@ -13,7 +13,7 @@ bool report_end(const struct bench *b, bool complete);
 
 /* algorithm and bus bandwidth, bytes per second */
 double algorithm_bandwidth(const struct cell *c, double seconds);
-double bus_factor(uint32_t nrank);
+double bus_bandwidth(const struct bench *b, const struct cell *c, double seconds);
 
 /* Mean of the bus bandwidths of all halves, in GB/s, as nccl-tests prints it. */
 double average_bandwidth(const struct bench *b);

@@ -202,28 +202,66 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
     memcpy(out, from, plait_dtype_size(type));
 }
 
-bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank,
-                  size_t count, uint32_t seed)
+/* Room for the pattern of vectors with up to `most` elements. */
+static bool pattern_init(struct pattern *out, const struct inputs *in, uint32_t lead, size_t most)
 {
-    struct pattern p = { .width = plait_dtype_size(type), .period = count < VERIFY_PERIOD ? count : VERIFY_PERIOD };
+    const size_t period = most < VERIFY_PERIOD ? most : VERIFY_PERIOD;
 
-    p.input = malloc((p.period + 1) * p.width);
-    p.expected = malloc((p.period + 1) * p.width);
-    if (p.input == NULL || p.expected == NULL) {
-        pattern_finish(&p);
+    *out = (struct pattern){ .width = plait_dtype_size(in->type), .period = period > 0 ? period : 1, .lead = lead };
+    out->element = calloc(out->period, out->width);
+    return out->element != NULL;
+}
+
+static double number(const struct inputs *in, uint32_t rank, size_t i)
+{
+    return input(in->type, in->op, in->nrank, rank, in->seed, i);
+}
+
+bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, size_t most)
+{
+    if (!pattern_init(out, in, 0, most))
         return false;
+    for (size_t i = 0; i < out->period; i++) {
+        const uint64_t bits = noise(in->seed, rank, i);
+        if (in->op == PLAIT_NOP)
+            memcpy(out->element + i * out->width, &bits, out->width);
+        else
+            encode(in->type, number(in, rank, i), out->element + i * out->width);
     }
-    for (size_t i = 0; i < p.period; i++) {
-        const bool scaled = op == PLAIT_PREMULSUM;
-        double result = input(type, op, nrank, 0, seed, i) * (scaled ? scale_of(0) : 1);
-        for (uint32_t r = 1; r < nrank; r++)
-            result = combine(op, result, input(type, op, nrank, r, seed, i) * (scaled ? scale_of(r) : 1));
-        if (op == PLAIT_AVG)
-            result = trunc(result / nrank);
-        encode(type, input(type, op, nrank, rank, seed, i), p.input + i * p.width);
-        encode(type, result + 0.0, p.expected + i * p.width); /* no sum here is -0 */
+    return true;
+}
+
+/* Every rank's input combined. */
+static bool pattern_combined(struct pattern *out, const struct inputs *in, uint32_t lead, size_t most)
+{
+    const bool scaled = in->op == PLAIT_PREMULSUM;
+
+    if (!pattern_init(out, in, lead, most))
+        return false;
+    for (size_t i = 0; i < out->period; i++) {
+        double result = number(in, 0, i) * (scaled ? scale_of(0) : 1);
+        for (uint32_t r = 1; r < in->nrank; r++)
+            result = combine(in->op, result, number(in, r, i) * (scaled ? scale_of(r) : 1));
+        if (in->op == PLAIT_AVG)
+            result = trunc(result / in->nrank);
+        encode(in->type, result + 0.0, out->element + i * out->width); /* no sum here is -0 */
     }
-    *out = p;
+    return true;
+}
+
+bool pattern_output(struct pattern *out, const struct inputs *in, uint32_t rank, uint32_t slot, size_t most)
+{
+    const struct plait_geometry g = plait_geometry_of(in->coll, in->nrank, in->root, rank, 1);
+    const uint32_t block = g.out.blk + slot * g.out.stride;
+    const uint32_t source = g.combines ? rank : plait_block_source(in->coll, in->nrank, in->root, block);
+    const struct plait_geometry from = plait_geometry_of(in->coll, in->nrank, in->root, source, 1);
+    const uint32_t lead = plait_side_slot(&from.in, block);
+
+    if (g.combines)
+        return pattern_combined(out, in, lead, most);
+    if (!pattern_input(out, in, source, most))
+        return false;
+    out->lead = lead;
     return true;
 }
 
@@ -234,8 +272,7 @@ void pattern_scale(enum plait_dtype type, uint32_t rank, void *out)
 
 void pattern_finish(struct pattern *p)
 {
-    free(p->input);
-    free(p->expected);
+    free(p->element);
     memset(p, 0, sizeof *p);
 }
 
@@ -244,32 +281,23 @@ void pattern_fill(const struct pattern *p, void *buffer, size_t count)
     unsigned char *to = buffer;
 
     for (size_t i = 0; i < count; i += p->period)
-        memcpy(to + i * p->width, p->input, (count - i < p->period ? count - i : p->period) * p->width);
+        memcpy(to + i * p->width, p->element, (count - i < p->period ? count - i : p->period) * p->width);
 }
 
-static size_t differing(const struct pattern *p, const unsigned char *want, const unsigned char *have, size_t count)
+size_t pattern_differing(const struct pattern *p, const void *buffer, size_t count)
 {
-    size_t wrong = 0;
+    const unsigned char *have = buffer;
+    size_t wrong = 0, phase = p->lead * count % p->period;
 
-    for (size_t i = 0; i < count; i += p->period) {
-        const size_t n = count - i < p->period ? count - i : p->period;
-        const unsigned char *part = have + i * p->width;
-        if (memcmp(part, want, n * p->width) == 0)
-            continue;
-        for (size_t k = 0; k < n; k++)
-            wrong += memcmp(part + k * p->width, want + k * p->width, p->width) != 0;
+    for (size_t i = 0; i < count; phase = 0) {
+        const size_t left = p->period - phase, n = count - i < left ? count - i : left;
+        const unsigned char *part = have + i * p->width, *want = p->element + phase * p->width;
+        if (memcmp(part, want, n * p->width) != 0)
+            for (size_t k = 0; k < n; k++)
+                wrong += memcmp(part + k * p->width, want + k * p->width, p->width) != 0;
+        i += n;
     }
     return wrong;
-}
-
-size_t pattern_wrong(const struct pattern *p, const void *buffer, size_t count)
-{
-    return differing(p, p->expected, buffer, count);
-}
-
-size_t pattern_changed(const struct pattern *p, const void *buffer, size_t count)
-{
-    return differing(p, p->input, buffer, count);
 }
 
 void steady_fill(void *buffer, size_t count, enum plait_dtype type, enum plait_op op)

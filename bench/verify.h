@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inputs whose exact result is known, for every type and operator.
+ * Inputs whose exact result is known, for every collective, type and operator.
  *
+ * Where nothing is combined: any bits.
  * Sums and averages: small integers, so small that every partial sum over any set of ranks, in any
  * order, is exact in the type (8 significant bits for bfloat16, 11 for float16, 24 for float32). With
  * more ranks than the type can count, most ranks hold 0. Averages are whole numbers.
@@ -14,38 +15,44 @@
 #ifndef PLAIT_BENCH_VERIFY_H
 #define PLAIT_BENCH_VERIFY_H
 
-#include <plait/coll.h>
-
-#include <stdbool.h>
+#include <plait/plan.h>
 
 #define VERIFY_PERIOD 16381 /* elements; a prime, so no power-of-two block begins at the same phase */
 
+struct inputs { /* of all ranks */
+    enum plait_coll coll;
+    enum plait_dtype type;
+    enum plait_op op; /* PLAIT_NOP where nothing is combined */
+    uint32_t nrank, root;
+    uint32_t seed; /* makes other inputs of the same kind */
+};
+
 struct pattern {
-    size_t width;                    /* bytes of an element */
-    size_t period;                   /* elements that were worked out */
-    unsigned char *input, *expected; /* [period] elements of this rank's input, of everyone's result */
+    size_t width;           /* bytes of an element */
+    size_t period;          /* elements that were worked out */
+    uint32_t lead;          /* so many blocks of the vector come before what it is compared with */
+    unsigned char *element; /* [period] */
 };
 
 /*
- * The pattern of one rank.
+ * The input of one rank; what belongs into a slot of its output, a block (plait_geometry_of() with one block for a
+ * vector).
  *
- * count  elements of the largest buffer that it will be used for
- * seed   makes another one of the same kind
+ * most  elements of the largest vector, of all its blocks together
  * Returns false when out of memory.
  */
-bool pattern_init(struct pattern *out, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank,
-                  size_t count, uint32_t seed);
+bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, size_t most);
+bool pattern_output(struct pattern *out, const struct inputs *in, uint32_t rank, uint32_t slot, size_t most);
 void pattern_finish(struct pattern *p);
 
-/* Write `count` elements of the input to `buffer`. */
+/* Write the first `count` elements to `buffer`. */
 void pattern_fill(const struct pattern *p, void *buffer, size_t count);
+
+/* Of the `count` elements of a block (of a whole input): how many differ. */
+size_t pattern_differing(const struct pattern *p, const void *buffer, size_t count);
 
 /* The scalar of a rank's pre-multiplied sum: one element. */
 void pattern_scale(enum plait_dtype type, uint32_t rank, void *out);
-
-/* Elements of `buffer` that differ from the expected result, or from the input. */
-size_t pattern_wrong(const struct pattern *p, const void *buffer, size_t count);
-size_t pattern_changed(const struct pattern *p, const void *buffer, size_t count);
 
 /* Fill with a value that the operator keeps, so that repeated operations in place never overflow. */
 void steady_fill(void *buffer, size_t count, enum plait_dtype type, enum plait_op op);

@@ -29,6 +29,10 @@ struct worker {
     const struct backend *backend;
     void *self;
     struct tensor *tensor; /* [stage->ntensor] */
+    /* Of the command that is being obeyed: */
+    struct plait_geometry geometry; /* of this rank */
+    uint32_t noperation;            /* one for each tensor that the command wants */
+    struct operation *operation;    /* [stage->ntensor] */
 };
 
 static bool fail(struct reply *r, const char *text)
@@ -47,6 +51,7 @@ static void tensors_free(struct worker *w)
         w->backend->free(w->self, w->tensor[i].out);
     }
     free(w->tensor);
+    free(w->operation);
 }
 
 static unsigned char *touched(struct worker *w, size_t bytes)
@@ -64,7 +69,8 @@ static bool tensors_alloc(struct worker *w)
     const uint64_t *count = stage_counts(w->stage);
 
     w->tensor = calloc(s->ntensor, sizeof *w->tensor);
-    if (w->tensor == NULL)
+    w->operation = calloc(s->ntensor, sizeof *w->operation);
+    if (w->tensor == NULL || w->operation == NULL)
         return false;
     for (uint32_t i = 0; i < s->ntensor; i++) {
         const size_t bytes = count[i] * s->width + 8 * (s->unalign + 1);
@@ -77,78 +83,140 @@ static bool tensors_alloc(struct worker *w)
     return true;
 }
 
-/* One tensor as a command uses it. */
-struct use {
-    unsigned char *in, *out;
-    size_t count;
-};
-
-/* The next tensor from *i on that the command wants. */
-static bool next_use(const struct worker *w, const struct command *c, uint32_t *i, struct use *out)
+/* IN and OUT of this rank in one buffer: what has the same block is in the same place. */
+static void place_together(struct operation *o, const struct plait_geometry *g, bool front, unsigned char *memory)
 {
-    const size_t shift = w->stage->unalign * plait_dtype_size((enum plait_dtype)c->dtype);
+    const size_t block = o->count * plait_dtype_size(o->type);
 
-    for (; *i < w->stage->ntensor; ++*i) {
-        const uint64_t own = stage_counts(w->stage)[*i], count = c->count > 0 ? c->count : own;
-        if (own < c->min_count || (c->max_count > 0 && own >= c->max_count))
-            continue;
-        out->out = w->tensor[*i].out + shift;
-        out->in = c->inplace ? out->out : w->tensor[*i].in + shift;
-        out->count = count;
-        ++*i;
-        return true;
+    if (g->in.nslot > 0 && g->in.nslot < g->out.nslot)
+        o->in = memory + plait_side_slot(&g->out, g->in.blk) * block;
+    else if (g->out.nslot > 0 && g->out.nslot < g->in.nslot && !(g->combines && front))
+        o->out = memory + plait_side_slot(&g->in, g->out.blk) * block;
+}
+
+static struct operation operation_on(const struct worker *w, const struct command *c, const struct tensor *t,
+                                     size_t count)
+{
+    const struct plait_geometry *g = &w->geometry;
+    const size_t shift = w->stage->unalign * plait_dtype_size((enum plait_dtype)c->dtype);
+    unsigned char *to = t->out + shift, *from = c->inplace ? to : t->in + shift;
+    struct operation o = {
+        .coll = (enum plait_coll)c->coll,
+        .type = (enum plait_dtype)c->dtype,
+        .op = (enum plait_op)c->op,
+        .root = c->root,
+        .inplace = c->inplace,
+        .count = count,
+        .in = g->in.nslot > 0 ? from : NULL,
+        .out = g->out.nslot > 0 ? to : NULL,
+    };
+
+    if (c->inplace)
+        place_together(&o, g, w->backend->front, to);
+    return o;
+}
+
+static void plan_operations(struct worker *w, const struct command *c)
+{
+    w->geometry = plait_geometry_of((enum plait_coll)c->coll, w->stage->nrank, c->root, w->rank, 1);
+    w->noperation = 0;
+    for (uint32_t i = 0; i < w->stage->ntensor; i++) {
+        const uint64_t own = stage_counts(w->stage)[i];
+        if (own >= c->min_count && (c->max_count == 0 || own < c->max_count))
+            w->operation[w->noperation++] = operation_on(w, c, &w->tensor[i], c->count > 0 ? c->count : own);
     }
-    return false;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
 
-static bool one_pass(struct worker *w, const struct command *c, struct reply *r)
+static bool one_pass(struct worker *w, struct reply *r)
 {
-    struct use u;
-
-    for (uint32_t i = 0; next_use(w, c, &i, &u);)
-        if (!w->backend->allreduce(w->self, u.in, u.out, u.count, (enum plait_dtype)c->dtype, (enum plait_op)c->op))
+    for (uint32_t i = 0; i < w->noperation; i++)
+        if (!w->backend->run(w->self, &w->operation[i]))
             return fail(r, w->backend->error(w->self));
+    return true;
+}
+
+/* Elements of the largest vector, all of its blocks together. */
+static size_t most_elements(const struct worker *w)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < w->noperation; i++)
+        most = w->operation[i].count > most ? w->operation[i].count : most;
+    return w->geometry.kind == PLAIT_KIND_VECTOR ? most : most * w->stage->nrank;
+}
+
+static bool fill_inputs(const struct worker *w, const struct inputs *in)
+{
+    struct pattern p;
+
+    if (!pattern_input(&p, in, w->rank, most_elements(w)))
+        return false;
+    for (uint32_t i = 0; i < w->noperation; i++) {
+        const struct operation *o = &w->operation[i];
+        if (o->out != NULL)
+            memset(o->out, 0xa5, o->count * w->geometry.out.nslot * p.width);
+        if (o->in != NULL)
+            pattern_fill(&p, o->in, o->count * w->geometry.in.nslot);
+    }
+    pattern_finish(&p);
+    return true;
+}
+
+/* Compare every output with what it must be, and every input that had its own buffer with what it was. */
+static bool count_wrong(const struct worker *w, const struct inputs *in, bool inplace, uint64_t *wrong)
+{
+    const size_t most = most_elements(w);
+    const struct operation *o = w->operation, *end = o + w->noperation;
+    struct pattern p;
+
+    for (uint32_t slot = 0; slot < w->geometry.out.nslot; slot++) {
+        if (!pattern_output(&p, in, w->rank, slot, most))
+            return false;
+        for (o = w->operation; o < end; o++)
+            *wrong += pattern_differing(&p, (unsigned char *)o->out + slot * o->count * p.width, o->count);
+        pattern_finish(&p);
+    }
+    if (inplace || w->geometry.in.nslot == 0)
+        return true;
+    if (!pattern_input(&p, in, w->rank, most))
+        return false;
+    for (o = w->operation; o < end; o++)
+        *wrong += pattern_differing(&p, o->in, o->count * w->geometry.in.nslot);
+    pattern_finish(&p);
     return true;
 }
 
 static bool check_once(struct worker *w, const struct command *c, uint32_t seed, struct reply *r)
 {
-    const enum plait_dtype type = (enum plait_dtype)c->dtype;
-    size_t most = 0;
-    struct pattern p;
-    struct use u;
+    const struct inputs in = {
+        .coll = (enum plait_coll)c->coll,
+        .type = (enum plait_dtype)c->dtype,
+        .op = (enum plait_op)c->op,
+        .nrank = w->stage->nrank,
+        .root = c->root,
+        .seed = seed,
+    };
 
-    for (uint32_t i = 0; next_use(w, c, &i, &u);)
-        most = u.count > most ? u.count : most;
-    if (!pattern_init(&p, type, (enum plait_op)c->op, w->stage->nrank, w->rank, most, seed))
+    if (!fill_inputs(w, &in))
         return fail(r, "out of memory for the verification pattern");
-    for (uint32_t i = 0; next_use(w, c, &i, &u);) {
-        memset(u.out, 0xa5, u.count * p.width);
-        pattern_fill(&p, u.in, u.count);
-    }
     stage_barrier(w->stage);
-    const bool done = one_pass(w, c, r);
-    for (uint32_t i = 0; done && next_use(w, c, &i, &u);) {
-        r->wrong += pattern_wrong(&p, u.out, u.count);
-        if (!c->inplace)
-            r->wrong += pattern_changed(&p, u.in, u.count);
-    }
-    pattern_finish(&p);
-    return done;
+    return one_pass(w, r) &&
+           (count_wrong(w, &in, c->inplace, &r->wrong) || fail(r, "out of memory for the verification pattern"));
 }
 
 static bool check(struct worker *w, const struct command *c, struct reply *r)
 {
-    struct use u;
-
     for (uint32_t i = 0; i < c->iterations; i++)
         if (!check_once(w, c, c->seed + i, r))
             return false;
-    for (uint32_t i = 0; next_use(w, c, &i, &u);) {
-        steady_fill(u.in, u.count, (enum plait_dtype)c->dtype, (enum plait_op)c->op);
-        steady_fill(u.out, u.count, (enum plait_dtype)c->dtype, (enum plait_op)c->op);
+    for (uint32_t i = 0; i < w->noperation; i++) {
+        const struct operation *o = &w->operation[i];
+        if (o->in != NULL)
+            steady_fill(o->in, o->count * w->geometry.in.nslot, o->type, o->op);
+        if (o->out != NULL)
+            steady_fill(o->out, o->count * w->geometry.out.nslot, o->type, o->op);
     }
     return true;
 }
@@ -161,7 +229,7 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
         stage_barrier(w->stage);
         const double begin = now();
         for (uint32_t k = 0; k < c->aggregate; k++)
-            if (!one_pass(w, c, r))
+            if (!one_pass(w, r))
                 return false;
         times[i] = (now() - begin) / c->aggregate;
     }
@@ -183,20 +251,37 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
     stage_barrier(w->stage);
     const double cpu = cpu_now(), begin = now();
     for (uint64_t i = 0; i < (uint64_t)c->iterations * c->aggregate; i++)
-        if (!one_pass(w, c, r))
+        if (!one_pass(w, r))
             return false;
     r->seconds = (now() - begin) / operations;
     r->cpu = (cpu_now() - cpu) / operations;
     return true;
 }
 
+/* Can the backend do it, and with this algorithm? */
+static enum answer prepare(struct worker *w, const struct command *c, struct reply *r)
+{
+    const struct operation o = { .coll = (enum plait_coll)c->coll,
+                                 .type = (enum plait_dtype)c->dtype,
+                                 .op = (enum plait_op)c->op };
+    const char *name = c->algorithm == 0 ? "" : NULL;
+
+    if (!w->backend->supports(w->self, &o))
+        return ANSWER_UNSUPPORTED;
+    plan_operations(w, c);
+    if (w->backend->choose != NULL)
+        name = w->backend->choose(w->self, o.coll, most_elements(w) * plait_dtype_size(o.type), c->algorithm);
+    if (name == NULL)
+        return ANSWER_NONE;
+    snprintf(r->text, sizeof r->text, "%s", name);
+    return ANSWER_OK;
+}
+
 static void obey(struct worker *w, const struct command *c, struct reply *r)
 {
-    r->answer = ANSWER_OK;
-    if (!w->backend->supports(w->self, (enum plait_dtype)c->dtype, (enum plait_op)c->op)) {
-        r->answer = ANSWER_UNSUPPORTED;
+    r->answer = prepare(w, c, r);
+    if (r->answer != ANSWER_OK)
         return;
-    }
     switch (c->verb) {
     case VERB_CHECK:
         check(w, c, r);
@@ -208,6 +293,8 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         stream(w, c, r);
         break;
     }
+    if (c->algorithm > 0 && r->answer == ANSWER_FAILED) /* not every algorithm takes every number of ranks */
+        r->answer = ANSWER_UNSUPPORTED;
 }
 
 static bool serve(struct worker *w)
@@ -232,7 +319,7 @@ static bool serve(struct worker *w)
 
 bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self)
 {
-    struct worker w = { fd, rank, stage, backend, self, NULL };
+    struct worker w = { .fd = fd, .rank = rank, .stage = stage, .backend = backend, .self = self };
     struct reply ready = { .answer = ANSWER_OK };
     bool ok = true;
 

@@ -9,19 +9,36 @@
 
 #include "stage.h"
 
-#include <plait/coll.h>
+#include <plait/plan.h>
 
 #include <sys/types.h>
 
+struct operation { /* as one rank does it */
+    enum plait_coll coll;
+    enum plait_dtype type;
+    enum plait_op op; /* PLAIT_NOP where nothing is combined */
+    uint32_t root;
+    bool inplace;
+    size_t count;   /* as in Plait's function */
+    void *in, *out; /* NULL: this rank has none */
+};
+
 struct backend {
     const char *name;
+    bool front; /* in place, the result of a reduce-scatter lies at the front of the buffer, as in MPI */
     /* Buffers of the kind under measurement, aligned to 4096 bytes. NULL: out of memory. */
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *memory);
-    bool (*supports)(void *self, enum plait_dtype type, enum plait_op op);
-    /* in may equal out. false: failed, see error(). */
-    bool (*allreduce)(void *self, const void *in, void *out, size_t count, enum plait_dtype type, enum plait_op op);
+    /* May be asked before there are buffers. */
+    bool (*supports)(void *self, const struct operation *o);
+    /* false: failed, see error(). */
+    bool (*run)(void *self, const struct operation *o);
     const char *(*error)(void *self);
+    /*
+     * From now on use the backend's i-th algorithm for the collective and vectors of `bytes`; 0 is what it chooses
+     * itself. Returns its name, "" for 0; NULL: there is none such. All ranks call it together. NULL: has none but 0.
+     */
+    const char *(*choose)(void *self, enum plait_coll coll, size_t bytes, uint32_t i);
 };
 
 enum verb {
@@ -33,22 +50,29 @@ enum verb {
 
 struct command {
     uint32_t verb;
-    uint32_t dtype, op; /* enum plait_dtype, enum plait_op */
+    uint32_t coll, dtype, op; /* enum plait_coll, plait_dtype, plait_op */
+    uint32_t root;
     uint32_t inplace;
-    uint64_t count;                /* elements of every tensor; 0: each tensor's own */
+    uint32_t algorithm;            /* see backend.choose */
+    uint64_t count;                /* of the operation on every tensor; 0: each tensor's elements */
     uint64_t min_count, max_count; /* tensors below min or from max up are left out; max 0: no limit */
     uint32_t iterations;           /* at most STAGE_ITERATIONS for VERB_TIME */
     uint32_t aggregate;            /* operations (or passes over the tensors) per iteration */
     uint32_t seed;                 /* VERB_CHECK */
 };
 
-enum answer { ANSWER_OK, ANSWER_UNSUPPORTED, ANSWER_FAILED };
+enum answer {
+    ANSWER_OK,
+    ANSWER_UNSUPPORTED, /* type or operator; or an algorithm that does not work here */
+    ANSWER_NONE,        /* there are not so many algorithms */
+    ANSWER_FAILED,
+};
 
 struct reply {
     uint32_t answer;
     uint64_t wrong;
     double seconds, cpu;
-    char text[400]; /* ANSWER_FAILED: why */
+    char text[400]; /* ANSWER_FAILED: why; ANSWER_OK: name of the algorithm */
 };
 
 /* What a rank says first. */

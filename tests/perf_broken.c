@@ -1,22 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loaded before libplait: an all-reduce that gets the last element wrong on rank 1. */
+/* Loaded before libplait: every collective gets the last element wrong on rank 1, where that has a result. */
 #include <plait/comm.h>
 
 #include <dlfcn.h>
 #include <string.h>
 
-typedef enum plait_status (*allreduce_fn)(struct plait_comm *, const void *, void *, size_t, enum plait_dtype,
-                                          enum plait_op, const struct plait_call *);
-
-enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
-                                  enum plait_dtype type, enum plait_op op, const struct plait_call *call)
+static void spoil(const struct plait_comm *comm, void *out, size_t elements, enum plait_dtype type)
 {
-    void *symbol = dlsym(RTLD_NEXT, "plait_allreduce");
-    allreduce_fn real;
-
-    memcpy(&real, &symbol, sizeof real);
-    const enum plait_status status = real(comm, in, out, count, type, op, call);
-    if (status == PLAIT_OK && plait_comm_rank(comm) == 1)
-        ((unsigned char *)out)[count * plait_dtype_size(type) - 1] ^= 1;
-    return status;
+    if (plait_comm_rank(comm) == 1 && out != NULL)
+        ((unsigned char *)out)[elements * plait_dtype_size(type) - 1] ^= 1;
 }
+
+/* The function of this name, with the true one inside; `elements` of out. */
+#define BROKEN(name, parameters, arguments, elements)    \
+    enum plait_status name parameters                    \
+    {                                                    \
+        enum plait_status(*real) parameters;             \
+        void *symbol = dlsym(RTLD_NEXT, #name);          \
+                                                         \
+        memcpy(&real, &symbol, sizeof real);             \
+        const enum plait_status status = real arguments; \
+        if (status == PLAIT_OK)                          \
+            spoil(comm, out, elements, type);            \
+        return status;                                   \
+    }
+#define VECTORS  struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type
+#define OPERATOR enum plait_op op
+#define THE_ROOT uint32_t root
+#define CALL     const struct plait_call *call
+#define EVERYONE (count * plait_comm_nrank(comm))
+
+BROKEN(plait_allreduce, (VECTORS, OPERATOR, CALL), (comm, in, out, count, type, op, call), count)
+BROKEN(plait_reduce_scatter, (VECTORS, OPERATOR, CALL), (comm, in, out, count, type, op, call), count)
+BROKEN(plait_allgather, (VECTORS, CALL), (comm, in, out, count, type, call), EVERYONE)
+BROKEN(plait_broadcast, (VECTORS, THE_ROOT, CALL), (comm, in, out, count, type, root, call), count)
+BROKEN(plait_reduce, (VECTORS, OPERATOR, THE_ROOT, CALL), (comm, in, out, count, type, op, root, call), count)
+BROKEN(plait_gather, (VECTORS, THE_ROOT, CALL), (comm, in, out, count, type, root, call), EVERYONE)
+BROKEN(plait_scatter, (VECTORS, THE_ROOT, CALL), (comm, in, out, count, type, root, call), count)
+BROKEN(plait_alltoall, (VECTORS, CALL), (comm, in, out, count, type, call), EVERYONE)

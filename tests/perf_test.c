@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-perf's parts: known results, the guard, statistics, the tensor list, the bound. */
+/* plait-perf's parts: known results, names and sizes of collectives, the guard, statistics, the tensor list, the bound.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "collectives.h"
 #include "guard.h"
 #include "limits.h"
 #include "reduce.h"
@@ -27,31 +29,34 @@ static const enum plait_dtype types[] = {
 /* Combine all ranks' inputs in ascending and in descending order, two at a time, in the type itself. */
 static void assert_exact(enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
+    const struct inputs in = { .coll = PLAIT_ALLREDUCE, .type = type, .op = op, .nrank = nrank, .seed = 7 };
     const struct plait_kernels *k = plait_kernels_find("scalar");
     const plait_reduce_fn reduce = plait_reduce_find(k, type, op);
-    struct pattern *p = calloc(nrank, sizeof *p);
+    struct pattern *p = calloc(nrank, sizeof *p), expected;
     unsigned char *result = malloc(count * 8);
 
+    assert_true(pattern_output(&expected, &in, 0, 0, count));
     for (uint32_t r = 0; r < nrank; r++)
-        assert_true(pattern_init(&p[r], type, op, nrank, r, count, 7));
+        assert_true(pattern_input(&p[r], &in, r, count));
     for (uint32_t r = 0; op == PLAIT_PREMULSUM && r < nrank; r++) {
         unsigned char scalar[8];
         pattern_scale(type, r, scalar);
-        k->scale[type](p[r].input, p[r].input, count < VERIFY_PERIOD ? count : VERIFY_PERIOD, scalar);
+        k->scale[type](p[r].element, p[r].element, count < VERIFY_PERIOD ? count : VERIFY_PERIOD, scalar);
     }
     for (int descending = 0; descending < 2; descending++) {
         pattern_fill(&p[descending ? nrank - 1 : 0], result, count);
         for (uint32_t i = 1; i < nrank; i++) {
             const struct pattern *next = &p[descending ? nrank - 1 - i : i];
-            const void *src[2] = { result, next->input };
+            const void *src[2] = { result, next->element };
             reduce(result, src, 2, count, &(struct plait_how){ .divisor = i == nrank - 1 ? nrank : 0 });
         }
-        if (pattern_wrong(&p[0], result, count) != 0)
+        if (pattern_differing(&expected, result, count) != 0)
             fail_msg("%s %s of %u ranks is not exact", plait_dtype_name(type), plait_op_name(op), nrank);
     }
     free(result);
     for (uint32_t r = 0; r < nrank; r++)
         pattern_finish(&p[r]);
+    pattern_finish(&expected);
     free(p);
 }
 
@@ -74,22 +79,27 @@ static void known_results_are_exact_where_ranks_outnumber_the_type(void **state)
             assert_exact(types[t], (enum plait_op)op, 300, 100);
 }
 
+/* Of one rank the input is the result. */
+static const struct inputs alone = { .coll = PLAIT_ALLREDUCE, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .nrank = 1 };
+
 static void one_wrong_element_is_counted(void **state)
 {
     const size_t count = 3 * VERIFY_PERIOD + 5;
     float *buffer = malloc(count * sizeof *buffer);
-    struct pattern p;
+    struct pattern p, expected;
 
     (void)state;
-    assert_true(pattern_init(&p, PLAIT_FLOAT32, PLAIT_SUM, 1, 0, count, 1)); /* one rank: the input is the result */
+    assert_true(pattern_input(&p, &alone, 0, count));
+    assert_true(pattern_output(&expected, &alone, 0, 0, count));
     pattern_fill(&p, buffer, count);
-    assert_int_equal(pattern_wrong(&p, buffer, count), 0);
+    assert_int_equal(pattern_differing(&expected, buffer, count), 0);
     buffer[count - 1] += 1;
     buffer[VERIFY_PERIOD] += 1;
-    assert_int_equal(pattern_wrong(&p, buffer, count), 2);
-    assert_int_equal(pattern_changed(&p, buffer, count), 2);
+    assert_int_equal(pattern_differing(&expected, buffer, count), 2);
+    assert_int_equal(pattern_differing(&p, buffer, count), 2);
     free(buffer);
     pattern_finish(&p);
+    pattern_finish(&expected);
 }
 
 static void a_shifted_block_shows(void **state)
@@ -99,12 +109,178 @@ static void a_shifted_block_shows(void **state)
     struct pattern p;
 
     (void)state;
-    assert_true(pattern_init(&p, PLAIT_FLOAT32, PLAIT_SUM, 1, 0, count, 1));
+    assert_true(pattern_input(&p, &alone, 0, count));
     pattern_fill(&p, buffer, count);
     memcpy(buffer, buffer + block, block * sizeof *buffer);
-    assert_true(pattern_wrong(&p, buffer, count) > block / 2);
+    assert_true(pattern_differing(&p, buffer, count) > block / 2);
     free(buffer);
     pattern_finish(&p);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------- */
+
+#define RANKS 3
+#define ROOT  1
+
+/* What a part of a rank's output is made of, said once more: the part of whose input; -1: of every rank's, combined. */
+struct origin {
+    int rank;
+    uint32_t part;
+};
+
+/* How many parts a rank's output has, and where they come from. */
+static uint32_t origins(enum plait_coll coll, uint32_t rank, struct origin *out)
+{
+    const bool all = coll == PLAIT_ALLGATHER || coll == PLAIT_GATHER || coll == PLAIT_ALLTOALL;
+
+    for (uint32_t i = 0; i < RANKS; i++)
+        out[i] = (struct origin){ all ? (int)i : ROOT, coll == PLAIT_SCATTER || coll == PLAIT_ALLTOALL ? rank : 0 };
+    if (coll == PLAIT_ALLREDUCE || coll == PLAIT_REDUCE)
+        out[0] = (struct origin){ -1, 0 };
+    if (coll == PLAIT_REDUCE_SCATTER)
+        out[0] = (struct origin){ -1, rank };
+    if ((coll == PLAIT_REDUCE || coll == PLAIT_GATHER) && rank != ROOT)
+        return 0;
+    return all ? RANKS : 1;
+}
+
+/* The part as a rank must get it: integers, so that the sum is plain. */
+static void make_part(const struct inputs *in, const struct origin *from, size_t count, int64_t *scratch, int64_t *out)
+{
+    struct pattern p;
+
+    memset(out, 0, count * sizeof *out);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        if (from->rank >= 0 && from->rank != (int)r)
+            continue;
+        assert_true(pattern_input(&p, in, r, RANKS * count));
+        pattern_fill(&p, scratch, RANKS * count);
+        for (size_t i = 0; i < count; i++)
+            out[i] = (int64_t)((uint64_t)out[i] + (uint64_t)scratch[from->part * count + i]);
+        pattern_finish(&p);
+    }
+}
+
+static size_t wrong_in(const struct inputs *in, uint32_t rank, uint32_t slot, const int64_t *part, size_t count)
+{
+    struct pattern p;
+
+    assert_true(pattern_output(&p, in, rank, slot, RANKS * count));
+    const size_t wrong = pattern_differing(&p, part, count);
+    pattern_finish(&p);
+    return wrong;
+}
+
+/* The right part has no wrong element; with one changed at either end it has one; another part has many. */
+static void assert_judged(const struct inputs *in, uint32_t rank, size_t count)
+{
+    int64_t *scratch = malloc(RANKS * count * sizeof *scratch), *part = malloc(count * sizeof *part);
+    struct origin from[RANKS];
+    const uint32_t n = origins(in->coll, rank, from);
+
+    for (uint32_t slot = 0; slot < n; slot++) {
+        make_part(in, &from[slot], count, scratch, part);
+        assert_int_equal(wrong_in(in, rank, slot, part, count), 0);
+        part[0] ^= 1;
+        assert_int_equal(wrong_in(in, rank, slot, part, count), 1);
+        part[count - 1] ^= 1;
+        assert_int_equal(wrong_in(in, rank, slot, part, count), 2);
+        from[slot].part++;
+        from[slot].part %= RANKS;
+        make_part(in, &from[slot], count, scratch, part);
+        assert_true(wrong_in(in, rank, slot, part, count) > count / 2);
+    }
+    free(scratch);
+    free(part);
+}
+
+static void validation_finds_wrong_elements_of_every_collective(void **state)
+{
+    static const size_t counts[] = { 100, 2 * VERIFY_PERIOD + 7 };
+
+    (void)state;
+    for (int i = 0; i < NCOLLECTIVE; i++)
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            for (int k = 0; k < 2; k++) {
+                const enum plait_coll coll = collectives[i].coll;
+                const bool combines = plait_geometry_of(coll, RANKS, ROOT, 0, 1).combines;
+                const struct inputs in = { coll, PLAIT_INT64, combines ? PLAIT_SUM : PLAIT_NOP, RANKS, ROOT, 5 };
+                assert_judged(&in, rank, counts[k]);
+            }
+}
+
+static void bandwidth_factors_are_those_of_nccl_tests(void **state)
+{
+    static const struct {
+        const char *name;
+        double two, four;
+    } expected[NCOLLECTIVE] = {
+        { "all_reduce_perf", 1, 1.5 },    { "reduce_scatter_perf", 0.5, 0.75 },
+        { "all_gather_perf", 0.5, 0.75 }, { "broadcast_perf", 1, 1 },
+        { "reduce_perf", 1, 1 },          { "gather_perf", 0.5, 0.75 },
+        { "scatter_perf", 0.5, 0.75 },    { "alltoall_perf", 0.5, 0.75 },
+    };
+
+    (void)state;
+    for (int i = 0; i < NCOLLECTIVE; i++) {
+        const struct collective *c = collective_find(expected[i].name);
+        assert_non_null(c);
+        assert_float_equal(c->bus(2), expected[i].two, 1e-12);
+        assert_float_equal(c->bus(4), expected[i].four, 1e-12);
+    }
+}
+
+/* A size that does not divide is rounded down to 16 bytes for each rank. */
+static void sizes_are_those_of_nccl_tests(void **state)
+{
+    static const struct {
+        enum plait_coll coll;
+        uint32_t nrank;
+        uint64_t bytes, width, count;
+    } expected[] = {
+        { PLAIT_ALLREDUCE, 3, 1000, 4, 250 },
+        { PLAIT_BROADCAST, 3, 7, 4, 1 },
+        { PLAIT_REDUCE, 3, 3, 4, 0 },
+        { PLAIT_REDUCE_SCATTER, 3, 1000, 4, 80 },
+        { PLAIT_ALLGATHER, 3, 1000, 1, 320 },
+        { PLAIT_ALLGATHER, 3, 47, 1, 0 },
+        { PLAIT_GATHER, 2, 100, 8, 6 },
+        { PLAIT_SCATTER, 1, 40, 2, 16 },
+        { PLAIT_ALLTOALL, 4, 64, 8, 2 },
+        { PLAIT_ALLTOALL, 4, 63, 8, 0 },
+        { PLAIT_ALLGATHER, 2, 1ull << 40, 1, 1ull << 39 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_int_equal(collective_count(expected[i].coll, expected[i].nrank, expected[i].bytes, expected[i].width),
+                         expected[i].count);
+    assert_int_equal(collective_parts(PLAIT_REDUCE, 3), 1);
+    assert_int_equal(collective_parts(PLAIT_SCATTER, 3), 3);
+}
+
+static void every_collective_but_the_barrier_has_a_row_and_its_names(void **state)
+{
+    (void)state;
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++) {
+        const struct collective *c = collective_of((enum plait_coll)coll);
+        char shorter[64];
+        if (coll == PLAIT_BARRIER) {
+            assert_null(c);
+            continue;
+        }
+        assert_non_null(c);
+        snprintf(shorter, sizeof shorter, "%.*s", (int)(strlen(c->program) - strlen("_perf")), c->program);
+        assert_ptr_equal(collective_find(plait_coll_name((enum plait_coll)coll)), c);
+        assert_ptr_equal(collective_find(c->program), c);
+        assert_ptr_equal(collective_find(shorter), c);
+        assert_ptr_equal(collective_find(c->mpi), c);
+        assert_int_equal(collective_in_place((enum plait_coll)coll), coll != PLAIT_ALLTOALL);
+    }
+    assert_null(collective_find("all"));
+    assert_null(collective_find("_perf"));
+    assert_string_equal(collective_nearest("all_gater_perf"), "allgather");
+    assert_string_equal(collective_nearest("bcats"), "broadcast");
 }
 
 /* ---- guard ------------------------------------------------------------------------------------- */
@@ -270,12 +446,15 @@ static void the_bound_grows_with_bytes_and_ranks(void **state)
         l.level[i] = (struct level){
             .bytes = (size_t)1 << (18 + 3 * i), .copy = 1e11 / (i + 1), .reduce = 1e10, .others = 5e10
         };
-    assert_float_equal(limits_bound(&l, 0, 2), 50e-9, 1e-15);
-    for (uint64_t bytes = 4; bytes <= 1 << 28; bytes *= 2) {
-        const double bound = limits_bound(&l, bytes, 2);
-        assert_true(bound > last);
-        assert_true(limits_bound(&l, bytes, 4) >= bound);
-        last = bound;
+    for (int i = 0; i < NCOLLECTIVE; i++, last = 0) {
+        const struct collective *c = &collectives[i];
+        assert_float_equal(limits_bound(&l, c, 0, 2), 50e-9, 1e-15);
+        for (uint64_t bytes = 4; bytes <= 1 << 28; bytes *= 2) {
+            const double bound = limits_bound(&l, c, bytes, 2);
+            assert_true(bound > last);
+            assert_true(limits_bound(&l, c, bytes, 4) >= bound);
+            last = bound;
+        }
     }
 }
 
@@ -286,6 +465,10 @@ int main(void)
         cmocka_unit_test(known_results_are_exact_where_ranks_outnumber_the_type),
         cmocka_unit_test(one_wrong_element_is_counted),
         cmocka_unit_test(a_shifted_block_shows),
+        cmocka_unit_test(validation_finds_wrong_elements_of_every_collective),
+        cmocka_unit_test(bandwidth_factors_are_those_of_nccl_tests),
+        cmocka_unit_test(sizes_are_those_of_nccl_tests),
+        cmocka_unit_test(every_collective_but_the_barrier_has_a_row_and_its_names),
         cmocka_unit_test(a_quiet_cell_is_measured_once),
         cmocka_unit_test(a_cell_whose_mode_changed_is_repeated),
         cmocka_unit_test(a_cell_that_keeps_changing_is_mixed),

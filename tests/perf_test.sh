@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # plait-perf as users run it: rows, JSON, wrong results, mistakes, and nothing left behind.
-# Arguments: plait-perf, the library with the broken all-reduce, "yes" when the Open MPI peer was built.
-perf=$1 broken=$2 openmpi=$3
+# Arguments: plait-perf, the library with broken collectives, "yes" when the Open MPI peer was built, a list of tensors.
+perf=$1 broken=$2 openmpi=$3 tensors=$4
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -55,12 +55,60 @@ assert not set(keys.split()) - set(result), result.keys()
 assert set(result["in_place"]) == {"time", "alg_bw", "bus_bw", "nwrong"}
 assert result["in_place"]["nwrong"] == 0 and len(result["in_place_per_iter"]["times_us"]) == 20
 assert d["out_of_bounds"] == {"count": 0, "okay": "true"}
+assert (d["plait"]["collective"], result["experiment_name"], result["root"]) == ("allreduce", "all_reduce_perf", "    -1")
 PYTHON
 fi
 
-LD_PRELOAD=$broken "$perf" $quick >"$work/out" 2>&1
+# Every collective: program, operator, root. Rank 1 is the root, where there is one.
+everything="all_reduce_perf:sum:-1 reduce_scatter_perf:sum:-1 all_gather_perf:none:-1 broadcast_perf:none:1
+    reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1"
+# The rows of one program's table.
+table() {
+    sed -n "/starting: $1\$/,/concluded: $1\$/p" "$work/out" | grep -E '^ +[0-9]'
+}
+# Each table has two rows, with the operator, the root, and so many wrong elements; all-to-all has no form in place.
+tables_have() {
+    for row in $everything; do
+        program=${row%%:*} rest=${row#*:}
+        inplace=$1
+        [ $program = alltoall_perf ] && inplace=N/A
+        table $program | awk -v op=${rest%:*} -v root=${rest#*:} -v out="$1" -v inplace=$inplace '
+            $4 != op || $5 != root || $9 != out || $13 != inplace { exit 1 }
+            END { exit NR != 2 }' || fail "$program: not as expected: $(table $program)"
+    done
+}
+each="--coll all -r 1 -b 100 -e 3200 -f 32 -n 4 -w 1 --guard off"
+
+"$perf" $each >"$work/out" 2>&1 || fail "--coll all fails: $(tail -3 "$work/out")"
+tables_have 0
+# 100 bytes are 25 floats, or 12 for each of 2 ranks; the bandwidth of the bus is half of the algorithm's.
+[ "$(table all_reduce_perf | awk 'NR == 1 { print $1, $2 }')" = "100 25" ] || fail "size of all-reduce: $(rows)"
+[ "$(table all_gather_perf | awk 'NR == 1 { print $1, $2 }')" = "96 12" ] || fail "size of all-gather: $(rows)"
+table all_gather_perf | awk 'NR == 2 && ($8 < 0.4 * $7 || $8 > 0.6 * $7) { exit 1 }' || fail "busbw: $(rows)"
+grep -q 'rounded down to whole 16 bytes of each rank' "$work/out" || fail "the rounding is not said"
+
+LD_PRELOAD=$broken "$perf" $each >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "wrong results do not give exit status 1"
-rows | awk '$9 != 1 || $13 != 1 { exit 1 }' || fail "wrong elements are not counted: $(rows)"
+tables_have 1
+
+"$perf" $each --ranks 3 --memory plait -d double -o mulsum -u 1 -r all --as threads >"$work/out" 2>&1 ||
+    fail "every root, library memory: $(tail -3 "$work/out")"
+[ "$(table broadcast_perf | awk '{ print $5 }' | sort -u | xargs)" = "0 1 2" ] || fail "not every root: $(rows)"
+"$perf" --coll bcast --tensors "$tensors" --place in -n 2 -w 1 --guard off >"$work/out" 2>&1 ||
+    fail "a broadcast of tensors: $(tail -3 "$work/out")"
+
+if "$perf" --coll all -b 1K -e 1K -n 2 -w 1 --guard off -J "$work/y.json" >"$work/out" 2>&1; then
+    python3 - "$work" <<'PYTHON' || fail "JSON of every collective"
+import json, sys
+d = {c: json.load(open(f"{sys.argv[1]}/y-{c}.json")) for c in ("allreduce", "allgather", "gather")}
+assert all(d[c]["plait"]["collective"] == c for c in d)
+assert [d[c]["results"][0]["experiment_name"] for c in d] == ["all_reduce_perf", "all_gather_perf", "gather_perf"]
+assert [d[c]["results"][0]["root"] for c in d] == ["    -1", "    -1", "     0"]
+assert [d[c]["results"][0]["redop"] for c in d] == ["sum", "none", "none"]
+PYTHON
+else
+    grep -q 'built without JSON' "$work/out" || fail "-J of every collective: $(tail -3 "$work/out")"
+fi
 
 mistake() {
     expected=$1
@@ -78,6 +126,12 @@ mistake 'no CUDA graphs' -G 1
 mistake '-b 8 is more than -e 4' -b 8 -e 4
 mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
+mistake 'the nearest is allgather' --coll all_gater
+mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
+mistake 'all-to-all has no form in place; use --place out' --coll all --place in
+mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
+mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
+mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
 mistake 'must end in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
@@ -131,9 +185,13 @@ sleep 0.5
 [ -z "$(living)" ] || fail "after two SIGTERM these live on: $(living)"
 
 if [ "$openmpi" = yes ]; then
-    "$perf" $quick --peer openmpi:best >"$work/out" 2>&1 || fail "peers: $(tail -5 "$work/out")"
-    [ "$(grep -c ' openmpi:' "$work/out")" -ge 4 ] || fail "not four peers: $(cat "$work/out")"
+    "$perf" $quick -w 1 --peer openmpi:best >"$work/out" 2>&1 || fail "peers: $(tail -5 "$work/out")"
+    [ "$(grep -c ' openmpi:' "$work/out")" -ge 5 ] || fail "not five peers: $(cat "$work/out")"
     rows | awk '$22 <= 0 { exit 1 }' || fail "no ratio: $(rows)"
+    "$perf" $each --peer openmpi:tuned >"$work/out" 2>&1 || fail "every collective's peer: $(tail -5 "$work/out")"
+    tables_have 0
+    grep -q 'plait-perf: openmpi.*wrong' "$work/out" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
+    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 30 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi
 [ $failed -eq 0 ] && echo "plait-perf: all as expected"
 exit $failed

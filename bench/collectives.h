@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is measured: one row per collective, as nccl-tests has one program for each. What a rank's buffers hold is
+ * plait_geometry_of().
+ */
+#ifndef PLAIT_BENCH_COLLECTIVES_H
+#define PLAIT_BENCH_COLLECTIVES_H
+
+#include <plait/plan.h>
+
+struct collective {
+    enum plait_coll coll;
+    const char *title;                  /* in sentences */
+    const char *program;                /* nccl-tests' */
+    const char *mpi;                    /* MPI's function, without MPI_ and in lower case */
+    double (*bus)(uint32_t nrank);      /* bus bandwidth over algorithm bandwidth, nccl-tests' factor */
+    double (*crossing)(uint32_t nrank); /* the size so many times must come from another rank, over all ranks */
+};
+
+#define NCOLLECTIVE 8
+extern const struct collective collectives[NCOLLECTIVE];
+
+const struct collective *collective_of(enum plait_coll coll);
+
+/* By Plait's name, nccl-tests' (all_gather, all_gather_perf) or MPI's (bcast); NULL when there is none. */
+const struct collective *collective_find(const char *name);
+
+/* Plait's name of the row with the nearest name. */
+const char *collective_nearest(const char *name);
+
+/*
+ * Sizes as in nccl-tests: of the larger of a rank's two buffers at any rank. Where each rank has a part of it, the part
+ * is rounded down to 16 bytes.
+ *
+ * Returns the count that Plait's function takes, in elements of `width` bytes.
+ */
+uint64_t collective_count(enum plait_coll coll, uint32_t nrank, uint64_t bytes, uint64_t width);
+
+/* How many times that count the larger buffer holds. */
+uint32_t collective_parts(enum plait_coll coll, uint32_t nrank);
+
+bool collective_in_place(enum plait_coll coll);
+
+/* So many times its size is read or written when every input is read and every output written once. */
+double collective_touched(enum plait_coll coll, uint32_t nrank);
+
+#endif
