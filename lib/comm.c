@@ -127,7 +127,8 @@ enum plait_status plait_comm_is_inherited(const struct plait_comm *comm, const c
 
 /* ---- Creation ------------------------------------------------------------------------------------------ */
 
-static enum plait_status check_options(const struct plait_comm_options *o, struct plait_comm **out)
+/* What a rank needs to meet the others, and to tell them of an error. */
+static enum plait_status check_identity(const struct plait_comm_options *o, struct plait_comm **out)
 {
     if (o == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
@@ -142,6 +143,11 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
     if (o->id == NULL && o->nrank > 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: id is NULL, but nrank is %u", o->nrank);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_options(const struct plait_comm_options *o)
+{
     if (!(o->timeout >= 0 && o->timeout <= 1e6) || !(o->deadline >= 0 && o->deadline <= 1e9) || !(o->warn >= 0))
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
@@ -240,7 +246,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
 {
     struct plait_comm *comm = NULL;
     const int saved = errno; /* of calls that fail on the way to success */
-    enum plait_status status = check_options(options, out);
+    enum plait_status status = check_identity(options, out);
 
     if (status != PLAIT_OK)
         return status;
@@ -250,7 +256,9 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
         comm->generation = plait_generation;
         alive++;
     }
-    status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
+    status = comm != NULL ? check_options(options) : plait_fail_memory("out of memory for a comm");
+    if (status == PLAIT_OK)
+        status = create_own(comm, options);
     status = plait_meet(comm, options, status);
     if (status == PLAIT_OK) {
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
