@@ -297,6 +297,8 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
+    if (status == PLAIT_OK)
+        status = plait_look_at_past_calls(comm);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

@@ -18,6 +18,7 @@ struct run {
     double busy;  /* seconds spent copying and reducing before the first message came */
     double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     size_t need;  /* library memory of the largest slice */
+    uint32_t fingerprint;
     uint64_t next_slice, done_slices;
     char *in, *out;
     struct plait_wait wait;
@@ -144,12 +145,12 @@ static bool start_send(struct run *run, struct plait_flight *f, uint32_t i)
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_POST_DATA) {
-        free_at_once = link->transport->offer(link, number, run->o->fingerprint, data, bytes, true);
+        free_at_once = link->transport->offer(link, number, run->fingerprint, data, bytes, true);
     } else if (link->transport->reaches(link, data, bytes)) {
-        link->transport->offer(link, number, run->o->fingerprint, data, bytes, false);
+        link->transport->offer(link, number, run->fingerprint, data, bytes, false);
         free_at_once = false;
     } else {
-        link->transport->offer(link, number, run->o->fingerprint, stage(run, f, in, data, bytes), bytes, false);
+        link->transport->offer(link, number, run->fingerprint, stage(run, f, in, data, bytes), bytes, false);
         read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
@@ -311,7 +312,7 @@ static bool poll_receives(struct run *run, struct plait_flight *f)
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
-        const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, &sent);
+        const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
         if (wrong && run->failed == PLAIT_OK)
             run->failed = plait_comm_blame(run->comm, PLAIT_ERR_MISMATCH, (uint32_t)in->peer,
@@ -505,6 +506,7 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
     run.comm = comm;
     run.o = o;
     run.prog = o->prog;
+    run.fingerprint = plait_message_fingerprint(o, comm->sequence);
     run.in = (char *)(uintptr_t)in;
     run.out = out;
     run.next_slice = run.done_slices = 0;
@@ -548,6 +550,8 @@ enum plait_status plait_engine_run(struct plait_comm *comm, const struct plait_o
         }
     }
     comm->next_flight = (first + nslice) % PLAIT_NFLIGHT;
+    if (o->geometry.rooted && comm->unheard == 0)
+        comm->unheard = comm->sequence;
     if (status == PLAIT_OK)
         report_way(&run);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
