@@ -264,6 +264,7 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .op = (uint8_t)o->op,
         .inplace = o->inplace && !o->geometry.rooted,
         .root = (uint16_t)o->root,
+        .sized = o->sized,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
@@ -381,14 +382,16 @@ static enum plait_status run_engine(struct plait_comm *comm, const struct plait_
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
 static enum plait_status cannot_begin(struct plait_comm *comm, enum plait_status status, const struct args *a)
 {
-    char why[512];
+    char why[512], count[24] = "";
 
     if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
         return status;
     snprintf(why, sizeof why, "%s", plait_last_error());
+    if (!a->sized)
+        snprintf(count, sizeof count, "%zu ", a->count);
     comm->sequence++; /* the last one is not to blame */
-    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s%s%s): %s", plait_coll_name(a->coll),
-                           (unsigned long long)comm->sequence, a->count, plait_dtype_name(a->type),
+    return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
+                           a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
                            plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
                            plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
 }
@@ -432,7 +435,8 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_op_plan
     const uint32_t environment = plait_fpenv_enter();
     if (call != NULL && call->scale != NULL && (status = scale_input(comm, o, &in, out, call->scale)) != PLAIT_OK) {
         plait_fpenv_leave(environment);
-        return cannot_begin(comm, status, &(struct args){ o->coll, o->type, o->op, o->root, .count = o->count });
+        return cannot_begin(comm, status,
+                            &(struct args){ o->coll, o->type, o->op, .count = o->count, .sized = o->sized });
     }
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (o->selection.tiny) {
@@ -634,6 +638,7 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
     const char *name = plait_coll_name(a.coll);
     enum plait_status status = enter(comm, name, a.op, call);
 
+    a.sized = true;
     if (status == PLAIT_OK)
         status = plait_check_operation(comm->kernels, a.coll, comm->nrank, 0, a.type, a.op, call);
     if (status == PLAIT_OK && a.root >= comm->nrank)
@@ -668,7 +673,6 @@ static enum plait_status sized(struct plait_comm *comm, struct args a, struct si
                           v.in[own_in], v.out[own_out]);
     v.in_end = in_bytes / size;
     comm->sizes = v;
-    a.sized = true;
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);

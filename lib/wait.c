@@ -99,10 +99,11 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     char what[160], earlier[64] = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
-        snprintf(earlier, sizeof earlier, "in %s #%llu ", plait_coll_name(a->coll), (unsigned long long)sequence);
-
-    if (a->coll != b->coll)
-        snprintf(what, sizeof what, "collective is %s here and %s", plait_coll_name(a->coll), plait_coll_name(b->coll));
+        snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->sized ? "v" : "",
+                 (unsigned long long)sequence);
+    if (a->coll != b->coll || a->sized != b->sized)
+        snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->sized ? "v" : "",
+                 plait_coll_name(b->coll), b->sized ? "v" : "");
     else if (a->count != b->count)
         snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
@@ -118,7 +119,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.31s here and %.31s", a->algorithm, b->algorithm);
+        snprintf(what, sizeof what, "algorithm is %.30s here and %.30s", a->algorithm, b->algorithm);
     else
         snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
                  (unsigned long long)a->plan, (unsigned long long)b->plan);

@@ -538,6 +538,23 @@ static int differ_in_root(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+static int differ_in_form(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[3] = { 4, 4, 4 };
+    int in[4] = { 0 }, out[12];
+
+    (void)arg;
+    CHECK((rank == 1 ? plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, NULL)
+                     : plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL)) == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "allgather #1 (4 int32, direct)") != NULL ||
+          strstr(plait_last_error(), "allgatherv #1 (int32, direct)") != NULL);
+    CHECK(strstr(plait_last_error(), "collective is allgather here and allgatherv on rank 1") != NULL ||
+          strstr(plait_last_error(), "collective is allgatherv here and allgather on rank ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
 static int differ_in_collective(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[12] = { 0 }, out[12];
@@ -591,6 +608,8 @@ static void ranks_that_differ_are_told(void **state)
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root };
 
     (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r.body = differ_in_form;
     assert_int_equal(ranks_run(&r), 0);
     r.body = differ_in_collective;
     assert_int_equal(ranks_run(&r), 0);
