@@ -192,3 +192,18 @@ void collective_want(const struct collective *c, uint32_t nrank, uint32_t rank, 
         memcpy(out + start_of(c, &g.out, i) * size, scratch + at * size, collective_block(c, blk) * size);
     }
 }
+
+bool collective_right(const struct collective *c, uint32_t nrank, uint32_t rank, const char *out, const char *want)
+{
+    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
+    const size_t size = plait_dtype_size(c->type);
+
+    if (is_vector(c))
+        return g.out.nslot == 0 || c->count == 0 || memcmp(out, want, c->count * size) == 0;
+    for (uint32_t i = 0; i < g.out.nslot; i++) {
+        const size_t at = start_of(c, &g.out, i) * size, bytes = collective_block(c, block_of(&g.out, i)) * size;
+        if (bytes > 0 && memcmp(out + at, want + at, bytes) != 0)
+            return false;
+    }
+    return true;
+}

@@ -54,4 +54,7 @@ void collective_fill(const struct collective *c, uint32_t nrank, uint32_t rank, 
 /* The elements of a rank's output; gaps stay as they are. `scratch` has collective_room(). */
 void collective_want(const struct collective *c, uint32_t nrank, uint32_t rank, char *scratch, char *out);
 
+/* Are all blocks of `out` what collective_want() gave? */
+bool collective_right(const struct collective *c, uint32_t nrank, uint32_t rank, const char *out, const char *want);
+
 #endif
