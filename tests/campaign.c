@@ -298,7 +298,7 @@ static void print_row(const struct options *o, const struct board *board, int ki
            modes[MODE_MIXED], told[0], told[1], told[2], told[3], told[4], told[5], slowest, bad);
 }
 
-/* How often each collective was struck, and as the form with blocks of different sizes. */
+/* How often each collective was struck, and the form of it with blocks of different sizes. */
 static void print_collectives(const struct options *o, const struct board *board)
 {
     unsigned times[PLAIT_NCOLL][2] = { 0 };
@@ -306,12 +306,11 @@ static void print_collectives(const struct options *o, const struct board *board
     for (uint64_t i = 0; i < o->count; i++)
         times[board->outcomes[i].coll][board->outcomes[i].sized] += board->outcomes[i].done;
     printf("struck:");
-    for (int c = 0; c < PLAIT_NCOLL; c++) {
-        printf(" %s %u", plait_coll_name((enum plait_coll)c), times[c][0]);
-        if (times[c][1] > 0)
-            printf(" (with sizes %u)", times[c][1]);
-        printf(c + 1 < PLAIT_NCOLL ? "," : "\n");
-    }
+    for (int c = 0; c < PLAIT_NCOLL; c++)
+        for (int sized = 0; sized < 2; sized++)
+            if (times[c][sized] > 0)
+                printf(" %s%s %u", plait_coll_name((enum plait_coll)c), sized ? "v" : "", times[c][sized]);
+    printf("\n");
 }
 
 static void print_table(const struct options *o, const struct board *board)
