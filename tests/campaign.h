@@ -81,6 +81,7 @@ struct injection {
     unsigned memory;    /* 0: malloc, 1: the library's, 2: by rank */
     bool abort_first;   /* survivors abort before they destroy */
     bool resumed;       /* a stopped process goes on in the end, or is killed */
+    bool last;          /* ranks that return from a call that differed leave; or they call again */
     double deadline, timeout;
     struct collective steps[NSTEP];
 };

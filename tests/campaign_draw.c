@@ -245,6 +245,7 @@ void injection_draw(uint64_t seed, struct injection *out)
     j.memory = below(&state, 3);
     j.abort_first = below(&state, 2);
     j.resumed = below(&state, 2);
+    j.last = below(&state, 2);
     for (int i = STEP_GOOD; i <= STEP_GOOD_TOO; i++)
         j.steps[i] = draw_step(&state, j.nrank, (size_t)64 << 10, false);
     /* An algorithm in the place of another must differ, so the library does not choose then. */

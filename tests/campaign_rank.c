@@ -184,7 +184,7 @@ static void differ(struct actor *a)
             return;
         a->report->untold += !may_finish(a->j, which);
     }
-    if (a->report->untold == 0)
+    if (a->report->untold == 0 && !a->j->last)
         repeat_struck(a);
 }
 
@@ -315,6 +315,19 @@ static enum plait_status again(struct actor *a)
     return status;
 }
 
+/* Who returned from a call that differed hears of it now at the latest. */
+static void leave(struct actor *a)
+{
+    struct report *r = a->report;
+
+    r->destroyed = plait_comm_destroy(a->comm);
+    if (!fault_kinds[a->j->fault].differs || r->status != PLAIT_OK)
+        return;
+    r->untold += r->destroyed == PLAIT_OK;
+    if (r->destroyed != PLAIT_OK)
+        failed(a, r->destroyed);
+}
+
 static void *rank_main(void *arg)
 {
     struct actor *a = arg;
@@ -326,7 +339,7 @@ static void *rank_main(void *arg)
     a->report->phase = PHASE_DESTROY;
     if (a->comm != NULL && a->j->abort_first && a->report->status != PLAIT_OK)
         plait_comm_abort(a->comm, "a survivor gives up");
-    a->report->destroyed = plait_comm_destroy(a->comm);
+    leave(a);
     a->report->phase = PHASE_AGAIN;
     if (!(gone(a->j) >> a->rank & 1))
         a->report->again = again(a);
