@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
 #include "collective.h"
+#include "comm.h"
 #include "ranks.h"
 #include "specs.h"
 
@@ -444,6 +445,71 @@ static void two_shot_touches_every_byte_once(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* Is the block in another rank's output? */
+static bool goes_elsewhere(const struct collective *c, uint32_t nrank, uint32_t rank, uint32_t blk)
+{
+    bool goes = false;
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, r, 1);
+        goes |= r != rank && plait_side_slot(&g.out, blk) != UINT32_MAX;
+    }
+    return goes;
+}
+
+/* What is given is staged once, whoever gets it, unless it travels in the message; what is got is written once. */
+static int count_direct(struct plait_comm *comm, uint32_t rank, const struct collective *c)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
+    const size_t room = collective_room(c, nrank) * sizeof(float) + 1;
+    char *in = calloc(1, room), *out = calloc(1, room);
+    uint64_t staged = 0, got = 0;
+
+    CHECK(in != NULL && out != NULL);
+    for (uint32_t i = 0; i < g.in.nslot; i++) {
+        const uint32_t blk = g.in.blk + i * g.in.stride;
+        const size_t bytes = collective_block(c, blk) * sizeof(float);
+        staged += goes_elsewhere(c, nrank, rank, blk) && bytes > PLAIT_POST_DATA ? bytes : 0;
+    }
+    for (uint32_t i = 0; i < g.out.nslot; i++)
+        got += collective_block(c, g.out.blk + i * g.out.stride) * sizeof(float);
+    const struct plait_comm_stats before = stats_of(comm);
+    const struct collective_buffers b = collective_place(c, nrank, rank, in, out);
+    CHECK(collective_run(comm, c, b.in, b.out) == PLAIT_OK);
+    const struct plait_comm_stats after = stats_of(comm);
+    CHECK(after.bytes_staged - before.bytes_staged == staged);
+    CHECK(after.bytes_copied - before.bytes_copied == (g.combines ? 0 : got));
+    CHECK(after.bytes_reduced - before.bytes_reduced == (g.combines ? got : 0));
+    free(in);
+    free(out);
+    return 0;
+}
+
+static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    for (size_t i = 0; i < NCOLLECTIVE + NSIZED; i++) {
+        struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 5000, .slice = 1 << 30 };
+        c.coll = i < NCOLLECTIVE ? collectives[i] : sized_collectives[i - NCOLLECTIVE];
+        c.root = plait_geometry_of(c.coll, 1, 0, 0, 1).rooted ? 2 : 0;
+        c.sizes = i < NCOLLECTIVE ? 0 : 1;
+        if (count_direct(*comm, rank, &c) != 0) {
+            fprintf(stderr, "%s%s\n", plait_coll_name(c.coll), c.sizes != 0 ? "v" : "");
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void direct_collectives_touch_every_byte_once(void **state)
+{
+    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_all_direct };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +518,7 @@ int main(void)
         cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
         cmocka_unit_test(two_shot_touches_every_byte_once),
+        cmocka_unit_test(direct_collectives_touch_every_byte_once),
     };
 
     return cmocka_run_group_tests_name("counts", tests, NULL, NULL);
