@@ -86,6 +86,7 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .op = (uint8_t)o->op,
         .inplace = o->inplace && !o->geometry.rooted,
         .root = (uint16_t)o->root,
+        .sized = o->sized,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);

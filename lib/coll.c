@@ -22,7 +22,7 @@ static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *co
             return plait_wrong_buffers(a, &g, in_bytes, out_bytes);
         status = plait_bind(comm, a, call);
     }
-    return status == PLAIT_OK ? PLAIT_OK : plait_cannot_begin(comm, status, a->coll, a->count, a->type, a->op);
+    return status == PLAIT_OK ? PLAIT_OK : plait_cannot_begin(comm, status, a);
 }
 
 /* Check the arguments; comm->last becomes what they ask for. */

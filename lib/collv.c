@@ -45,7 +45,7 @@ static enum plait_status run(struct plait_comm *comm, const struct plait_args *a
     enum plait_status status = plait_bind(comm, a, call);
     job.o = comm->last;
     if (status != PLAIT_OK)
-        status = plait_cannot_begin(comm, status, a->coll, 0, a->type, a->op);
+        status = plait_cannot_begin(comm, status, a);
     if (!now)
         return plait_request_collective(comm, &job, call, status);
     if (call != NULL) {
@@ -61,6 +61,7 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     const char *name = plait_coll_name(a.coll);
     enum plait_status status = plait_enter(comm, name, a.op, call);
 
+    a.sized = true;
     if (status == PLAIT_OK)
         status = plait_check_operation(comm->kernels, a.coll, comm->nrank, 0, a.type, a.op, call);
     if (status == PLAIT_OK)
@@ -73,7 +74,7 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
         return plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
                           g.in.nslot > 0 && in.counts == NULL ? "in" : "out");
     if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
-        return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), a.coll, 0, a.type, a.op);
+        return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a);
     struct plait_sizes v = { .in = in.counts, .out = out.counts };
     const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
     const size_t out_bytes =
@@ -94,7 +95,6 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
         return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
                           v.in[own_in], v.out[own_out]);
     v.in_end = in_bytes / size;
-    a.sized = true;
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);

@@ -138,7 +138,8 @@ enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char
 
 /* ---- Creation ------------------------------------------------------------------------------------------ */
 
-static enum plait_status check_options(const struct plait_comm_options *o, struct plait_comm **out)
+/* What a rank needs to meet the others, and to tell them of an error. */
+static enum plait_status check_identity(const struct plait_comm_options *o, struct plait_comm **out)
 {
     if (o == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
@@ -153,6 +154,11 @@ static enum plait_status check_options(const struct plait_comm_options *o, struc
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: rank is %u, but nrank is %u", o->rank, o->nrank);
     if (o->id == NULL && o->nrank > 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: id is NULL, but nrank is %u", o->nrank);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_options(const struct plait_comm_options *o)
+{
     if (!(o->timeout >= 0 && o->timeout <= 1e6) || !(o->deadline >= 0 && o->deadline <= 1e9) || !(o->warn >= 0))
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
@@ -285,8 +291,10 @@ static void discard(struct plait_comm *comm)
 /* comm may be NULL: memory is short, which the others must hear of. */
 static enum plait_status create(struct plait_comm *comm, const struct plait_comm_options *options)
 {
-    enum plait_status status = comm != NULL ? create_own(comm, options) : plait_fail_memory("out of memory for a comm");
+    enum plait_status status = comm != NULL ? check_options(options) : plait_fail_memory("out of memory for a comm");
 
+    if (status == PLAIT_OK)
+        status = create_own(comm, options);
     status = plait_meet(comm, options, status);
     if (status == PLAIT_OK) {
         comm->open = plait_generation;
@@ -420,7 +428,7 @@ static enum plait_status create_now(const void *args, struct plait_comm **out)
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
     const int saved = errno; /* of calls that fail on the way to success */
-    enum plait_status status = check_options(options, out);
+    enum plait_status status = check_identity(options, out);
 
     if (plait_in_group())
         return status != PLAIT_OK ? plait_group_refuse(status)
@@ -469,6 +477,8 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
+    if (status == PLAIT_OK)
+        status = plait_look_at_past_calls(comm);
     return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
 }
 

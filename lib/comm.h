@@ -145,6 +145,12 @@ static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequen
     return PLAIT_GUARDS ? (uint64_t)o->fingerprint << 32 | (uint32_t)sequence : (uint32_t)sequence;
 }
 
+/* Of its messages: one that nobody took, as the call differed, is not taken for that of the next equal operation. */
+static inline uint32_t plait_message_fingerprint(const struct plait_op_plan *o, uint64_t sequence)
+{
+    return PLAIT_GUARDS ? o->fingerprint + (uint32_t)sequence * 0x9e3779b1u : 0;
+}
+
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
 struct plait_comm {
@@ -161,6 +167,7 @@ struct plait_comm {
     uint64_t sequence; /* of the operation in progress, or the last */
     uint64_t ntiny;    /* tiny operations so far */
     struct plait_op_plan *last;
+    uint64_t unheard; /* the first operation whose success does not say that all ranks called it alike; 0: none */
 
     struct plait_config config;
     const struct plait_kernels *kernels;

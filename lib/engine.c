@@ -133,12 +133,12 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_POST_DATA) {
-        free_at_once = link->transport->offer(link, number, run->o->fingerprint, 0, data, bytes, true);
+        free_at_once = link->transport->offer(link, number, run->fingerprint, 0, data, bytes, true);
     } else if (link->transport->reaches(link, data, bytes)) {
-        link->transport->offer(link, number, run->o->fingerprint, 0, data, bytes, false);
+        link->transport->offer(link, number, run->fingerprint, 0, data, bytes, false);
         free_at_once = false;
     } else {
-        link->transport->offer(link, number, run->o->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
+        link->transport->offer(link, number, run->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
         read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
@@ -301,7 +301,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
-        const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, &sent);
+        const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
         if (wrong && run->failed == PLAIT_OK)
             run->failed = plait_comm_blame(run->comm, PLAIT_ERR_MISMATCH, (uint32_t)in->peer,
@@ -506,6 +506,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
 
     run->o = job->o;
     run->prog = job->o->prog;
+    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence);
     run->sizes = job->sizes;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
@@ -582,6 +583,8 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
+    if (run->o->geometry.rooted && comm->unheard == 0)
+        comm->unheard = comm->sequence;
     report_way(run);
     *ended = true;
     return plait_look_for_failures(comm);

@@ -94,16 +94,19 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
     const struct plait_what *w = &o->what;
 
     text[0] = '\0';
-    add(text, room, "%s #%llu", plait_coll_name(w->coll), (unsigned long long)o->sequence);
+    add(text, room, "%s%s #%llu", plait_coll_name(w->coll), w->sized ? "v" : "", (unsigned long long)o->sequence);
     if (w->coll == PLAIT_BARRIER || w->coll >= PLAIT_NCOLL)
         return;
     const struct plait_geometry g = plait_geometry_of(w->coll, 1, 0, 0, 1);
-    add(text, room, " (%llu %s", (unsigned long long)w->count, plait_dtype_name(w->type));
+    add(text, room, " (");
+    if (!w->sized)
+        add(text, room, "%llu ", (unsigned long long)w->count);
+    add(text, room, "%s", plait_dtype_name(w->type));
     if (g.combines)
         add(text, room, " %s", plait_op_name(w->op));
     if (g.rooted)
         add(text, room, ", root %u", w->root);
-    add(text, room, ", %.31s)", w->algorithm);
+    add(text, room, ", %.30s)", w->algorithm);
 }
 
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
@@ -132,7 +135,8 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     size_t bytes;
 
     put_name(o, text, room);
-    if (o->what.coll != PLAIT_BARRIER && !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
+    if (o->what.coll != PLAIT_BARRIER && !o->what.sized &&
+        !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
         add(text, room, ", %zu bytes", bytes);
     add(text, room, ", %s", states[o->state]);
     if (!o->has_progress)

@@ -29,7 +29,8 @@ struct plait_what { /* an operation as a rank called it */
     uint8_t wanted;  /* another trial of the ways to write (trial.h) */
     uint8_t ordered; /* a user function that is not commutative */
     uint16_t root;
-    char algorithm[32];
+    uint8_t sized; /* blocks differ in size; count is 0 */
+    char algorithm[31];
 };
 
 /* Also what mismatches are found and named by. */

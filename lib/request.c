@@ -146,8 +146,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
     }
     if (status != PLAIT_OK)
         return refuse(comm, job->o == NULL ? status
-                                           : plait_cannot_begin(comm, status, job->o->coll, job->o->count, job->o->type,
-                                                                job->o->op));
+                                           : plait_cannot_run(comm, status, job->o));
     comm->last->users++;
     return dispatch(r, call);
 }

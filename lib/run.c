@@ -10,19 +10,27 @@
 
 #include <stdio.h>
 
-enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
-                                     size_t count, enum plait_dtype type, enum plait_op op)
+enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
-    char why[512];
+    char why[512], count[24] = "";
 
     if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
         return status;
     snprintf(why, sizeof why, "%s", plait_last_error());
+    if (!a->sized)
+        snprintf(count, sizeof count, "%zu ", a->count);
     comm->sequence++; /* the last one is not to blame */
-    return plait_comm_fail(comm, status, "cannot begin %s #%llu (%zu %s%s%s): %s", plait_coll_name(coll),
-                           (unsigned long long)comm->sequence, count, plait_dtype_name(type),
-                           plait_geometry_of(coll, 1, 0, 0, 1).combines ? " " : "",
-                           plait_geometry_of(coll, 1, 0, 0, 1).combines ? plait_op_name(op) : "", why);
+    return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
+                           a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
+}
+
+enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
+{
+    const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .sized = o->sized };
+
+    return plait_cannot_begin(comm, status, &a);
 }
 
 /*
@@ -43,7 +51,7 @@ static enum plait_status scale_input(struct plait_comm *comm, const struct plait
             comm->stats.allocations++;
             const enum plait_status status = plait_arena_alloc(n * o->size, &to);
             if (status != PLAIT_OK)
-                return plait_cannot_begin(comm, status, o->coll, o->count, o->type, o->op);
+                return plait_cannot_run(comm, status, o);
             plait_arena_free(comm->scaled);
             comm->scaled = to;
             comm->scaled_bytes = n * o->size;

@@ -3,6 +3,7 @@
 #ifndef PLAIT_LIB_RUN_H
 #define PLAIT_LIB_RUN_H
 
+#include "arguments.h"
 #include "comm.h"
 #include "wait.h"
 
@@ -37,6 +38,7 @@ struct plait_run {
     /* The engine's. */
     struct plait_sizes sizes;
     const struct plait_prog *prog;
+    uint32_t fingerprint; /* of its messages */
     uint64_t nslice, next_slice, done_slices;
     size_t need;  /* library memory of the largest slice */
     bool fits;    /* there is room for it */
@@ -63,7 +65,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
-enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, enum plait_coll coll,
-                                     size_t count, enum plait_dtype type, enum plait_op op);
+enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
+enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o);
 
 #endif

@@ -20,9 +20,9 @@
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
-static const struct plait_record *record_of(const struct plait_comm *comm, uint32_t rank)
+static const struct plait_record *record_of(const struct plait_comm *comm, uint32_t rank, uint64_t sequence)
 {
-    return plait_ring_record(&comm->peers[rank].control->ring, comm->sequence);
+    return plait_ring_record(&comm->peers[rank].control->ring, sequence);
 }
 
 void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
@@ -88,13 +88,19 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
 
 /* ---- Looking at the others ------------------------------------------------------------------------- */
 
-static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
+/* They differ in an operation: the one in progress, or an earlier one, which is named. */
+static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64_t sequence)
 {
-    const struct plait_what *a = &record_of(comm, comm->rank)->what, *b = &record_of(comm, rank)->what;
-    char what[160];
+    const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
+    const struct plait_what *b = &record_of(comm, rank, sequence)->what;
+    char what[160], earlier[64] = "";
 
-    if (a->coll != b->coll)
-        snprintf(what, sizeof what, "collective is %s here and %s", plait_coll_name(a->coll), plait_coll_name(b->coll));
+    if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
+        snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->sized ? "v" : "",
+                 (unsigned long long)sequence);
+    if (a->coll != b->coll || a->sized != b->sized)
+        snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->sized ? "v" : "",
+                 plait_coll_name(b->coll), b->sized ? "v" : "");
     else if (a->count != b->count)
         snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
@@ -110,11 +116,11 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank)
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.31s here and %.31s", a->algorithm, b->algorithm);
+        snprintf(what, sizeof what, "algorithm is %.30s here and %.30s", a->algorithm, b->algorithm);
     else
         snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
                  (unsigned long long)a->plan, (unsigned long long)b->plan);
-    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s on rank %u", what, rank);
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u", earlier, what, rank);
 }
 
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
@@ -133,18 +139,47 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm)
     return PLAIT_OK;
 }
 
-/* Has another rank failed, or called operation `sequence` with other arguments? */
+/* A rank that called this operation with other arguments, or nrank. *all: the others have called it. */
+static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence, bool *all)
+{
+    const uint64_t own = atomic_load_explicit(&record_of(comm, comm->rank, sequence)->word, memory_order_relaxed);
+
+    *all = true;
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const uint64_t word = atomic_load_explicit(&record_of(comm, r, sequence)->word, memory_order_acquire);
+        if ((uint32_t)word == (uint32_t)own && word != own)
+            return r;
+        *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0; /* or later ones, in the same place of the ring */
+    }
+    return comm->nrank;
+}
+
+/* Has another rank failed, or called the operation in progress with other arguments? */
 static enum plait_status look_at_calls(struct plait_comm *comm)
 {
-    const uint64_t own = atomic_load_explicit(&record_of(comm, comm->rank)->word, memory_order_relaxed);
+    bool all;
     const enum plait_status status = plait_look_for_failures(comm);
+    const uint32_t other = status == PLAIT_OK ? find_difference(comm, comm->sequence, &all) : comm->nrank;
 
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
-        const uint64_t word = atomic_load_explicit(&record_of(comm, r)->word, memory_order_acquire);
-        if ((uint32_t)word == (uint32_t)own && word != own)
-            return mismatch(comm, r);
+    return other < comm->nrank ? mismatch(comm, other, comm->sequence) : status;
+}
+
+enum plait_status plait_look_at_past_calls(struct plait_comm *comm)
+{
+    bool all = true;
+
+    for (; PLAIT_GUARDS && comm->unheard > 0 && all; comm->unheard += all) {
+        if (comm->unheard + PLAIT_NRECORD <= comm->sequence) /* the ring has forgotten it */
+            comm->unheard = comm->sequence - PLAIT_NRECORD + 1;
+        const uint32_t other = find_difference(comm, comm->unheard, &all);
+        if (other < comm->nrank)
+            return mismatch(comm, other, comm->unheard);
+        if (all && comm->unheard == comm->sequence) {
+            comm->unheard = 0;
+            return PLAIT_OK;
+        }
     }
-    return status;
+    return PLAIT_OK;
 }
 
 /* A rank that has left or died cannot finish this operation, unless it has done so already. */
@@ -247,7 +282,7 @@ static bool silent(const struct plait_comm *comm, const struct plait_wait *w, ui
 
 static bool called(const struct plait_comm *comm, uint32_t rank)
 {
-    return (uint32_t)atomic_load_explicit(&record_of(comm, rank)->word, memory_order_acquire) ==
+    return (uint32_t)atomic_load_explicit(&record_of(comm, rank, comm->sequence)->word, memory_order_acquire) ==
            (uint32_t)comm->sequence;
 }
 
@@ -360,7 +395,9 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
     if (status == PLAIT_OK && (now >= w->check || now - w->start >= deadline_of(comm, w))) {
-        status = look_for_gone(comm, w);
+        status = plait_look_at_past_calls(comm);
+        if (status == PLAIT_OK)
+            status = look_for_gone(comm, w);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */

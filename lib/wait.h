@@ -104,6 +104,12 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
  */
 enum plait_status plait_look_for_failures(struct plait_comm *comm);
 
+/*
+ * Did a rank call one of the operations since comm->unheard with other arguments? Where ranks do not hear of each other
+ * (rooted collectives) and messages are small, all may have returned from it.
+ */
+enum plait_status plait_look_at_past_calls(struct plait_comm *comm);
+
 /* Mark the comm as failed for all ranks, unless it is already. Any thread. culprit: rank + 1, or 0. */
 void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
 

@@ -133,7 +133,7 @@ static double limit_of(const struct options *o, const struct injection *j)
 /* Only one of these runs at a time: all ranks' vectors may take gigabytes. */
 static bool is_big(const struct injection *j)
 {
-    return j->nrank * (step_bytes(&j->steps[STEP_STRUCK]) + step_bytes(&j->steps[STEP_OTHER])) > ((size_t)64 << 20);
+    return j->nrank * (step_bytes(j, STEP_STRUCK) + step_bytes(j, STEP_OTHER)) > ((size_t)64 << 20);
 }
 
 static void work(const struct options *o, struct board *board, const uint64_t *seeds)
@@ -298,12 +298,28 @@ static void print_row(const struct options *o, const struct board *board, int ki
            modes[MODE_MIXED], told[0], told[1], told[2], told[3], told[4], told[5], slowest, bad);
 }
 
+/* How often each collective was struck, and the form of it with blocks of different sizes. */
+static void print_collectives(const struct options *o, const struct board *board)
+{
+    unsigned times[PLAIT_NCOLL][2] = { 0 };
+
+    for (uint64_t i = 0; i < o->count; i++)
+        times[board->outcomes[i].coll][board->outcomes[i].sized] += board->outcomes[i].done;
+    printf("struck:");
+    for (int c = 0; c < PLAIT_NCOLL; c++)
+        for (int sized = 0; sized < 2; sized++)
+            if (times[c][sized] > 0)
+                printf(" %s%s %u", plait_coll_name((enum plait_coll)c), sized ? "v" : "", times[c][sized]);
+    printf("\n");
+}
+
 static void print_table(const struct options *o, const struct board *board)
 {
     printf("\n                      ranks are:              ranks were told:\n"
            "fault           times  procs threads mixed    PEER TIMEOUT MISMATCH FAILED    OK other  slowest  failed\n");
     for (int k = 0; k <= NFAULT; k++)
         print_row(o, board, k);
+    print_collectives(o, board);
     printf("slowest: seconds from the fault to a rank's error; for silence, from the deadline\n");
 }
 
@@ -353,10 +369,10 @@ static int conclude_blind(const struct options *o, const struct board *board)
                    out->text);
     }
     print_table(o, board);
-    printf(
-        "without detection: %u of %u injections are reported: %u hangs, %u wrong sums, %u right by chance though the "
-        "arguments differed, %u crashes\n",
-        seen, needed, hung, wrong, untold, crashed);
+    printf("without detection: %u of %u injections are reported: %u hangs, %u wrong results, %u right by chance though "
+           "the "
+           "arguments differed, %u crashes\n",
+           seen, needed, hung, wrong, untold, crashed);
     return seen < needed || hung == 0 || wrong == 0;
 }
 

@@ -14,8 +14,7 @@
 #ifndef PLAIT_TESTS_CAMPAIGN_H
 #define PLAIT_TESTS_CAMPAIGN_H
 
-#include <plait/comm.h>
-#include <plait/plan.h>
+#include "collective.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,7 +43,9 @@
     X(FAULT_SILENT, "silent", PLAIT_ERR_TIMEOUT, false, true, false)          \
     X(FAULT_ABSENT, "absent", PLAIT_ERR_TIMEOUT, false, true, false)          \
     X(FAULT_BIRTH, "kill-create", PLAIT_ERR_PEER, false, false, true)         \
-    X(FAULT_ABORT, "abort", PLAIT_ERR_FAILED, false, false, false)
+    X(FAULT_ABORT, "abort", PLAIT_ERR_FAILED, false, false, false)            \
+    X(FAULT_ROOT, "root", PLAIT_ERR_MISMATCH, true, false, false)             \
+    X(FAULT_SIZES, "sizes", PLAIT_ERR_MISMATCH, true, false, false)
 
 enum fault {
 #define X(symbol, name, status, differs, silence, process) symbol,
@@ -64,15 +65,6 @@ extern const struct fault_kind fault_kinds[NFAULT];
 enum mode { MODE_PROCESSES, MODE_THREADS, MODE_MIXED, NMODE };
 extern const char *const mode_names[NMODE];
 
-struct step { /* one call */
-    enum plait_coll coll;
-    enum plait_dtype type;
-    enum plait_op op;
-    size_t count;
-    bool inplace;
-    char algorithm[PLAIT_MAX_SPEC]; /* "": the library's choice */
-};
-
 /* The calls of an injection: two that alternate before the fault, the one it strikes, and what a culprit calls. */
 enum { STEP_GOOD, STEP_GOOD_TOO, STEP_STRUCK, STEP_OTHER, NSTEP };
 
@@ -89,16 +81,27 @@ struct injection {
     unsigned memory;    /* 0: malloc, 1: the library's, 2: by rank */
     bool abort_first;   /* survivors abort before they destroy */
     bool resumed;       /* a stopped process goes on in the end, or is killed */
+    bool last;          /* ranks that return from a call that differed leave; or they call again */
     double deadline, timeout;
-    struct step steps[NSTEP];
+    struct collective steps[NSTEP];
 };
 
 void injection_draw(uint64_t seed, struct injection *out);
 void injection_print(const struct injection *j, char *text, size_t size);
 
-static inline size_t step_bytes(const struct step *s)
+/* Of the larger buffer on any rank. */
+static inline size_t step_bytes(const struct injection *j, int which)
 {
-    return s->coll == PLAIT_BARRIER ? 0 : s->count * plait_dtype_size(s->type);
+    return collective_room(&j->steps[which], j->nrank) * plait_dtype_size(j->steps[which].type);
+}
+
+/*
+ * May a rank return from the call with success although another called otherwise? So it is where ranks do not hear of
+ * each other, and where only two disagree.
+ */
+static inline bool may_finish(const struct injection *j, int which)
+{
+    return j->fault == FAULT_SIZES || plait_geometry_of(j->steps[which].coll, 1, 0, 0, 1).rooted;
 }
 
 static inline bool is_culprit(const struct injection *j, uint32_t rank)
@@ -136,9 +139,10 @@ struct report { /* of one rank */
     _Atomic int phase;
     pid_t pid;
     double entered, returned; /* the call that failed */
+    double since;             /* when the call that met the fault was entered; ranks may return from it */
     enum plait_status status; /* of it */
     _Atomic uint64_t number;  /* of it; calls so far */
-    uint64_t wrong;           /* calls that returned PLAIT_OK with a wrong sum */
+    uint64_t wrong;           /* calls that returned PLAIT_OK with a wrong result */
     uint64_t untold;          /* calls that returned PLAIT_OK although the arguments differed */
     bool early;               /* the failure came before the fault */
     enum plait_status destroyed, again;
@@ -155,7 +159,6 @@ struct scene { /* shared by a worker and its ranks */
     _Atomic double fault;    /* when; 0: not yet */
     uint64_t aborted;        /* calls of the actor when it aborted */
     double duration;         /* of a struck operation */
-    char *want[NSTEP];       /* results */
     struct report reports[MOST_RANKS];
     char leaks[MOST_RANKS][512]; /* per process; "": none */
     char trouble[256];           /* the run itself: "", or what hung or crashed */
@@ -192,6 +195,8 @@ struct outcome {
     uint64_t seed;
     enum fault fault;
     enum mode mode;
+    enum plait_coll coll; /* of the struck operation */
+    bool sized;
     /* untold: success where the arguments differed; bad: anything else. */
     bool done, hung, crashed, wrong, untold, late, bad;
     unsigned told[NSTATUS]; /* ranks per status, in the order of outcome_statuses */

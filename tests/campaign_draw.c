@@ -51,13 +51,14 @@ static enum plait_dtype draw_type(uint64_t *state)
 }
 
 /* One of those that fit, by an algorithm other than `but`. */
-static void draw_algorithm(uint64_t *state, uint32_t nrank, bool inplace, const char *but, char out[PLAIT_MAX_SPEC])
+static void draw_algorithm(uint64_t *state, uint32_t nrank, const struct collective *c, const char *but,
+                           char out[PLAIT_MAX_SPEC])
 {
     const size_t name = strcspn(but, ":");
     struct specs specs;
     uint32_t i;
 
-    specs_init(&specs, PLAIT_ALLREDUCE, nrank, inplace);
+    specs_init(&specs, c->coll, nrank, c->inplace);
     do
         i = below(state, specs.n);
     while (specs.spec[i].shape.node != NULL ||
@@ -66,18 +67,71 @@ static void draw_algorithm(uint64_t *state, uint32_t nrank, bool inplace, const 
     specs_finish(&specs);
 }
 
-static struct step draw_step(uint64_t *state, uint32_t nrank, size_t most, bool named)
+/* Those with a message for each block. */
+static const char *draw_sized_algorithm(uint64_t *state, enum plait_coll coll)
 {
-    struct step s = { .coll = PLAIT_ALLREDUCE,
-                      .type = draw_type(state),
-                      .op = (enum plait_op)below(state, PLAIT_PREMULSUM),
-                      .inplace = below(state, 2) };
+    const bool ring = coll == PLAIT_REDUCE_SCATTER || coll == PLAIT_ALLGATHER;
+    const uint32_t which = below(state, 3);
 
-    s.count = draw_bytes(state, most) / plait_dtype_size(s.type);
-    s.count += s.count == 0;
-    if (below(state, 2) || named)
-        draw_algorithm(state, nrank, s.inplace, "", s.algorithm);
+    return which == 0 ? "" : which == 1 && ring ? "ring" : "direct";
+}
+
+/* Elements of a vector or block, so that no buffer is larger than `most`, and all blocks together. */
+static size_t draw_count(uint64_t *state, uint32_t nrank, const struct collective *c, size_t most)
+{
+    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, 0, 0, 1);
+    const size_t parts = g.kind == PLAIT_KIND_VECTOR ? 1 : g.kind == PLAIT_KIND_PART ? nrank : nrank * nrank;
+    const size_t bytes = draw_bytes(state, g.combines && parts == 1 ? most : most / 4) / parts;
+    const size_t count = bytes / plait_dtype_size(c->type);
+
+    return count > 0 ? count : 1;
+}
+
+static struct collective draw_step(uint64_t *state, uint32_t nrank, size_t most, bool named)
+{
+    struct collective s = { .coll = below(state, 4) == 0 ? PLAIT_ALLREDUCE : (enum plait_coll)below(state, PLAIT_NCOLL),
+                            .type = PLAIT_INT32 };
+    const struct plait_geometry g = plait_geometry_of(s.coll, nrank, 0, 0, 1);
+
+    if (s.coll == PLAIT_BARRIER)
+        return s;
+    s.type = draw_type(state);
+    s.op = g.combines ? (enum plait_op)below(state, PLAIT_PREMULSUM) : PLAIT_SUM;
+    s.root = g.rooted ? below(state, nrank) : 0;
+    s.inplace = below(state, 2) && g.kind != PLAIT_KIND_PAIR;
+    s.sizes = g.kind != PLAIT_KIND_VECTOR && below(state, 2) ? 1 + below(state, 1000) : 0;
+    s.count = draw_count(state, nrank, &s, most);
+    if (s.sizes != 0)
+        snprintf(s.spec, sizeof s.spec, "%s", draw_sized_algorithm(state, s.coll));
+    else if (below(state, 2) || named)
+        draw_algorithm(state, nrank, &s, "", s.spec);
     return s;
+}
+
+/* Is there such a fault of this operation? */
+static bool has_fault(const struct collective *c, enum fault fault)
+{
+    const struct plait_geometry g = plait_geometry_of(c->coll, 1, 0, 0, 1);
+    const bool barrier = c->coll == PLAIT_BARRIER;
+
+    switch (fault) {
+    case FAULT_COUNT:
+    case FAULT_ALGORITHM:
+        return !barrier && c->sizes == 0;
+    case FAULT_TYPE:
+    case FAULT_BARRIER:
+        return !barrier;
+    case FAULT_OPERATOR:
+        return !barrier && g.combines;
+    case FAULT_PLACE: /* part of what must be equal */
+        return !barrier && !g.rooted && g.kind != PLAIT_KIND_PAIR && c->sizes == 0;
+    case FAULT_ROOT:
+        return g.rooted;
+    case FAULT_SIZES:
+        return c->sizes != 0;
+    default:
+        return true;
+    }
 }
 
 static void draw_ranks(uint64_t *state, struct injection *j)
@@ -110,17 +164,36 @@ static void draw_culprits(uint64_t *state, struct injection *j)
     }
 }
 
-/* What the culprit calls where the others call the struck operation. */
-static struct step draw_other(uint64_t *state, const struct injection *j)
+/* A block that the culprit gives to another rank or gets from one. */
+static uint32_t draw_block(uint64_t *state, const struct injection *j, const struct collective *c)
 {
-    struct step s = j->steps[STEP_STRUCK];
-    const struct step struck = s;
+    const uint32_t other = (j->actor + 1 + below(state, j->nrank - 1)) % j->nrank;
+
+    if (c->coll == PLAIT_ALLTOALL)
+        return below(state, 2) ? j->actor * j->nrank + other : other * j->nrank + j->actor;
+    if (plait_geometry_of(c->coll, j->nrank, 0, 0, 1).rooted)
+        return j->actor == c->root ? other : j->actor;
+    return below(state, j->nrank);
+}
+
+/* Would a rank that calls one take another's for it? What its blocks' sizes are is no part of a call. */
+static bool same_call(const struct collective *a, const struct collective *b)
+{
+    return a->coll == b->coll && a->type == b->type && a->op == b->op && a->root == b->root &&
+           (a->sizes != 0) == (b->sizes != 0) && (a->sizes != 0 || a->count == b->count);
+}
+
+/* What the culprit calls where the others call the struck operation. */
+static struct collective draw_other(uint64_t *state, const struct injection *j)
+{
+    struct collective s = j->steps[STEP_STRUCK];
+    const struct collective struck = s;
 
     switch (j->fault) {
     case FAULT_COUNT:
         do
-            s.count = below(state, 2) ? struck.count + 1 : draw_bytes(state, MOST_BYTES) / plait_dtype_size(s.type);
-        while (s.count == struck.count || s.count == 0);
+            s.count = below(state, 2) ? struck.count + 1 : draw_count(state, j->nrank, &s, MOST_BYTES);
+        while (s.count == struck.count);
         break;
     case FAULT_TYPE:
         while (s.type == struck.type)
@@ -134,15 +207,22 @@ static struct step draw_other(uint64_t *state, const struct injection *j)
         s.inplace = !struck.inplace;
         break;
     case FAULT_ALGORITHM:
-        draw_algorithm(state, j->nrank, s.inplace, struck.algorithm, s.algorithm);
+        draw_algorithm(state, j->nrank, &s, struck.spec, s.spec);
         break;
     case FAULT_BARRIER:
-        s = (struct step){ .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
+        s = (struct collective){ .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
         break;
     case FAULT_SWAP:
         do
             s = draw_step(state, j->nrank, MOST_BYTES, false);
-        while (s.count == struck.count && s.type == struck.type && s.op == struck.op);
+        while (same_call(&s, &struck));
+        break;
+    case FAULT_ROOT:
+        while (s.root == struck.root)
+            s.root = below(state, j->nrank);
+        break;
+    case FAULT_SIZES:
+        s.odd = 1 + draw_block(state, j, &s);
         break;
     default:
         break;
@@ -165,27 +245,41 @@ void injection_draw(uint64_t seed, struct injection *out)
     j.memory = below(&state, 3);
     j.abort_first = below(&state, 2);
     j.resumed = below(&state, 2);
+    j.last = below(&state, 2);
     for (int i = STEP_GOOD; i <= STEP_GOOD_TOO; i++)
         j.steps[i] = draw_step(&state, j.nrank, (size_t)64 << 10, false);
     /* An algorithm in the place of another must differ, so the library does not choose then. */
-    j.steps[STEP_STRUCK] = draw_step(&state, j.nrank, MOST_BYTES, j.fault == FAULT_ALGORITHM);
+    do
+        j.steps[STEP_STRUCK] = draw_step(&state, j.nrank, MOST_BYTES, j.fault == FAULT_ALGORITHM);
+    while (!has_fault(&j.steps[STEP_STRUCK], j.fault));
     j.steps[STEP_OTHER] = draw_other(&state, &j);
-    j.deadline = step_bytes(&j.steps[STEP_STRUCK]) < ((size_t)1 << 20) ? 1 : 3;
+    j.deadline = step_bytes(&j, STEP_STRUCK) < ((size_t)1 << 20) ? 1 : 3;
     j.timeout = j.fault == FAULT_ABSENT || j.fault == FAULT_BIRTH ? 1.5 : 60;
     *out = j;
 }
 
-static int print_step(const struct step *s, char *text, size_t size)
+static void print_step(const struct collective *c, char *text, size_t size)
 {
-    if (s->coll == PLAIT_BARRIER)
-        return snprintf(text, size, "barrier");
-    return snprintf(text, size, "%zu %s %s%s%s%s", s->count, plait_dtype_name(s->type), plait_op_name(s->op),
-                    s->inplace ? " in place" : "", s->algorithm[0] != '\0' ? ", " : "", s->algorithm);
+    const struct plait_geometry g = plait_geometry_of(c->coll, 1, 0, 0, 1);
+    size_t n = (size_t)snprintf(text, size, "%s%s", plait_coll_name(c->coll), c->sizes != 0 ? "v" : "");
+
+    if (c->coll == PLAIT_BARRIER)
+        return;
+    n += (size_t)snprintf(text + n, size - n, " of %s%zu %s", c->sizes != 0 ? "up to " : "", c->count,
+                          plait_dtype_name(c->type));
+    if (g.combines)
+        n += (size_t)snprintf(text + n, size - n, " %s", plait_op_name(c->op));
+    if (g.rooted)
+        n += (size_t)snprintf(text + n, size - n, ", root %u", c->root);
+    if (c->odd != 0)
+        n += (size_t)snprintf(text + n, size - n, ", one more in block %u of %zu", c->odd - 1,
+                              collective_block(c, c->odd - 1));
+    snprintf(text + n, size - n, "%s%s%s", c->inplace ? ", in place" : "", c->spec[0] != '\0' ? ", " : "", c->spec);
 }
 
 void injection_print(const struct injection *j, char *text, size_t size)
 {
-    char struck[128], other[128] = "", culprits[64] = "";
+    char struck[192], other[192] = "", culprits[64] = "";
 
     for (uint32_t r = 0, n = 0; r < j->nrank; r++)
         if (is_culprit(j, r))

@@ -92,12 +92,24 @@ static bool names_unborn(const struct injection *j, const char *text)
     return strncmp(text, "comm creation: ", 15) == 0 && named != 0 && (named & ~j->culprits) == 0;
 }
 
+static const char *form_of(const struct collective *c, char name[32])
+{
+    snprintf(name, 32, "%s%s", plait_coll_name(c->coll), c->sizes != 0 ? "v" : "");
+    return name;
+}
+
+/* Is the place part of what must be equal? */
+static bool compared_in_place(const struct collective *c)
+{
+    return c->inplace && c->sizes == 0 && !plait_geometry_of(c->coll, 1, 0, 0, 1).rooted;
+}
+
 /* The first field that differs, with both values, between two ranks of which one is the culprit. */
 static bool names_difference(const struct injection *j, const char *text)
 {
-    const struct step *a = &j->steps[STEP_STRUCK], *b = &j->steps[STEP_OTHER];
+    const struct collective *a = &j->steps[STEP_STRUCK], *b = &j->steps[STEP_OTHER];
     const char *field;
-    char x[PLAIT_MAX_SPEC + 8], y[PLAIT_MAX_SPEC + 8];
+    char x[PLAIT_MAX_SPEC + 8], y[PLAIT_MAX_SPEC + 8], of_a[32], of_b[32];
 
 #define PAIR(name, format, of_a, of_b)           \
     do {                                         \
@@ -105,24 +117,54 @@ static bool names_difference(const struct injection *j, const char *text)
         snprintf(x, sizeof x, format " ", of_a); \
         snprintf(y, sizeof y, format " ", of_b); \
     } while (0)
-    if (a->coll != b->coll)
-        PAIR("collective", "%s", plait_coll_name(a->coll), plait_coll_name(b->coll));
-    else if (a->count != b->count)
+    if (strcmp(form_of(a, of_a), form_of(b, of_b)) != 0)
+        PAIR("collective", "%s", of_a, of_b);
+    else if (a->sizes == 0 && a->count != b->count)
         PAIR("count", "%zu", a->count, b->count);
     else if (a->type != b->type)
         PAIR("type", "%s", plait_dtype_name(a->type), plait_dtype_name(b->type));
     else if (a->op != b->op)
         PAIR("operator", "%s", plait_op_name(a->op), plait_op_name(b->op));
-    else if (a->inplace != b->inplace)
+    else if (a->root != b->root)
+        PAIR("root", "%u", a->root, b->root);
+    else if (compared_in_place(a) != compared_in_place(b))
         PAIR("call", "%s", a->inplace ? "in place" : "out of place", b->inplace ? "in place" : "out of place");
     else
-        PAIR("algorithm", "%s", a->algorithm, b->algorithm);
+        PAIR("algorithm", "%s", a->spec, b->spec);
 #undef PAIR
     x[strcspn(x, ":")] = y[strcspn(y, ":")] = '\0'; /* of an algorithm, the name; it may be listed in another form */
     const char *at = strstr(text, field);
     const uint32_t named = ranks_before(text, "");
     return at != NULL && strstr(at, x) != NULL && strstr(at, y) != NULL && (named & j->culprits) != 0 &&
            __builtin_popcount(named) >= 2;
+}
+
+/* Both sizes of the block, at its two ends, of which one is the culprit. */
+static bool names_sizes(const struct injection *j, const char *text)
+{
+    const struct collective *c = &j->steps[STEP_OTHER];
+    const size_t size = plait_dtype_size(c->type), right = collective_block(c, c->odd - 1) * size;
+    unsigned from, to;
+    size_t sent, expected;
+    const char *at = strstr(text, " sends ");
+
+    while (at != NULL && at > text && strncmp(at, "rank ", 5) != 0)
+        at--;
+    if (at == NULL ||
+        sscanf(at, "rank %u sends %zu bytes where rank %u expects %zu", &from, &sent, &to, &expected) != 4)
+        return false;
+    return from != to && from < j->nrank && to < j->nrank && is_culprit(j, from) + is_culprit(j, to) == 1 &&
+           sent + expected == 2 * right + size && (sent == right || expected == right);
+}
+
+/* Ranks that do not hear of each other may be in different calls. */
+static bool runs_ahead(const struct injection *j)
+{
+    bool ahead = j->fault == FAULT_SIZES;
+
+    for (int i = 0; i < NSTEP; i++)
+        ahead |= may_finish(j, i);
+    return ahead;
 }
 
 /*
@@ -133,12 +175,23 @@ static bool names_operation(const struct injection *j, const struct scene *s, co
 {
     const char *at = strchr(r->text, '#');
     const bool abort = j->fault == FAULT_ABORT && strstr(r->text, "after operation #") != NULL;
-    const uint64_t least = abort ? s->aborted : r->number;
+    uint64_t least = abort ? s->aborted : r->number, most = r->number;
+    bool named = abort;
+    char name[40];
 
-    if (at == NULL || !(abort || strstr(r->text, "allreduce #") != NULL || strstr(r->text, "barrier #") != NULL))
+    for (int i = 0; i < NSTEP; i++) {
+        snprintf(name, sizeof name, "%s%s #", plait_coll_name(j->steps[i].coll), j->steps[i].sizes != 0 ? "v" : "");
+        named |= strstr(r->text, name) != NULL;
+    }
+    for (uint32_t i = 0; i < j->nrank && runs_ahead(j); i++) {
+        const uint64_t number = s->reports[i].number;
+        least = number < least ? number : least;
+        most = number > most ? number : most;
+    }
+    if (at == NULL || !named)
         return false;
     const uint64_t number = strtoull(at + 1, NULL, 10);
-    return number + 1 >= least && number <= r->number + 1;
+    return number + 1 >= least && number <= most + 1;
 }
 
 static bool says_enough(const struct injection *j, const struct scene *s, uint32_t rank)
@@ -152,6 +205,8 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
         return names_unborn(j, text);
     if (!names_operation(j, s, &s->reports[rank]))
         return false;
+    if (j->fault == FAULT_SIZES)
+        return names_sizes(j, text);
     if (fault_kinds[j->fault].differs)
         return names_difference(j, text);
     switch (j->fault) {
@@ -187,9 +242,9 @@ static void complain(struct outcome *o, bool *which, const char *format, ...)
 static void judge_time(const struct injection *j, const struct scene *s, uint32_t rank, struct outcome *o)
 {
     const struct report *r = &s->reports[rank];
-    const double fault = s->fault;
+    const double fault = s->fault, since = r->number > 0 ? r->since : r->entered;
     const double limit = j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT ? j->timeout : patience(j);
-    const double took = r->returned - (r->entered > fault ? r->entered : fault) - limit;
+    const double took = r->returned - (since > fault ? since : fault) - limit;
 
     o->slowest = took > o->slowest ? took : o->slowest;
     if (took > TIMELY)
@@ -229,10 +284,15 @@ static bool reports(const struct injection *j, uint32_t rank)
 
 void injection_judge(const struct injection *j, const struct scene *s, struct outcome *o)
 {
-    *o = (struct outcome){ .seed = j->seed, .fault = j->fault, .mode = j->mode, .done = true };
+    *o = (struct outcome){ .seed = j->seed,
+                           .fault = j->fault,
+                           .mode = j->mode,
+                           .coll = j->steps[STEP_STRUCK].coll,
+                           .sized = j->steps[STEP_STRUCK].sizes != 0,
+                           .done = true };
     for (uint32_t r = 0; r < j->nrank; r++) {
         if (s->reports[r].wrong > 0)
-            complain(o, &o->wrong, "rank %u: %llu wrong sums", r, (unsigned long long)s->reports[r].wrong);
+            complain(o, &o->wrong, "rank %u: %llu wrong results", r, (unsigned long long)s->reports[r].wrong);
         if (s->reports[r].untold > 0)
             complain(o, &o->untold, "rank %u: success where the arguments differed", r);
     }

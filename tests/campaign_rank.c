@@ -22,7 +22,7 @@ struct actor { /* a rank */
     struct plait_comm *comm;
     uint32_t rank;
     bool library;
-    char *in[NSTEP], *out;
+    char *in[NSTEP], *want[NSTEP], *out;
 };
 
 /* Short waits are spun: a sleep is longer. */
@@ -80,24 +80,29 @@ static void put_memory(bool library, void *p)
 
 static void get_buffers(struct actor *a)
 {
+    const struct injection *j = a->j;
     size_t most = 0;
 
-    a->library = a->j->memory == 1 || (a->j->memory == 2 && a->rank % 2);
-    for (int i = 0; i < NSTEP; i++) {
-        const struct step *s = &a->j->steps[i];
-        most = step_bytes(s) > most ? step_bytes(s) : most;
-        if (i == STEP_OTHER && !fault_kinds[a->j->fault].differs)
-            continue;
-        a->in[i] = get_memory(a->library, step_bytes(s));
-        values_fill(a->in[i], s->type, s->op, a->j->nrank, a->rank, s->count);
-    }
+    a->library = j->memory == 1 || (j->memory == 2 && a->rank % 2);
+    for (int i = 0; i < NSTEP; i++)
+        most = step_bytes(j, i) > most ? step_bytes(j, i) : most;
     a->out = get_memory(a->library, most);
+    for (int i = 0; i < NSTEP; i++) {
+        if (i == STEP_OTHER && !fault_kinds[j->fault].differs)
+            continue;
+        a->in[i] = get_memory(a->library, step_bytes(j, i));
+        a->want[i] = get_memory(false, step_bytes(j, i));
+        collective_want(&j->steps[i], j->nrank, a->rank, a->out, a->want[i]);
+        collective_fill(&j->steps[i], j->nrank, a->rank, a->in[i]);
+    }
 }
 
 static void put_buffers(struct actor *a)
 {
-    for (int i = 0; i < NSTEP; i++)
+    for (int i = 0; i < NSTEP; i++) {
         put_memory(a->library, a->in[i]);
+        put_memory(false, a->want[i]);
+    }
     put_memory(a->library, a->out);
 }
 
@@ -115,27 +120,24 @@ static void failed(struct actor *a, enum plait_status status)
 /* One call, verified. The first failure is reported. */
 static enum plait_status call(struct actor *a, int which)
 {
-    const struct step *s = &a->j->steps[which];
-    const size_t bytes = step_bytes(s);
-    struct plait_call options = PLAIT_CALL_DEFAULT;
+    const struct collective *c = &a->j->steps[which];
+    const struct plait_geometry g = plait_geometry_of(c->coll, a->j->nrank, c->root, a->rank, 1);
+    const struct collective_buffers b =
+        collective_place(c, a->j->nrank, a->rank, c->inplace ? a->out : a->in[which], a->out);
     enum plait_status status;
 
-    options.algorithm = s->algorithm[0] != '\0' ? s->algorithm : NULL;
-    if (s->inplace)
-        memcpy(a->out, a->in[which], bytes);
-    else
-        memset(a->out, 0xa5, bytes);
+    memset(a->out, 0xa5, step_bytes(a->j, which));
+    if (c->inplace && b.in != NULL)
+        memcpy(b.in, a->in[which], collective_elements(c, &g.in) * plait_dtype_size(c->type));
     a->report->number++;
     a->report->entered = plait_clock();
-    if (s->coll == PLAIT_BARRIER)
-        status = plait_barrier(a->comm, NULL);
-    else
-        status = plait_allreduce(a->comm, s->inplace ? a->out : a->in[which], a->out, s->count, s->type, s->op,
-                                 options.algorithm != NULL ? &options : NULL);
+    if (a->s->fault == 0 || a->report->since == 0)
+        a->report->since = a->report->entered;
+    status = collective_run(a->comm, c, b.in, b.out);
     if (status != PLAIT_OK)
         failed(a, status);
     else
-        a->report->wrong += memcmp(a->out, a->s->want[which], bytes) != 0;
+        a->report->wrong += !collective_right(c, a->j->nrank, a->rank, b.out, a->want[which]);
     return status;
 }
 
@@ -143,7 +145,7 @@ static enum plait_status call(struct actor *a, int which)
 
 static double until_fault(const struct injection *j, const struct scene *s)
 {
-    return j->moment * (s->duration > 0 ? s->duration : 2e-5 + (double)step_bytes(&j->steps[STEP_STRUCK]) * 1e-9);
+    return j->moment * (s->duration > 0 ? s->duration : 2e-5 + (double)step_bytes(j, STEP_STRUCK) * 1e-9);
 }
 
 static void *abort_later(void *arg)
@@ -159,27 +161,31 @@ static void *abort_later(void *arg)
     return NULL;
 }
 
-static void differ(struct actor *a)
-{
-    const bool culprit = is_culprit(a->j, a->rank), both = a->j->fault == FAULT_SWAP;
-    enum plait_status status = PLAIT_OK;
-
-    if (culprit) {
-        wait_moment(until_fault(a->j, a->s));
-        a->s->fault = plait_clock();
-    }
-    for (int k = 0; k <= both && status == PLAIT_OK; k++) {
-        status = call(a, culprit == (k == 0) ? STEP_OTHER : STEP_STRUCK);
-        a->report->untold += status == PLAIT_OK;
-    }
-}
-
 /* The struck operation again and again, until it fails. */
 static void repeat_struck(struct actor *a)
 {
     for (unsigned n = 0; n < MOST_CALLS; n++)
         if (call(a, STEP_STRUCK) != PLAIT_OK)
             return;
+    a->report->untold++;
+}
+
+static void differ(struct actor *a)
+{
+    const bool culprit = is_culprit(a->j, a->rank), both = a->j->fault == FAULT_SWAP;
+
+    if (culprit) {
+        wait_moment(until_fault(a->j, a->s));
+        a->s->fault = plait_clock();
+    }
+    for (int k = 0; k <= both; k++) {
+        const int which = culprit == (k == 0) ? STEP_OTHER : STEP_STRUCK;
+        if (call(a, which) != PLAIT_OK)
+            return;
+        a->report->untold += !may_finish(a->j, which);
+    }
+    if (a->report->untold == 0 && !a->j->last)
+        repeat_struck(a);
 }
 
 /* A culprit that goes by itself. */
@@ -309,6 +315,19 @@ static enum plait_status again(struct actor *a)
     return status;
 }
 
+/* Who returned from a call that differed hears of it now at the latest. */
+static void leave(struct actor *a)
+{
+    struct report *r = a->report;
+
+    r->destroyed = plait_comm_destroy(a->comm);
+    if (!fault_kinds[a->j->fault].differs || r->status != PLAIT_OK)
+        return;
+    r->untold += r->destroyed == PLAIT_OK;
+    if (r->destroyed != PLAIT_OK)
+        failed(a, r->destroyed);
+}
+
 static void *rank_main(void *arg)
 {
     struct actor *a = arg;
@@ -320,7 +339,7 @@ static void *rank_main(void *arg)
     a->report->phase = PHASE_DESTROY;
     if (a->comm != NULL && a->j->abort_first && a->report->status != PLAIT_OK)
         plait_comm_abort(a->comm, "a survivor gives up");
-    a->report->destroyed = plait_comm_destroy(a->comm);
+    leave(a);
     a->report->phase = PHASE_AGAIN;
     if (!(gone(a->j) >> a->rank & 1))
         a->report->again = again(a);

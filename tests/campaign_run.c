@@ -160,14 +160,13 @@ static bool run_to_the_end(struct crew *c)
     return conclude(c);
 }
 
-static void make_wants(const struct injection *j, struct scene *s)
+/* One period of each operation's results is kept, for the ranks to copy. */
+static void make_results(const struct injection *j)
 {
-    for (int i = 0; i < NSTEP; i++) {
-        s->want[i] = malloc(step_bytes(&j->steps[i]) + 1);
-        if (s->want[i] == NULL)
-            abort();
-        values_want(s->want[i], j->steps[i].type, j->steps[i].op, j->nrank, j->steps[i].count);
-    }
+    char one[8];
+
+    for (int i = 0; i < NSTEP; i++)
+        values_want(one, j->steps[i].type, j->steps[i].op, j->nrank, 1);
 }
 
 void injection_run(const struct injection *j, struct scene *s, double limit)
@@ -177,7 +176,7 @@ void injection_run(const struct injection *j, struct scene *s, double limit)
     memset(s, 0, sizeof *s);
     if (plait_unique_id_create(&s->id) != PLAIT_OK || plait_unique_id_create(&s->again) != PLAIT_OK)
         abort();
-    make_wants(j, s);
+    make_results(j);
     for (uint32_t p = 0; p < j->nprocess; p++) {
         const pid_t pid = fork();
         if (pid == 0) {
@@ -194,6 +193,4 @@ void injection_run(const struct injection *j, struct scene *s, double limit)
         end_all(&c);
     if (waitpid(-1, NULL, WNOHANG) != -1 && s->trouble[0] == '\0')
         snprintf(s->trouble, sizeof s->trouble, "a process was left");
-    for (int i = 0; i < NSTEP; i++)
-        free(s->want[i]);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
+#include "collective.h"
+#include "comm.h"
 #include "ranks.h"
 #include "specs.h"
 
@@ -104,6 +106,44 @@ static void small_operations_allocate_nothing_and_call_nothing(void **state)
         print_message("needs 2 processors\n");
         skip();
     }
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Once each was called, no later call of it allocates: neither on the heap nor in the arena. */
+static int repeat_all(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct collective all[2 + NCOLLECTIVE + NSIZED] = { { .coll = PLAIT_ALLREDUCE }, { .coll = PLAIT_BARRIER } };
+    const size_t n = sizeof all / sizeof *all;
+    static char in[65536], out[65536];
+
+    (void)arg;
+    for (size_t i = 0; i < n; i++) {
+        const bool sized = i >= 2 + NCOLLECTIVE;
+        all[i].coll = i < 2 ? all[i].coll : sized ? sized_collectives[i - 2 - NCOLLECTIVE] : collectives[i - 2];
+        all[i].type = PLAIT_INT32;
+        all[i].count = all[i].coll == PLAIT_BARRIER ? 0 : 900;
+        all[i].sizes = sized ? 9 : 0;
+        all[i].root = plait_geometry_of(all[i].coll, 1, 0, 0, 1).rooted ? nrank - 1 : 0;
+        CHECK(collective_room(&all[i], nrank) * 4 <= sizeof in);
+    }
+    for (unsigned round = 0; round < 5; round++) {
+        const struct plait_comm_stats before = stats_of(*comm);
+        const uint64_t allocated = allocations;
+        for (size_t i = 0; i < n; i++) {
+            const struct collective_buffers b = collective_place(&all[i], nrank, rank, in, out);
+            CHECK(collective_run(*comm, &all[i], b.in, b.out) == PLAIT_OK);
+        }
+        CHECK(round == 0 || (allocations == allocated && stats_of(*comm).allocations == before.allocations));
+    }
+    return 0;
+}
+
+static void a_collective_that_was_called_before_allocates_nothing(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = repeat_all };
+
+    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -234,20 +274,25 @@ static void small_operations_make_no_system_call(void **state)
 
 /* ---- Messages and bytes ----------------------------------------------------------------------------- */
 
-#define BLOCK 96 /* elements of a block */
+#define BLOCK 96 /* elements of a block, at most */
 
 struct count_job {
-    struct specs *specs;
-    uint32_t nrank;
-    bool library;
+    const struct specs *specs;
+    uint32_t nrank, root;
+    bool library, sized;
 };
 
 /* The plan's own figures for one rank. */
 struct figures {
-    uint64_t messages, sent, staged;
+    uint64_t messages, sent, staged; /* elements */
 };
 
-static struct figures figures_of(const struct plait_plan *plan)
+static size_t elements_of(const struct plait_step *s, const struct collective *c)
+{
+    return c->sizes != 0 ? collective_block(c, s->blk) : s->nblk * (size_t)BLOCK;
+}
+
+static struct figures figures_of(const struct plait_plan *plan, const struct collective *c)
 {
     struct figures f = { 0, 0, 0 };
 
@@ -256,7 +301,7 @@ static struct figures figures_of(const struct plait_plan *plan)
         if (s->verb != PLAIT_STEP_SEND)
             continue;
         f.messages++;
-        f.sent += s->nblk;
+        f.sent += elements_of(s, c);
         bool again = false;
         for (uint32_t k = 0; k < i; k++) { /* equal data for several ranks is staged once */
             const struct plait_step *e = &plan->step[k];
@@ -265,42 +310,60 @@ static struct figures figures_of(const struct plait_plan *plan)
             else if (e->dst.buf == s->a.buf && e->dst.slot < s->a.slot + s->nblk && s->a.slot < e->dst.slot + e->nblk)
                 again = false;
         }
-        f.staged += again || s->a.buf == PLAIT_TMP ? 0 : s->nblk; /* TMP is library memory */
+        f.staged += again || s->a.buf == PLAIT_TMP ? 0 : elements_of(s, c); /* TMP is library memory */
     }
     return f;
 }
 
-static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *spec, bool library)
+/* The operation whose blocks have BLOCK elements, or up to that, by this algorithm. */
+static struct collective operation_of(const struct spec *spec, const struct count_job *job, uint64_t nblk)
 {
-    const struct plait_claim claim = spec->alg->claim(spec->alg, &spec->shape);
-    const size_t count = BLOCK * claim.nblk, bytes = count * sizeof(float), block = BLOCK * sizeof(float);
-    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const bool vector = plait_geometry_of(spec->shape.coll, job->nrank, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
+    struct collective c = { .coll = spec->shape.coll,
+                            .type = PLAIT_FLOAT32,
+                            .root = job->root,
+                            .count = vector ? BLOCK * nblk : BLOCK,
+                            .slice = (size_t)1 << 30, /* the engine, one slice */
+                            .library = job->library,
+                            .sizes = job->sized ? 1 + job->nrank + job->root : 0 };
+
+    snprintf(c.spec, sizeof c.spec, "%.*s", (int)sizeof c.spec - 1, spec->text);
+    return c;
+}
+
+static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *spec, const struct count_job *job)
+{
+    struct plait_shape shape = spec->shape;
+    shape.root = job->root;
+    const struct plait_claim claim = spec->alg->claim(spec->alg, &shape);
+    const struct collective c = operation_of(spec, job, claim.nblk);
+    const size_t bytes = collective_room(&c, job->nrank) * sizeof(float);
     struct plait_plan *plan;
     void *in = NULL, *out = NULL;
 
-    CHECK(plait_plan_emit(spec->alg, &spec->shape, rank, &plan) == PLAIT_OK);
-    const struct figures f = figures_of(plan);
-    CHECK(f.sent <= claim.sent);
-    call.algorithm = spec->text;
-    call.slice = bytes; /* the engine, one slice */
-    if (library)
-        CHECK(plait_mem_alloc(bytes, &in) == PLAIT_OK && plait_mem_alloc(bytes, &out) == PLAIT_OK);
+    CHECK(plait_plan_emit(spec->alg, &shape, rank, &plan) == PLAIT_OK);
+    const struct figures f = figures_of(plan, &c);
+    CHECK(f.sent <= claim.sent * BLOCK);
+    if (c.library)
+        CHECK(plait_mem_alloc(bytes + 1, &in) == PLAIT_OK && plait_mem_alloc(bytes + 1, &out) == PLAIT_OK);
     else
-        CHECK((in = calloc(1, bytes)) != NULL && (out = calloc(1, bytes)) != NULL);
+        CHECK((in = calloc(1, bytes + 1)) != NULL && (out = calloc(1, bytes + 1)) != NULL);
     const struct plait_comm_stats before = stats_of(comm);
-    CHECK(plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    const struct collective_buffers b = collective_place(&c, job->nrank, rank, in, out);
+    CHECK(collective_run(comm, &c, b.in, b.out) == PLAIT_OK);
     const struct plait_comm_stats after = stats_of(comm);
-    if (after.messages - before.messages != f.messages || after.bytes_sent - before.bytes_sent != f.sent * block)
-        fprintf(stderr, "%s: %llu messages, plan says %llu\n", spec->text,
-                (unsigned long long)(after.messages - before.messages), (unsigned long long)f.messages);
-    CHECK(after.messages - before.messages == f.messages);
-    CHECK(after.bytes_sent - before.bytes_sent == f.sent * block);
-    if (library)
+    const uint64_t messages = after.messages - before.messages, sent = after.bytes_sent - before.bytes_sent;
+    if (messages != f.messages || sent != f.sent * sizeof(float))
+        fprintf(stderr, "%s:%s root %u: %llu messages of %llu bytes, the plan says %llu of %llu\n",
+                plait_coll_name(c.coll), spec->text, c.root, (unsigned long long)messages, (unsigned long long)sent,
+                (unsigned long long)f.messages, (unsigned long long)(f.sent * sizeof(float)));
+    CHECK(messages == f.messages && sent == f.sent * sizeof(float));
+    if (c.library)
         CHECK(after.bytes_staged == before.bytes_staged);
     else
-        CHECK(after.bytes_staged - before.bytes_staged <= f.staged * block);
+        CHECK(after.bytes_staged - before.bytes_staged <= f.staged * sizeof(float));
     plait_plan_destroy(plan);
-    if (library) {
+    if (c.library) {
         plait_mem_free(in);
         plait_mem_free(out);
     } else {
@@ -310,30 +373,51 @@ static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *
     return 0;
 }
 
+/* Those that move one block in each message have the form with blocks of different sizes. */
+static bool is_counted(const struct spec *spec, const struct count_job *job)
+{
+    return spec->shape.node == NULL &&
+           (!job->sized || strcmp(spec->text, "direct") == 0 || strcmp(spec->text, "ring") == 0);
+}
+
 static int count_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct count_job *job = arg;
+    struct count_job job = *(const struct count_job *)arg;
+    const enum plait_coll coll = job.specs->spec[0].shape.coll;
 
-    for (uint32_t i = 0; i < job->specs->n; i++)
-        if (job->specs->spec[i].shape.node == NULL && count_one(*comm, rank, &job->specs->spec[i], job->library) != 0) {
-            fprintf(stderr, "rank %u: %s\n", rank, job->specs->spec[i].text);
-            return 1;
-        }
+    for (uint32_t k = 0; (job.root = specs_root(coll, job.nrank, 4, k)) != UINT32_MAX; k++)
+        for (uint32_t i = 0; i < job.specs->n; i++)
+            if (is_counted(&job.specs->spec[i], &job) && count_one(*comm, rank, &job.specs->spec[i], &job) != 0) {
+                fprintf(stderr, "rank %u: %s%s: %s\n", rank, plait_coll_name(coll), job.sized ? "v" : "",
+                        job.specs->spec[i].text);
+                return 1;
+            }
     return 0;
+}
+
+static void count_messages(enum plait_coll coll, uint32_t nrank, bool sized)
+{
+    struct specs specs;
+
+    specs_init(&specs, coll, nrank, false);
+    for (unsigned library = 0; library < 2; library++) {
+        struct count_job job = { .specs = &specs, .nrank = nrank, .library = library, .sized = sized };
+        const struct ranks r = { .nprocess = nrank, .nthread = 1, .body = count_all, .arg = &job };
+        assert_int_equal(ranks_run(&r), 0);
+    }
+    specs_finish(&specs);
 }
 
 static void messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing(void **state)
 {
     (void)state;
-    for (uint32_t n = 1; n <= 8; n++)
-        for (unsigned library = 0; library < 2; library++) {
-            struct specs specs;
-            specs_init(&specs, PLAIT_ALLREDUCE, n, false);
-            struct count_job job = { &specs, n, library };
-            const struct ranks r = { .nprocess = n, .nthread = 1, .body = count_all, .arg = &job };
-            assert_int_equal(ranks_run(&r), 0);
-            specs_finish(&specs);
-        }
+    for (uint32_t n = 1; n <= 8; n++) {
+        count_messages(PLAIT_ALLREDUCE, n, false);
+        for (size_t i = 0; i < NCOLLECTIVE; i++)
+            count_messages(collectives[i], n, false);
+        for (size_t i = 0; i < NSIZED; i++)
+            count_messages(sized_collectives[i], n, true);
+    }
 }
 
 static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -361,13 +445,80 @@ static void two_shot_touches_every_byte_once(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* Is the block in another rank's output? */
+static bool goes_elsewhere(const struct collective *c, uint32_t nrank, uint32_t rank, uint32_t blk)
+{
+    bool goes = false;
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, r, 1);
+        goes |= r != rank && plait_side_slot(&g.out, blk) != UINT32_MAX;
+    }
+    return goes;
+}
+
+/* What is given is staged once, whoever gets it, unless it travels in the message; what is got is written once. */
+static int count_direct(struct plait_comm *comm, uint32_t rank, const struct collective *c)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
+    const size_t room = collective_room(c, nrank) * sizeof(float) + 1;
+    char *in = calloc(1, room), *out = calloc(1, room);
+    uint64_t staged = 0, got = 0;
+
+    CHECK(in != NULL && out != NULL);
+    for (uint32_t i = 0; i < g.in.nslot; i++) {
+        const uint32_t blk = g.in.blk + i * g.in.stride;
+        const size_t bytes = collective_block(c, blk) * sizeof(float);
+        staged += goes_elsewhere(c, nrank, rank, blk) && bytes > PLAIT_POST_DATA ? bytes : 0;
+    }
+    for (uint32_t i = 0; i < g.out.nslot; i++)
+        got += collective_block(c, g.out.blk + i * g.out.stride) * sizeof(float);
+    const struct plait_comm_stats before = stats_of(comm);
+    const struct collective_buffers b = collective_place(c, nrank, rank, in, out);
+    CHECK(collective_run(comm, c, b.in, b.out) == PLAIT_OK);
+    const struct plait_comm_stats after = stats_of(comm);
+    CHECK(after.bytes_staged - before.bytes_staged == staged);
+    CHECK(after.bytes_copied - before.bytes_copied == (g.combines ? 0 : got));
+    CHECK(after.bytes_reduced - before.bytes_reduced == (g.combines ? got : 0));
+    free(in);
+    free(out);
+    return 0;
+}
+
+static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    for (size_t i = 0; i < NCOLLECTIVE + NSIZED; i++) {
+        struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 5000, .slice = 1 << 30 };
+        c.coll = i < NCOLLECTIVE ? collectives[i] : sized_collectives[i - NCOLLECTIVE];
+        c.root = plait_geometry_of(c.coll, 1, 0, 0, 1).rooted ? 2 : 0;
+        c.sizes = i < NCOLLECTIVE ? 0 : 1;
+        if (count_direct(*comm, rank, &c) != 0) {
+            fprintf(stderr, "%s%s\n", plait_coll_name(c.coll), c.sizes != 0 ? "v" : "");
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void direct_collectives_touch_every_byte_once(void **state)
+{
+    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_all_direct };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
+        cmocka_unit_test(a_collective_that_was_called_before_allocates_nothing),
         cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
         cmocka_unit_test(two_shot_touches_every_byte_once),
+        cmocka_unit_test(direct_collectives_touch_every_byte_once),
     };
 
     return cmocka_run_group_tests_name("counts", tests, NULL, NULL);

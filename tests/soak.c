@@ -187,7 +187,11 @@ static bool move(struct soak *s, struct place *place)
 
     c.count = draw_count(s, size) / place->nrank;
     c.inplace = c.coll != PLAIT_ALLTOALL && below(s, 2);
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL && choice % 3 > 0; a++)
+    if (below(s, 3) == 0 && plait_geometry_of(c.coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR) {
+        c.sizes = 1 + below(s, 1000);
+        c.count -= c.count > 0; /* for the elements between blocks */
+    }
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL && choice % 3 > 0 && c.sizes == 0; a++)
         n += (*a)->coll == c.coll;
     for (const struct plait_alg *const *a = plait_algs; *a != NULL && n > 0; a++)
         if ((*a)->coll == c.coll && (choice >> 8) % n-- == 0) {
@@ -201,17 +205,16 @@ static bool move(struct soak *s, struct place *place)
         snprintf(c.spec, sizeof c.spec, "direct");
     const size_t give = collective_elements(&c, &g.in), get = collective_elements(&c, &g.out);
     char *in = s->memory[0][salt % MEMORIES], *out = s->memory[1][(salt >> 8) % MEMORIES];
-    if (c.inplace && give > 0 && get > 0) /* the smaller buffer lies in the larger */
-        *(give > get ? &out : &in) = (give > get ? in : out) + (give == get ? 0 : place->rank * c.count * size);
-    if (give > 0)
-        collective_fill(&c, place->nrank, place->rank, give, in);
-    if (collective_run(place->comm, &c, give > 0 ? in : NULL, get > 0 ? out : NULL) != PLAIT_OK)
+    const struct collective_buffers b = collective_place(&c, place->nrank, place->rank, in, out);
+    if (b.in != NULL)
+        collective_fill(&c, place->nrank, place->rank, b.in);
+    if (collective_run(place->comm, &c, b.in, b.out) != PLAIT_OK)
         return complain(s, plait_coll_name(c.coll));
-    collective_want(&c, place->nrank, place->rank, get, s->scratch[0], s->scratch[1]);
-    if (get > 0 && memcmp(out, s->scratch[1], get * size) != 0) {
-        fprintf(stderr, "soak: %s of %zu %s, %s, on %u ranks, %s%s is wrong\n", plait_coll_name(c.coll), c.count,
-                plait_dtype_name(c.type), plait_op_name(c.op), place->nrank, c.spec[0] != '\0' ? c.spec : "default",
-                c.inplace ? ", in place" : "");
+    collective_want(&c, place->nrank, place->rank, s->scratch[0], s->scratch[1]);
+    if (!collective_right(&c, place->nrank, place->rank, b.out, s->scratch[1])) {
+        fprintf(stderr, "soak: %s%s of %zu %s, %s, on %u ranks, %s%s is wrong\n", plait_coll_name(c.coll),
+                c.sizes != 0 ? "v" : "", c.count, plait_dtype_name(c.type), plait_op_name(c.op), place->nrank,
+                c.spec[0] != '\0' ? c.spec : "default", c.inplace ? ", in place" : "");
         return complain(s, "wrong results");
     }
     if (place->rank == 0) {

@@ -21,7 +21,7 @@ void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, s
 
 /*
  * Meet at the id's place. `seconds` limits this and every later call. A rank whose `own` is an error, and any rank 0
- * that fails, stays for at most a few seconds to tell those who come.
+ * that fails, stays for at most a few seconds to tell those who come; rank 0 that hears of a death, for half of one.
  */
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out);

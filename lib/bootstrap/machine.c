@@ -6,7 +6,9 @@
  * all. Abstract names vanish with their process. Only processes of the same user are let in.
  *
  * Rank 0 watches everyone who has come: a rank that says it failed, or whose socket closes because it left or died,
- * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER.
+ * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER; after a death
+ * for DEATH_LINGER only, as the ranks that the process would still have brought never come, and nobody knows which
+ * those are.
  */
 #include "bootstrap.h"
 
@@ -29,8 +31,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC       0x504c4149u /* "PLAI" */
-#define MOST_LINGER 20.0        /* seconds that a rank that has failed stays for others */
+#define MAGIC        0x504c4149u /* "PLAI" */
+#define MOST_LINGER  20.0        /* seconds that a rank that has failed stays for others */
+#define DEATH_LINGER 0.5         /* seconds that rank 0 stays when another has died: it is to know within one, too */
 
 struct hello { /* followed by a frame: the rank's verdict */
     uint32_t magic, nrank, rank;
@@ -221,12 +224,25 @@ static enum plait_status meet_next(struct plait_bootstrap *b, uint32_t *joined, 
     return admit(b, joined, until);
 }
 
+/* A process that died may have had more ranks than those that it brought. */
+static void add_missing(const struct plait_bootstrap *b, struct plait_error *death)
+{
+    const size_t n = strlen(death->text);
+    char missing[256] = "";
+
+    name_missing(b, missing, sizeof missing);
+    if (missing[0] != '\0')
+        snprintf(death->text + n, sizeof death->text - n, "; rank %s had not come", missing);
+}
+
 /* ---- Telling ---------------------------------------------------------------------------------------- */
 
-/* How long a rank that has failed still tells others: not longer than it would have waited for them. */
-static double linger(const struct plait_bootstrap *b)
+/* How long a rank still tells others why: not longer than it would have waited for them. */
+static double linger(const struct plait_bootstrap *b, enum plait_status why)
 {
-    return b->limit > 0 && b->limit < MOST_LINGER ? b->limit : MOST_LINGER; /* 0: the limit could not be read */
+    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : why == PLAIT_ERR_PEER ? DEATH_LINGER : MOST_LINGER;
+
+    return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: it could not be read */
 }
 
 /* Tell those who still come. False when this process has no descriptor to let them in. */
@@ -303,9 +319,9 @@ static void *speak(void *arg)
                    : host           ? open_listener(a->place, a->b->nrank)
                                     : socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd >= 0 && host)
-        refuse(a->b, fd, &a->told, &a->why, plait_clock() + linger(a->b));
+        refuse(a->b, fd, &a->told, &a->why, plait_clock() + linger(a->b, a->why.status));
     else if (fd >= 0)
-        say_hello(a->b, a->place, fd, &a->why, linger(a->b));
+        say_hello(a->b, a->place, fd, &a->why, linger(a->b, a->why.status));
     return NULL;
 }
 
@@ -323,8 +339,7 @@ static void tell_apart(struct apart *apart)
 
 /* The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then the others.
  */
-static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why,
-                     double seconds)
+static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, const struct plait_error *why)
 {
     struct apart apart = { .b = b, .listener = listener, .told = told, .why = *why };
 
@@ -333,7 +348,7 @@ static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, con
         hang_up(b->peers[r].fd);
         b->peers[r].fd = -1;
     }
-    if (!refuse(b, listener, &apart.told, why, plait_clock() + seconds))
+    if (!refuse(b, listener, &apart.told, why, plait_clock() + linger(b, why->status)))
         tell_apart(&apart);
 }
 
@@ -358,8 +373,11 @@ static enum plait_status host(struct plait_bootstrap *b, int listener, enum plai
     if (b->peers != NULL)
         b->peers[0].fd = -1;
     if (status != PLAIT_OK) {
-        const struct plait_error mine = plait_error_of(status), why = failed ? plait_star_own_error(b, status) : mine;
-        break_up(b, listener, joined, &why, status == PLAIT_ERR_TIMEOUT ? 0 : linger(b));
+        struct plait_error mine = plait_error_of(status);
+        if (status == PLAIT_ERR_PEER)
+            add_missing(b, &mine);
+        const struct plait_error why = failed ? plait_star_own_error(b, status) : mine;
+        break_up(b, listener, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
     for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
@@ -371,7 +389,8 @@ static enum plait_status join(struct plait_bootstrap *b, const struct place *pla
 {
     struct plait_error mine = plait_error_of(own);
     const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
-    const enum plait_status status = say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : linger(b));
+    const enum plait_status status =
+        say_hello(b, place, b->root, &verdict, own == PLAIT_OK ? b->limit : linger(b, own));
 
     if (own != PLAIT_OK)
         return plait_fail(own, "%s", mine.text);

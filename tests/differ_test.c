@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that call other collectives than the all-reduce differently: whoever hears of it says so, and all are told, in
+ * the call or later. (Of the all-reduce: failure_test.c; at random: the campaign.)
+ */
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int disagree(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    size_t give[3] = { 10, 10, 10 }, take[3] = { 10, 10, 10 };
+    int in[40] = { 0 }, out[40];
+
+    (void)arg;
+    take[1] = rank == 2 ? 20 : 10; /* rank 1 gives 10 */
+    CHECK(plait_alltoallv(*comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "rank 1 sends 40 bytes where rank 2 expects 80") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int differ_in_root(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[4] = { 0 }, out[4];
+
+    (void)arg;
+    CHECK(plait_broadcast(*comm, in, out, 4, PLAIT_INT32, rank == 2 ? 1 : 0, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "root is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int differ_in_form(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[3] = { 4, 4, 4 };
+    int in[4] = { 0 }, out[12];
+
+    (void)arg;
+    CHECK((rank == 1 ? plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, NULL)
+                     : plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL)) == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "allgather #1 (4 int32, direct)") != NULL ||
+          strstr(plait_last_error(), "allgatherv #1 (int32, direct)") != NULL);
+    CHECK(strstr(plait_last_error(), "collective is allgather here and allgatherv on rank 1") != NULL ||
+          strstr(plait_last_error(), "collective is allgatherv here and allgather on rank ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int differ_in_collective(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int in[12] = { 0 }, out[12];
+
+    (void)arg;
+    if (rank == 1)
+        CHECK(plait_gather(*comm, in, out, 4, PLAIT_INT32, 0, NULL) != PLAIT_OK ||
+              plait_barrier(*comm, NULL) != PLAIT_OK);
+    else
+        CHECK(plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL) != PLAIT_OK ||
+              plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "collective is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* Small messages are sent without waiting: nobody waits in the call that differs. */
+static int differ_in_root_once(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const int calls = *(const int *)arg;
+    enum plait_status status = PLAIT_OK;
+
+    for (int k = 0; k < calls && status == PLAIT_OK; k++) {
+        int in[4] = { k, k, k, k }, out[4] = { -1, -1, -1, -1 };
+        status = plait_broadcast(*comm, in, out, 4, PLAIT_INT32, k == 1 && rank == 2 ? 2 : 0, NULL);
+        if (status == PLAIT_OK)
+            CHECK(out[0] == k && out[3] == k);
+    }
+    const enum plait_status left = plait_comm_destroy(*comm);
+    *comm = NULL;
+    CHECK(left == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "broadcast #2") != NULL && strstr(plait_last_error(), "root is ") != NULL);
+    return 0;
+}
+
+/* The message of one call was taken for that of the next, and what it held for the result. */
+static void a_call_that_differs_is_told_though_nobody_waited_in_it(void **state)
+{
+    int calls = 1000;
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root_once, .arg = &calls };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    calls = 2; /* nothing follows it but leaving */
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void sizes_that_disagree_are_named(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = disagree };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void ranks_that_differ_are_told(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r.body = differ_in_form;
+    assert_int_equal(ranks_run(&r), 0);
+    r.body = differ_in_collective;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_that_disagree_are_named),
+        cmocka_unit_test(ranks_that_differ_are_told),
+        cmocka_unit_test(a_call_that_differs_is_told_though_nobody_waited_in_it),
+    };
+    return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
+}
