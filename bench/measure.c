@@ -127,9 +127,12 @@ static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct 
 
     if (!ranks_command(r, &c, reply, b->options->timeout))
         return false;
-    *out = (struct verdict){ .answer = (enum answer)reply[0].answer };
-    for (uint32_t i = 0; i < r->nrank; i++)
+    *out = (struct verdict){ .answer = ANSWER_OK };
+    for (uint32_t i = 0; i < r->nrank; i++) {
         out->wrong += reply[i].wrong;
+        if (reply[i].answer > (uint32_t)out->answer)
+            out->answer = (enum answer)reply[i].answer;
+    }
     snprintf(out->name, sizeof out->name, "%.60s", reply[0].text);
     return true;
 }
@@ -173,8 +176,7 @@ static uint32_t iterations_of(const struct options *o, double seconds)
     return (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
 }
 
-/* Settle for the fastest of what the backend chooses itself, which takes `seconds`, and its algorithms that are right.
- */
+/* Settle for the fastest of the backend's own choice, which takes `seconds`, and its algorithms that are right. */
 static bool choose_algorithm(struct task *t, uint32_t backend, double *seconds, struct verdict *verdict)
 {
     struct outcome *o = &half_of(t)->outcome[backend];

@@ -45,7 +45,7 @@ static bool rules_are_dynamic(void)
         return false;
     const bool ok = MPI_T_cvar_read(v.handle, &on) == MPI_SUCCESS;
     MPI_T_cvar_handle_free(&v.handle);
-    return ok && (on & 0xff) != 0; /* a bool lies in the first byte of what MPI calls an int */
+    return ok && on != 0;
 }
 
 /* How many algorithms there are beside Open MPI's own choice, the first value. */

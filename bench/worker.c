@@ -293,7 +293,8 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         stream(w, c, r);
         break;
     }
-    if (c->algorithm > 0 && r->answer == ANSWER_FAILED) /* not every algorithm takes every number of ranks */
+    /* Not every algorithm takes every number of ranks. */
+    if (c->verb == VERB_CHECK && c->algorithm > 0 && r->answer == ANSWER_FAILED)
         r->answer = ANSWER_UNSUPPORTED;
 }
 
