@@ -9,7 +9,6 @@
 #include "plot.h"
 
 #include <plait/comm.h>
-#include <plait/config.h>
 #include <plait/plan.h>
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include "limits.h"
 #include "status.h"
 
-#include <plait/config.h>
 #include <plait/memory.h>
+#include <plait/version.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include "build.h"
 #include "bytes.h"
 #include "log.h"
 #include "nearest.h"
@@ -482,14 +481,4 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     }
     free(r.text);
     return status;
-}
-
-const char *plait_version(void)
-{
-    return PLAIT_VERSION;
-}
-
-const char *plait_features(void)
-{
-    return PLAIT_FEATURES;
 }

@@ -3,6 +3,7 @@
 #include "log.h"
 
 #include <plait/topology.h>
+#include <plait/version.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -386,6 +387,8 @@ static void version_and_features_have_their_form(void **state)
     (void)state;
     assert_int_equal(sscanf(plait_version(), "%u.%u.%u%n", &major, &minor, &patch, &n), 3);
     assert_int_equal(plait_version()[n], '\0');
+    assert_string_equal(plait_version(), PLAIT_VERSION);
+    assert_int_equal(PLAIT_VERSION_NUMBER, PLAIT_VERSION_OF(major, minor, patch));
     assert_non_null(strstr(plait_features(), "hwloc:"));
 }
 

@@ -8,6 +8,7 @@
 #include <plait/config.h>
 #include <plait/plan.h>
 #include <plait/topology.h>
+#include <plait/version.h>
 
 #include <inttypes.h>
 #include <stdio.h>

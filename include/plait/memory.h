@@ -30,7 +30,7 @@ PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 
 /**
  * Free memory of plait_mem_alloc(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
- * call does nothing to its parent's memory and is PLAIT_OK.
+ * call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
