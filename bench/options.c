@@ -304,9 +304,9 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this "
+    printf("Usage: plait-perf [options]\n\nMeasures and verifies all-reduce between ranks that it starts on this "
            "machine.\n"
-           "Flags and columns are those of nccl-tests; sizes accept K, M and G.\n\n");
+           "Flags and columns are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
         char flag[64];
