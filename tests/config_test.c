@@ -300,6 +300,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     setenv("PLAIT_CONFIG", path, 1);
     setenv("PLAIT_SLICES", "4K", 1);
     setenv("PLAIT_TEST_ANYTHING", "1", 1);
+    setenv("PLAIT_LIBRARY", "libplait.so.0", 1);
     capture(load_twice, text, sizeof text);
     first = strstr(text, "warn: environment: there is no setting 'PLAIT_SLICES'; did you mean PLAIT_SLICE?");
     assert_non_null(first);
@@ -308,6 +309,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
              path);
     assert_non_null(strstr(text, expected));
     assert_null(strstr(text, "PLAIT_TEST_ANYTHING"));
+    assert_null(strstr(text, "PLAIT_LIBRARY"));
     setenv("PLAIT_LOG", "error", 1);
     capture(load_twice, text, sizeof text);
     assert_string_equal(text, "");
