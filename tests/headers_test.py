@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The public headers are the manual; and NEWS names what the library exports.
 
-Usage: headers_test.py NM LIBPLAIT NEWS HEADER_FOLDER ...
+Usage: headers_test.py NM LIBPLAIT SOURCE_FOLDER HEADER_FOLDER ...
 """
+import os
 import re
 import subprocess
 import sys
@@ -11,8 +12,13 @@ import sys
 import headers
 import sentences
 
-nm, library, news = sys.argv[1:4]
-functions = headers.functions(sys.argv[4:])
+nm, library, source, *folders = sys.argv[1:]
+functions = headers.functions(folders)
+
+
+def text_of(*path):
+    with open(os.path.join(source, *path), encoding='utf-8') as file:
+        return file.read()
 
 
 def every_function_says_which_threads_may_call_it():
@@ -29,8 +35,7 @@ def every_function_has_a_comment():
 def news_says_every_exported_name():
     """NEWS, from its end up, says which names came and went; that makes what is exported now."""
     listed = set()
-    with open(news, encoding='utf-8') as file:
-        entries = re.findall(r'^\* (New|Removed) names:((?:.*\n)(?:  .*\n)*)', file.read(), re.MULTILINE)
+    entries = re.findall(r'^\* (New|Removed) names:((?:.*\n)(?:  .*\n)*)', text_of('NEWS'), re.MULTILINE)
     for what, names in reversed(entries):
         names = set(re.findall(r'plait_\w+', names))
         listed = listed | names if what == 'New' else listed - names
@@ -42,5 +47,15 @@ def news_says_every_exported_name():
         '; in NEWS, but not exported (say "Removed names:"): ' + (', '.join(sorted(listed - exported)) or 'none')
 
 
+def the_pages_for_users_of_others_name_what_exists_and_every_collective():
+    known = set(re.findall(r'plait_\w+|PLAIT_\w+', headers.code(folders) + text_of('lib', 'config.c')))
+    collectives = {f.name for f in functions if f.header == 'coll.h' and f.parameters[:1] == ['struct plait_comm*comm']}
+    assert len(collectives) >= 14, collectives
+    for page in ('nccl.md', 'mpi.md'):
+        names = set(re.findall(r'plait_\w+|PLAIT_\w+', text_of('docs', page)))
+        assert names <= known | {'PLAIT_'}, f'{page} names what does not exist: {sorted(names - known)}'
+        assert collectives <= names, f'{page} does not name {sorted(collectives - names)}'
+
+
 sentences.run([every_function_says_which_threads_may_call_it, every_function_has_a_comment,
-               news_says_every_exported_name])
+               news_says_every_exported_name, the_pages_for_users_of_others_name_what_exists_and_every_collective])
