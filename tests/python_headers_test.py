@@ -51,7 +51,8 @@ def functions_take_what_the_headers_say():
     for name, (result, parameters) in _library.FUNCTIONS.items():
         function = declared[name]
         fails = function.returns == 'enum plait_status'
-        assert result is _library.Status if fails else fits(result, function.returns), f'{name} returns {function.returns}, not {result}'
+        good = result is _library.Status if fails else fits(result, function.returns)
+        assert good, f'{name} returns {function.returns}, not {result}'
         types = [re.sub(r'\w+$', '', p).strip() for p in function.parameters]
         assert len(types) == len(parameters), f'{name} has {len(types)} parameters: {function.parameters}'
         for c, kind in zip(types, parameters):
@@ -94,6 +95,6 @@ def versions_and_soname_are_the_library_s():
     assert f'[{_library.SONAME}]' in dynamic, dynamic
 
 
-sentences.run([every_collective_has_a_method, functions_take_what_the_headers_say, structs_have_the_fields_of_the_headers,
-               structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses,
+sentences.run([every_collective_has_a_method, functions_take_what_the_headers_say,
+               structs_have_the_fields_of_the_headers, structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses,
                names_of_rounding_are_the_enum, versions_and_soname_are_the_library_s])

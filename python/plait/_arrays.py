@@ -53,7 +53,7 @@ def check(name, what, array, write=False):
     if not array.dtype.isnative:
         raise ArgError(f'{name}: {what} has dtype {array.dtype.str} in foreign byte order; use .astype() first')
     if write and not array.flags.writeable:
-        raise ArgError(f'{name}: {what} is read-only, but the result goes there')
+        raise ArgError(f'{name}: {what} is read-only, but the result goes there; give another array as out=')
 
 
 def type_of(name, arrays, dtype):
@@ -67,7 +67,7 @@ def type_of(name, arrays, dtype):
     if value < 0:
         raise ArgError(f'{name}: dtype {wanted} of {what} is none of the library\'s: {", ".join(_types())}')
     if dtype is not None and not _holds(first.dtype, value):
-        raise ArgError(f'{name}: dtype={dtype!r}, but {what} has dtype {first.dtype}; it must be an array of that type, '
+        raise ArgError(f'{name}: dtype={dtype!r}, but {what} has dtype {first.dtype}; it must be an array of that type '
                        f'or of unsigned integers of {lib.plait_dtype_size(value)} bytes')
     return value
 

@@ -127,30 +127,26 @@ class Comm:
 
     def allreduce(self, x, op='sum', out=None, dtype=None, **options):
         """Combine x over all ranks; every rank gets the result."""
-        out = x if out is None else out
-        self._check('allreduce', x=x, out=out)
+        self._input('allreduce', x)
+        out = self._result('allreduce', x, out)
         self._same('allreduce', 'out', out, 'x', x, 1)
         self._run('allreduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, options=options)
         return out
 
     def reduce(self, x, op='sum', root=0, out=None, dtype=None, **options):
         """Combine x over all ranks; the root gets the result, the others None."""
-        self._check('reduce', x=x)
+        self._input('reduce', x)
+        out = self._result('reduce', x, out) if self.rank == root else None
         if self.rank == root:
-            out = x if out is None else out
-            self._check('reduce', out=out)
             self._same('reduce', 'out', out, 'x', x, 1)
-        else:
-            out = None
         self._run('reduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, root, options=options)
         return out
 
     def broadcast(self, x, root=0, out=None, dtype=None, **options):
         """Give every rank the root's x: in x, or in `out` (then x is looked at on the root only)."""
-        out = x if out is None else out
-        self._check('broadcast', out=out)
+        out = self._result('broadcast', x, out)
         if self.rank == root:
-            self._check('broadcast', x=x)
+            self._input('broadcast', x)
             self._same('broadcast', 'x', x, 'out', out, 1)
         else:
             x = None
@@ -159,46 +155,34 @@ class Comm:
 
     def reduce_scatter(self, x, op='sum', out=None, dtype=None, **options):
         """Combine x over all ranks; every rank gets its part of the result, where its part of x is or in `out`."""
-        self._check('reduce_scatter', x=x)
-        out = self._part('reduce_scatter', 'x', x) if out is None else out
-        self._check('reduce_scatter', out=out)
-        self._same('reduce_scatter', 'x', x, 'out', out, self.nrank)
+        x, out = self._give('reduce_scatter', x, out)
         self._run('reduce_scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, op, options=options)
         return out
 
     def allgather(self, x, out=None, dtype=None, **options):
-        """Give every rank every rank's x, in `out`. Without `out` x is the whole, with this rank's part in its place."""
-        x, out = self._whole('allgather', x, out)
+        """Give every rank every rank's x, in `out`. Without `out` x is the whole, with one's own part in its place."""
+        x, out = self._get('allgather', x, out)
         self._run('allgather', {'x': x, 'out': out}, [x, out, x.size], dtype, options=options)
         return out
 
     def gather(self, x, root=0, out=None, dtype=None, **options):
-        """Give the root every rank's x, in `out`, others None. Without `out` the root's x is the whole, as in allgather."""
-        if self.rank == root:
-            x, out = self._whole('gather', x, out)
-        else:
-            self._check('gather', x=x)
-            out = None
+        """Give the root every rank's x, in `out`, others None. Without `out` the root's x is as in allgather."""
+        self._input('gather', x)
+        x, out = self._get('gather', x, out) if self.rank == root else (x, None)
         self._run('gather', {'x': x, 'out': out}, [x, out, x.size], dtype, root=root, options=options)
         return out
 
     def scatter(self, x, root=0, out=None, dtype=None, **options):
-        """Give every rank its part of the root's x, in `out`. Without `out` it stays where it is in the root's x, and goes
-        into the others' x, which have the size of a part."""
-        if self.rank == root:
-            self._check('scatter', x=x)
-            out = self._part('scatter', 'x', x) if out is None else out
-            self._check('scatter', out=out)
-            self._same('scatter', 'x', x, 'out', out, self.nrank)
-        else:
-            x, out = None, x if out is None else out
-            self._check('scatter', out=out)
+        """Give every rank its part of the root's x, in `out`. Without `out` it stays where it is in the root's x, and
+        goes into the others' x, which have the size of a part."""
+        x, out = self._give('scatter', x, out) if self.rank == root else (None, self._result('scatter', x, out))
         self._run('scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, root=root, options=options)
         return out
 
     def alltoall(self, x, out, dtype=None, **options):
         """Give every rank its part of x, and get one from each in `out`."""
-        self._check('alltoall', x=x, out=out)
+        self._input('alltoall', x)
+        self._output('alltoall', 'out', out)
         self._same('alltoall', 'out', out, 'x', x, 1)
         part = self._part('alltoall', 'x', x)
         self._run('alltoall', {'x': x, 'out': out}, [x, out, part.size], dtype, options=options)
@@ -209,55 +193,45 @@ class Comm:
     def reduce_scatterv(self, x, counts, op='sum', out=None, starts=None, dtype=None, **options):
         """reduce_scatter with counts[r] elements for rank r."""
         blocks = self._blocks('reduce_scatterv', 'counts', counts, starts)
-        self._check('reduce_scatterv', x=x)
-        blocks.fit('x', x)
-        out = blocks.part(x, self.rank) if out is None else out
-        self._check('reduce_scatterv', out=out)
-        self._own('reduce_scatterv', 'out', out, blocks)
+        x, out = self._give('reduce_scatterv', x, out, blocks)
         self._run('reduce_scatterv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, op, options=options)
         return out
 
     def allgatherv(self, x, counts, out=None, starts=None, dtype=None, **options):
         """allgather with counts[r] elements from rank r."""
         blocks = self._blocks('allgatherv', 'counts', counts, starts)
-        x, out = self._wholev('allgatherv', x, out, blocks)
+        x, out = self._get('allgatherv', x, out, blocks)
         self._run('allgatherv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, options=options)
         return out
 
     def gatherv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
         """gather with counts[r] elements from rank r; the root says counts."""
-        if self.rank == root:
-            blocks = self._blocks('gatherv', 'counts', counts, starts)
-            x, out = self._wholev('gatherv', x, out, blocks)
-        else:
-            self._check('gatherv', x=x)
-            out, blocks = None, None
-        self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *_pointers(blocks)], dtype, root=root, options=options)
+        self._input('gatherv', x)
+        blocks = self._blocks('gatherv', 'counts', counts, starts) if self.rank == root else None
+        x, out = self._get('gatherv', x, out, blocks) if self.rank == root else (x, None)
+        self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *_pointers(blocks)], dtype, root=root,
+                  options=options)
         return out
 
     def scatterv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
         """scatter with counts[r] elements for rank r; the root says counts."""
-        if self.rank == root:
-            blocks = self._blocks('scatterv', 'counts', counts, starts)
-            self._check('scatterv', x=x)
-            blocks.fit('x', x)
-            out = blocks.part(x, self.rank) if out is None else out
-            self._check('scatterv', out=out)
-            self._own('scatterv', 'out', out, blocks)
-        else:
-            x, out, blocks = None, x if out is None else out, None
-            self._check('scatterv', out=out)
-        self._run('scatterv', {'x': x, 'out': out}, [x, *_pointers(blocks), out, out.size], dtype, root=root, options=options)
+        blocks = self._blocks('scatterv', 'counts', counts, starts) if self.rank == root else None
+        x, out = self._give('scatterv', x, out, blocks) if self.rank == root else \
+            (None, self._result('scatterv', x, out))
+        self._run('scatterv', {'x': x, 'out': out}, [x, *_pointers(blocks), out, out.size], dtype, root=root,
+                  options=options)
         return out
 
     def alltoallv(self, x, counts, out, out_counts, starts=None, out_starts=None, dtype=None, **options):
         """alltoall with counts[r] elements of x for rank r and out_counts[r] of `out` from it."""
         sent = self._blocks('alltoallv', 'counts', counts, starts)
         got = self._blocks('alltoallv', 'out_counts', out_counts, out_starts)
-        self._check('alltoallv', x=x, out=out)
+        self._input('alltoallv', x)
+        self._output('alltoallv', 'out', out)
         sent.fit('x', x)
         got.fit('out', out)
-        self._run('alltoallv', {'x': x, 'out': out}, [x, *_pointers(sent), out, *_pointers(got)], dtype, options=options)
+        self._run('alltoallv', {'x': x, 'out': out}, [x, *_pointers(sent), out, *_pointers(got)], dtype,
+                  options=options)
         return out
 
     # ---- Arguments --------------------------------------------------------------------------------
@@ -268,10 +242,17 @@ class Comm:
         return self._handle
 
     @staticmethod
-    def _check(name, **arrays):
-        """x is read; `out` is written."""
-        for what, array in arrays.items():
-            _arrays.check(name, what, array, write=what == 'out')
+    def _input(name, x):
+        _arrays.check(name, 'x', x)
+
+    @staticmethod
+    def _output(name, what, array):
+        _arrays.check(name, what, array, write=True)
+
+    def _result(self, name, x, out):
+        """Where the result goes: `out`, or in place."""
+        self._output(name, *(('x', x) if out is None else ('out', out)))
+        return x if out is None else out
 
     @staticmethod
     def _same(name, what, array, other, base, times):
@@ -287,28 +268,34 @@ class Comm:
         n = array.shape[0] // self.nrank
         return array[self.rank * n:(self.rank + 1) * n]
 
-    def _whole(self, name, x, out):
-        """x is a part and `out` the whole; or x is the whole."""
-        self._check(name, x=x)
-        if out is None:
-            x, out = self._part(name, 'x', x), x
-        self._check(name, out=out)
-        self._same(name, 'out', out, 'x', x, self.nrank)
-        return x, out
-
-    def _wholev(self, name, x, out, blocks):
-        self._check(name, x=x)
-        if out is None:
+    def _give(self, name, x, out, blocks=None):
+        """x is the whole; `out` a part, or where this rank's part of x is."""
+        self._input(name, x)
+        self._result(name, x, out)
+        if blocks is not None:
             blocks.fit('x', x)
-            x, out = blocks.part(x, self.rank), x
-        self._check(name, out=out)
-        blocks.fit('out', out)
-        self._own(name, 'x', x, blocks)
+        if out is None:
+            out = self._part(name, 'x', x) if blocks is None else blocks.part(x, self.rank)
+        self._fit(name, 'out', out, 'x', x, blocks)
         return x, out
 
-    def _own(self, name, what, array, blocks):
-        if array.size != blocks.counts[self.rank]:
-            raise ArgError(f'{name}: {what} has {array.size} elements, but counts[{self.rank}], of this rank, is '
+    def _get(self, name, x, out, blocks=None):
+        """x is a part and `out` the whole; or x is the whole, with this rank's part in its place."""
+        self._input(name, x)
+        whole = self._result(name, x, out)
+        if blocks is not None:
+            blocks.fit('x' if out is None else 'out', whole)
+        if out is None:
+            x = self._part(name, 'x', x) if blocks is None else blocks.part(x, self.rank)
+        self._fit(name, 'x', x, 'out', whole, blocks)
+        return x, whole
+
+    def _fit(self, name, what, part, other, whole, blocks):
+        """Has this rank's part its size?"""
+        if blocks is None:
+            self._same(name, other, whole, what, part, self.nrank)
+        elif part.size != blocks.counts[self.rank]:
+            raise ArgError(f'{name}: {what} has {part.size} elements, but counts[{self.rank}], of this rank, is '
                            f'{blocks.counts[self.rank]}')
 
     def _blocks(self, name, what, counts, starts):
