@@ -95,6 +95,8 @@ def versions_and_soname_are_the_library_s():
     assert f'[{_library.SONAME}]' in dynamic, dynamic
 
 
-sentences.run([every_collective_has_a_method, functions_take_what_the_headers_say,
-               structs_have_the_fields_of_the_headers, structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses,
-               names_of_rounding_are_the_enum, versions_and_soname_are_the_library_s])
+sentences.run([
+    every_collective_has_a_method, functions_take_what_the_headers_say, structs_have_the_fields_of_the_headers,
+    structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses, names_of_rounding_are_the_enum,
+    versions_and_soname_are_the_library_s,
+])
