@@ -265,6 +265,8 @@ def wrong_arguments_are_named_and_change_nothing():
             wrong(arg, "op is 'user'", lambda: comm.allreduce(x, op='user'))
             wrong(arg, 'premulsum, but call->scale is NULL', lambda: comm.allreduce(x, op='premulsum'))
             wrong(arg, 'call->scale is .* but op is sum', lambda: comm.allreduce(x, scale=2.0))
+            wrong(arg, 'barrier: scale is 2, but there is nothing', lambda: comm.barrier(scale=2))
+            wrong(arg, 'call->scale is .* but op is sum', lambda: comm.broadcast(x, scale=2))
             wrong(arg, 'scale is 0.5, but the arrays are of uint16',
                   lambda: comm.allreduce(numpy.zeros(2, 'uint16'), 'premulsum', scale=0.5, dtype='bfloat16'))
             wrong(arg, 'commutative is given, but op is', lambda: comm.allreduce(x, commutative=True))

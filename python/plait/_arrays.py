@@ -84,6 +84,8 @@ def _types():
 
 def scalar(name, scale, dtype):
     """One element of the arrays' dtype, for premulsum."""
+    if dtype is None:
+        raise ArgError(f'{name}: scale is {scale!r}, but there is nothing to scale')
     if dtype.kind in 'uiV' and numpy.asarray(scale).dtype.kind not in 'uiV':
         raise ArgError(f'{name}: scale is {scale!r}, but the arrays are of {dtype}; give an element of that type '
                        '(of a dtype that NumPy lacks: its bits)')
