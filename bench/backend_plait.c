@@ -4,8 +4,8 @@
 #include "verify.h"
 
 #include <plait/comm.h>
-#include <plait/config.h>
 #include <plait/memory.h>
+#include <plait/version.h>
 
 #include <stdio.h>
 #include <stdlib.h>

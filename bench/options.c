@@ -9,7 +9,6 @@
 #include "plot.h"
 
 #include <plait/comm.h>
-#include <plait/config.h>
 #include <plait/plan.h>
 
 #include <errno.h>
@@ -330,9 +329,9 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("usage: plait-perf [options]\n\nMeasures and verifies collectives between ranks that it starts on this "
+    printf("Usage: plait-perf [options]\n\nMeasures and verifies collectives between ranks that it starts on this "
            "machine.\n"
-           "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\n");
+           "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
         char flag[64];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "arena.h"
 
+#include "config.h"
 #include "fork.h"
 #include "limits.h"
 #include "status.h"
 
-#include <plait/config.h>
 #include <plait/memory.h>
+#include <plait/version.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -338,13 +339,32 @@ void plait_arena_unload(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* The arena, which may be there before any comm: as large as the configuration says. */
+static enum plait_status configured_arena(void)
+{
+    struct plait_config config;
+    const struct plait_arena *a;
+
+    pthread_mutex_lock(&lock);
+    const bool there = generation == plait_generation;
+    pthread_mutex_unlock(&lock);
+    if (there)
+        return PLAIT_OK;
+    const enum plait_status status = plait_config_load(&config);
+    return status == PLAIT_OK ? plait_arena_get(config.arena, &a) : status;
+}
+
 enum plait_status plait_mem_alloc(size_t bytes, void **out)
 {
+    enum plait_status status;
+
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: out is NULL");
     if (bytes == 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: bytes is 0; ask for at least 1");
-    const enum plait_status status = plait_arena_alloc(bytes, out);
+    status = configured_arena();
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(bytes, out);
     nuser += status == PLAIT_OK;
     return status;
 }

@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include "build.h"
 #include "bytes.h"
 #include "log.h"
 #include "nearest.h"
@@ -388,11 +387,14 @@ static void warn_name(const char *where, const char *name, size_t length)
               copy, best);
 }
 
+/* Or another reader's: the tests', and that of packages for other languages, which find this library by it. */
 static bool is_known(const char *name, size_t length)
 {
-    static const char tests[] = "PLAIT_TEST_";
+    static const char tests[] = "PLAIT_TEST_", library[] = "PLAIT_LIBRARY";
 
-    return find_row(name, length) != NULL || (length >= sizeof tests - 1 && memcmp(name, tests, sizeof tests - 1) == 0);
+    return find_row(name, length) != NULL ||
+           (length >= sizeof tests - 1 && memcmp(name, tests, sizeof tests - 1) == 0) ||
+           (length == sizeof library - 1 && memcmp(name, library, length) == 0);
 }
 
 static void warn_unknown(const struct reading *r)
@@ -483,14 +485,4 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     }
     free(r.text);
     return status;
-}
-
-const char *plait_version(void)
-{
-    return PLAIT_VERSION;
-}
-
-const char *plait_features(void)
-{
-    return PLAIT_FEATURES;
 }

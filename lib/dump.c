@@ -7,7 +7,7 @@
 
 #include "comm.h"
 
-#include <plait/config.h>
+#include <plait/version.h>
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -6,6 +6,8 @@
 #include "limits.h"
 #include "status.h"
 
+#include <plait/version.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -3,6 +3,7 @@
 #include "log.h"
 
 #include <plait/topology.h>
+#include <plait/version.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -299,6 +300,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     setenv("PLAIT_CONFIG", path, 1);
     setenv("PLAIT_SLICES", "4K", 1);
     setenv("PLAIT_TEST_ANYTHING", "1", 1);
+    setenv("PLAIT_LIBRARY", "libplait.so.0", 1);
     capture(load_twice, text, sizeof text);
     first = strstr(text, "warn: environment: there is no setting 'PLAIT_SLICES'; did you mean PLAIT_SLICE?");
     assert_non_null(first);
@@ -307,6 +309,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
              path);
     assert_non_null(strstr(text, expected));
     assert_null(strstr(text, "PLAIT_TEST_ANYTHING"));
+    assert_null(strstr(text, "PLAIT_LIBRARY"));
     setenv("PLAIT_LOG", "error", 1);
     capture(load_twice, text, sizeof text);
     assert_string_equal(text, "");
@@ -386,6 +389,8 @@ static void version_and_features_have_their_form(void **state)
     (void)state;
     assert_int_equal(sscanf(plait_version(), "%u.%u.%u%n", &major, &minor, &patch, &n), 3);
     assert_int_equal(plait_version()[n], '\0');
+    assert_string_equal(plait_version(), PLAIT_VERSION);
+    assert_int_equal(PLAIT_VERSION_NUMBER, PLAIT_VERSION_OF(major, minor, patch));
     assert_non_null(strstr(plait_features(), "hwloc:"));
 }
 

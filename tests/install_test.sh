@@ -73,6 +73,11 @@ installed_programs_run() {
     "$bin/plait-info" >/dev/null
     "$bin/plait-perf" --ranks 2 -b 1K -e 1K --guard off >"$room/perf" || { cat "$room/perf"; return 1; }
 }
+man_pages_are_installed() {
+    for page in "$build"/docs/*.1; do
+        [ ! -e "$page" ] || find "$dest" -path "*/man1/$(basename "$page")" | grep -q .
+    done
+}
 compile() {
     $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -pthread "$1" -o "$2" $(pkg-config --cflags --libs plait)
 }
@@ -103,6 +108,7 @@ run each_header_compiles_alone_as_c
 run each_header_compiles_alone_as_cxx
 run pkg_config_knows_the_version
 run installed_programs_run
+run man_pages_are_installed
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
 exit $failed

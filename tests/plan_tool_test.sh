@@ -62,7 +62,7 @@ mistakes_are_named() {
         says 2 'alltoall has no form in place' check alltoall:direct --inplace && says 2 "unexpected argument 'ring'" list ring
 }
 help_shows_commands_and_examples() {
-    says 0 '^Usage: plait-plan list' --help && says 0 '  plait-plan check all --ranks 1-64' --help
+    says 0 '^Usage: plait-plan list' --help && says 0 '  $ plait-plan check all --ranks 1-64' --help
 }
 numbers_in_the_documentation_are_right() {
     local bar spec ranks depth rounds sent blocks option n=0

@@ -251,6 +251,27 @@ static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Its memory was taken from an arena as large as main memory, whatever PLAIT_ARENA said. */
+static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    void *memory;
+
+    (void)comm;
+    (void)arg;
+    setenv("PLAIT_ARENA", "64M", 1);
+    CHECK(plait_mem_alloc(65 << 20, &memory) == PLAIT_ERR_NOMEM && strstr(plait_last_error(), "PLAIT_ARENA") != NULL);
+    CHECK(plait_mem_alloc(64 << 20, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
+    return 0;
+}
+
+static void memory_before_the_first_comm_obeys_the_size_of_the_arena(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = small_arena, .no_comm = true, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* The arena is a file of memory; it was as large as main memory, and a signal ended the process. */
 static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **state)
 {
@@ -394,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),

@@ -8,6 +8,7 @@
 #include <plait/config.h>
 #include <plait/plan.h>
 #include <plait/topology.h>
+#include <plait/version.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,10 +56,10 @@ static const struct cli_program program = {
     "Shows what this build of Plait can do, how it is configured, what it sees of the machine\n"
     "and what it would run. Without options: a short overview.\n"
     "\n"
-    "  plait-info --config\n"
-    "  plait-info --algorithms --ranks 16 --nodes 4x4\n"
-    "  plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
-    "  plait-info --dump 4711 --last 4\n"
+    "  $ plait-info --config\n"
+    "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
+    "  $ plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
+    "  $ plait-info --dump 4711 --last 4\n"
     "\n"
     "--dump shows what each rank of a process called last, oldest first: operation, state, how much of it is done, "
     "when it\n"

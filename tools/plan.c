@@ -37,12 +37,12 @@ static const struct cli_program program = {
     "  check   prove them: nothing can deadlock or race, every rank ends with each contribution once,\n"
     "          with the same bits, and the cost is as claimed. Exit status 1 when one fails.\n"
     "\n"
-    "  plait-plan list --ranks 1024\n"
-    "  plait-plan show torus:2x4 --ranks 8 --rank 3\n"
-    "  plait-plan check all --ranks 1-64\n"
-    "  plait-plan check all --coll all --root all --ranks 1-16\n"
-    "  plait-plan show gather:binomial --root 2 --ranks 5\n"
-    "  plait-plan check hierarchy:jia:ring --nodes 64x16\n",
+    "  $ plait-plan list --ranks 1024\n"
+    "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
+    "  $ plait-plan check all --ranks 1-64\n"
+    "  $ plait-plan check all --coll all --root all --ranks 1-16\n"
+    "  $ plait-plan show gather:binomial --root 2 --ranks 5\n"
+    "  $ plait-plan check hierarchy:jia:ring --nodes 64x16\n",
     options,
 };
 

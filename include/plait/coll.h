@@ -165,15 +165,19 @@ struct plait_call {
         sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL, NULL, 0, NULL \
     }
 
-/** Bytes of one element of `type`; 0 for an unknown type. */
+/** Bytes of one element of `type`; 0 for an unknown type. Thread: any. */
 PLAIT_API size_t plait_dtype_size(enum plait_dtype type);
 
-/** Names as in the lists above; "?" for an unknown value. */
+/** Names as in the lists above; "?" for an unknown value. Thread: any. */
 PLAIT_API const char *plait_coll_name(enum plait_coll coll);
 PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
-/** The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none. */
+/**
+ * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none.
+ *
+ * Thread: any.
+ */
 PLAIT_API int plait_coll_find(const char *name);
 PLAIT_API int plait_dtype_find(const char *name);
 PLAIT_API int plait_op_find(const char *name);
@@ -283,7 +287,7 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
                                            enum plait_dtype type, const struct plait_call *call);
 
 /*
- * The same with blocks of different sizes.
+ * The same with blocks of different sizes. Thread: as plait_allreduce().
  *
  * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
  * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of

@@ -29,7 +29,7 @@ struct plait_unique_id {
     unsigned char bytes[128];
 };
 
-/** Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet. */
+/** Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet. Thread: any. */
 PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
 
 /* Start from PLAIT_COMM_OPTIONS_DEFAULT. All but rank must be equal on all ranks. */
@@ -91,6 +91,7 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
  *
  * Waits until the other ranks no longer read this rank's memory: at most the deadline; after a failure at most 2
  * seconds, as a rank that has not noticed it by then cannot take what it reads for a result.
+ * Thread: any one, while no other is in a call with this comm or begins one; other ranks of the process go on.
  * Errors: the error of the comm, if it had failed; it is freed in any case.
  */
 PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
@@ -172,6 +173,7 @@ PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uin
 PLAIT_API enum plait_status plait_comm_suspend(struct plait_comm *comm);
 PLAIT_API enum plait_status plait_comm_resume(struct plait_comm *comm);
 
+/** As given at creation; "" and 0 for NULL. Thread: any. */
 PLAIT_API const char *plait_comm_name(const struct plait_comm *comm);
 PLAIT_API uint32_t plait_comm_rank(const struct plait_comm *comm);
 PLAIT_API uint32_t plait_comm_nrank(const struct plait_comm *comm);
@@ -190,6 +192,8 @@ struct plait_comm_stats {
     uint64_t wakes;         /* futex wakes of other ranks */
     uint64_t plan_hash;     /* of the last operation; equals plait_choice.plan_hash */
 };
+
+/** What this rank has counted. Thread: one that may call a collective of this rank; none is in progress meanwhile. */
 PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out);
 
 /**
@@ -221,6 +225,7 @@ struct plait_choice {
 /**
  * The choice for one operation of this comm; PLAIT_ALGO and `call` are obeyed as in the call itself.
  *
+ * Thread: any.
  * Errors: as the call's.
  */
 PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
@@ -233,6 +238,7 @@ struct plait_shape;
  * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
  *
  * shape  coll, nrank, inplace and node are read
+ * Thread: any, while none changes the environment.
  */
 PLAIT_API enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type,
                                          enum plait_op op, const struct plait_call *call, struct plait_choice *out);

@@ -26,13 +26,10 @@ struct plait_setting {
 /**
  * The i-th setting, from 0.
  *
+ * Thread: any, while none changes the environment.
  * Errors: PLAIT_ERR_ARG when there is no i-th; PLAIT_ERR_CONFIG when a value cannot be parsed (named).
  */
 PLAIT_API enum plait_status plait_config_get(size_t i, struct plait_setting *out);
-
-/** Version as "0.1.0", and the optional features of this build as "name:yes name:no ...". Never NULL. */
-PLAIT_API const char *plait_version(void);
-PLAIT_API const char *plait_features(void);
 
 #ifdef __cplusplus
 }

@@ -23,14 +23,14 @@ extern "C" {
  *        plait_mem_free()
  * Ownership: the caller's. It may outlive every comm. A forked child shares it, and cannot free it for the parent.
  * Thread: any
- * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_NOMEM (the arena, PLAIT_ARENA bytes, is full; or the machine or the
- *         control group has no more memory: never a signal later)
+ * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_CONFIG (a variable, named), PLAIT_ERR_NOMEM (the arena, PLAIT_ARENA
+ *         bytes, is full; or the machine or the control group has no more memory: never a signal later)
  */
 PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 
 /**
  * Free memory of plait_mem_alloc(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
- * call does nothing to its parent's memory and is PLAIT_OK.
+ * call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 

@@ -6,6 +6,9 @@
  * of the vector in three buffers; it holds no pointers, bytes, types or tags. The same plan is
  * checked (plait_plan_check), printed, simulated and run.
  *
+ * Thread: any function here in any thread; no two at once with the same builder, and none with a plan that is being
+ *         destroyed.
+ *
  * Writing an algorithm: fill a `struct plait_alg` and emit moves in program order; the builder
  * derives what must wait for what. algorithms/decompose.c is the model, docs/CONTRIBUTING.md the
  * recipe.
@@ -286,6 +289,8 @@ enum plait_check {
 #undef PLAIT_X
         PLAIT_NCHECK
 };
+
+/** The name in this list; "?" for an unknown value. */
 PLAIT_API const char *plait_check_name(enum plait_check check);
 
 struct plait_report {

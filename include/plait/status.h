@@ -45,10 +45,10 @@ enum plait_status {
 #undef PLAIT_X
 };
 
-/** Name of a status, e.g. "PLAIT_ERR_ARG"; "PLAIT_ERR_UNKNOWN" for any other value. Never NULL. */
+/** Name of a status, e.g. "PLAIT_ERR_ARG"; "PLAIT_ERR_UNKNOWN" for any other value. Never NULL. Thread: any. */
 PLAIT_API const char *plait_status_name(enum plait_status status);
 
-/** What a status means, a few words. Never NULL. */
+/** What a status means, a few words. Never NULL. Thread: any. */
 PLAIT_API const char *plait_status_text(enum plait_status status);
 
 /**

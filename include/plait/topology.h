@@ -20,7 +20,7 @@ struct plait_topology {
     uint64_t memory;    /* bytes of main memory */
 };
 
-/** Fill `out`. Always succeeds; unknown figures are 0. */
+/** Fill `out`. Always succeeds; unknown figures are 0. Thread: any. */
 PLAIT_API void plait_topology_get(struct plait_topology *out);
 
 #ifdef __cplusplus

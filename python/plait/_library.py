@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The C library: where it is, its structs and functions.
+
+All that has to agree with the public headers is here, and tests/python_headers_test.py compares it with them.
+"""
+import ctypes
+import os
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint32, c_uint64, \
+    c_void_p
+
+SONAME = 'libplait.so.0'
+ROUNDS = ('default', 'once', 'hop')  # enum plait_round
+
+Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
+
+
+class UniqueId(Structure):
+    _fields_ = [('bytes', c_ubyte * 128)]
+
+
+class UserOp(Structure):
+    _fields_ = [('size', c_size_t), ('combine', Combine), ('context', c_void_p), ('commutative', c_int)]
+
+
+class Call(Structure):
+    _fields_ = [('size', c_size_t), ('algorithm', c_char_p), ('slice', c_size_t), ('round', c_int),
+                ('reproducible', c_int), ('deadline', c_double), ('scale', c_void_p), ('scale_when', c_int),
+                ('user', POINTER(UserOp)), ('request', c_void_p), ('persistent', c_int), ('stream', c_void_p)]
+
+
+class CommOptions(Structure):
+    _fields_ = [('size', c_size_t), ('nrank', c_uint32), ('rank', c_uint32), ('id', POINTER(UniqueId)),
+                ('name', c_char_p), ('timeout', c_double), ('deadline', c_double), ('warn', c_double),
+                ('reproducible', c_int), ('round', c_int), ('node', POINTER(c_uint32)), ('algorithms', c_void_p),
+                ('progress', c_int), ('background', c_int)]
+
+
+class CommStats(Structure):
+    _fields_ = [(name, c_uint64) for name in (
+        'operations', 'messages', 'bytes_sent', 'bytes_staged', 'bytes_copied', 'bytes_reduced', 'allocations',
+        'yields', 'sleeps', 'wakes', 'plan_hash')]
+
+
+STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
+           'plait_comm_stats': CommStats}
+
+
+class Status(c_int):
+    """What a function returns that can fail: _errors.py makes exceptions of it."""
+
+
+_CALL = POINTER(Call)
+_IN, _OUT, _COMM, _COUNTS = [c_void_p] * 4
+_TYPE = _OP = _COLL = c_int
+
+# name: result, parameters
+FUNCTIONS = {
+    'plait_version': (c_char_p, []),
+    'plait_features': (c_char_p, []),
+    'plait_status_name': (c_char_p, [c_int]),
+    'plait_status_text': (c_char_p, [c_int]),
+    'plait_last_error': (c_char_p, []),
+    'plait_dtype_size': (c_size_t, [_TYPE]),
+    'plait_dtype_name': (c_char_p, [_TYPE]),
+    'plait_dtype_find': (c_int, [c_char_p]),
+    'plait_op_name': (c_char_p, [_OP]),
+    'plait_op_find': (c_int, [c_char_p]),
+    'plait_coll_name': (c_char_p, [_COLL]),
+    'plait_mem_alloc': (Status, [c_size_t, POINTER(c_void_p)]),
+    'plait_mem_free': (Status, [c_void_p]),
+    'plait_unique_id_create': (Status, [POINTER(UniqueId)]),
+    'plait_comm_create': (Status, [POINTER(CommOptions), POINTER(c_void_p)]),
+    'plait_comm_destroy': (Status, [_COMM]),
+    'plait_comm_abort': (Status, [_COMM, c_char_p]),
+    'plait_comm_stats': (None, [_COMM, POINTER(CommStats)]),
+    'plait_allreduce': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, _CALL]),
+    'plait_reduce_scatter': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, _CALL]),
+    'plait_allgather': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _CALL]),
+    'plait_broadcast': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
+    'plait_reduce': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, c_uint32, _CALL]),
+    'plait_gather': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
+    'plait_scatter': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
+    'plait_alltoall': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _CALL]),
+    'plait_reduce_scatterv': (Status, [_COMM, _IN, _OUT, _COUNTS, _COUNTS, _TYPE, _OP, _CALL]),
+    'plait_allgatherv': (Status, [_COMM, _IN, _OUT, _COUNTS, _COUNTS, _TYPE, _CALL]),
+    'plait_gatherv': (Status, [_COMM, _IN, c_size_t, _OUT, _COUNTS, _COUNTS, _TYPE, c_uint32, _CALL]),
+    'plait_scatterv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
+    'plait_alltoallv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, _COUNTS, _COUNTS, _TYPE, _CALL]),
+    'plait_barrier': (Status, [_COMM, _CALL]),
+}
+
+
+def _load():
+    path = os.environ.get('PLAIT_LIBRARY')
+    try:
+        library = ctypes.CDLL(path or SONAME)
+    except OSError as error:
+        if path:
+            raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}') from error
+        raise ImportError(f'{SONAME} cannot be loaded: {error}; set PLAIT_LIBRARY to its path or LD_LIBRARY_PATH to '
+                          'its folder, or install it where the loader looks and run ldconfig') from error
+    for name, (result, parameters) in FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError as error:
+            raise ImportError(f'{path or SONAME} has no {name}(): it is no Plait library, or one of another '
+                              'version than this package') from error
+        function.restype, function.argtypes = (c_int if result is Status else result), parameters
+    return library
+
+
+lib = _load()

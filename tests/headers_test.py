@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The public headers are the manual; and NEWS names what the library exports.
+
+Usage: headers_test.py NM LIBPLAIT SOURCE_FOLDER HEADER_FOLDER ...
+"""
+import os
+import re
+import subprocess
+import sys
+
+import headers
+import sentences
+
+nm, library, source, *folders = sys.argv[1:]
+functions = headers.functions(folders)
+
+
+def text_of(*path):
+    with open(os.path.join(source, *path), encoding='utf-8') as file:
+        return file.read()
+
+
+def every_function_says_which_threads_may_call_it():
+    missing = [f'{f.header}: {f.name}' for f in functions
+               if not f.is_variable and 'Thread' not in f.comment and 'Thread' not in f.group]
+    assert not missing, 'no "Thread:" in the comment, nor in that of the group: ' + ', '.join(missing)
+
+
+def every_function_has_a_comment():
+    missing = [f'{f.header}: {f.name}' for f in functions if not f.comment]
+    assert not missing, 'no comment above: ' + ', '.join(missing)
+
+
+def news_says_every_exported_name():
+    """NEWS, from its end up, says which names came and went; that makes what is exported now."""
+    listed = set()
+    entries = re.findall(r'^\* (New|Removed) names:((?:.*\n)(?:  .*\n)*)', text_of('NEWS'), re.MULTILINE)
+    for what, names in reversed(entries):
+        names = set(re.findall(r'plait_\w+', names))
+        listed = listed | names if what == 'New' else listed - names
+    symbols = subprocess.run([nm, '-D', '--defined-only', library], check=True, capture_output=True, text=True).stdout
+    exported = {line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith('plait_')}
+    assert exported, f'{nm} shows no name of {library}'
+    assert exported == listed, \
+        'exported, but in no "New names:" of NEWS: ' + (', '.join(sorted(exported - listed)) or 'none') + \
+        '; in NEWS, but not exported (say "Removed names:"): ' + (', '.join(sorted(listed - exported)) or 'none')
+
+
+def the_pages_for_users_of_others_name_what_exists_and_every_collective():
+    known = set(re.findall(r'plait_\w+|PLAIT_\w+', headers.code(folders) + text_of('lib', 'config.c')))
+    collectives = {f.name for f in functions if f.header == 'coll.h' and f.parameters[:1] == ['struct plait_comm*comm']}
+    assert len(collectives) >= 14, collectives
+    for page in ('nccl.md', 'mpi.md'):
+        names = set(re.findall(r'plait_\w+|PLAIT_\w+', text_of('docs', page)))
+        assert names <= known | {'PLAIT_'}, f'{page} names what does not exist: {sorted(names - known)}'
+        assert collectives <= names, f'{page} does not name {sorted(collectives - names)}'
+
+
+sentences.run([every_function_says_which_threads_may_call_it, every_function_has_a_comment,
+               news_says_every_exported_name, the_pages_for_users_of_others_name_what_exists_and_every_collective])
