@@ -219,6 +219,9 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
  * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
  * ranks. root   rank that gives or gets everything; must be equal on all ranks
+ *
+ * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that
+ * waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
  */
 
 /**
