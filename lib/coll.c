@@ -26,9 +26,8 @@ static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *co
 }
 
 /* Check the arguments; comm->last becomes what they ask for. */
-static inline __attribute__((always_inline)) enum plait_status ready(struct plait_comm *comm,
-                                                                     const struct plait_args *a,
-                                                                     const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status
+ready(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
     const struct plait_op_plan *last = comm->last;
 
@@ -64,16 +63,16 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
                                   enum plait_dtype type, enum plait_op op, const struct plait_call *call)
 {
     const struct plait_args a = { .coll = PLAIT_ALLREDUCE,
-                            .type = type,
-                            .op = op,
-                            .inplace = count > 0 && plait_works_inplace(PLAIT_ALLREDUCE, in == out, call),
-                            .alias = in == out,
-                            .count = count,
-                            .in = in,
-                            .out = out };
+                                  .type = type,
+                                  .op = op,
+                                  .inplace = count > 0 && plait_works_inplace(PLAIT_ALLREDUCE, in == out, call),
+                                  .alias = in == out,
+                                  .count = count,
+                                  .in = in,
+                                  .out = out };
     const enum plait_status status = plait_enter(comm, "allreduce", op, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : status;
+    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
@@ -81,7 +80,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
     const enum plait_status status = plait_enter(comm, "barrier", PLAIT_SUM, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : status;
+    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
 }
 
 /* The others: whether they are in place depends on where this rank's part is. */
@@ -91,10 +90,10 @@ static __attribute__((noinline)) enum plait_status moving(struct plait_comm *com
     const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
 
     if (status != PLAIT_OK)
-        return status;
+        return plait_refuse(status);
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
-    a.alias =
-        a.count > 0 && a.in != NULL && a.in == plait_place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+    a.alias = a.count > 0 && a.in != NULL &&
+              a.in == plait_place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
     a.inplace = plait_works_inplace(a.coll, a.alias, call);
     return collective(comm, &a, call);
 }

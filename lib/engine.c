@@ -66,14 +66,18 @@ static inline void complete(const struct plait_run *run, struct plait_flight *f,
             f->ready[f->end_ready++] = s[k];
 }
 
-static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
+                                  const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out +
+           (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f,
+                                 const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in +
+           (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
 static inline double stopwatch(const struct plait_run *run)
@@ -189,7 +193,8 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
+        const struct plait_link *link =
+            next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
         if (link != NULL && !link->transport->reaches(link, to, bytes))
             return true;
     }
@@ -200,8 +205,8 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
  * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
  * sources are advanced.
  */
-static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const void **from,
-                               size_t n, bool staged)
+static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
+                               const void **from, size_t n, bool staged)
 {
     _Alignas(PLAIT_LINE) char piece[4096];
     const size_t size = run->o->size, most = sizeof piece / size;
@@ -298,10 +303,11 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->o->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
-        if (wrong && run->failed == PLAIT_OK)
-            run->failed = plait_comm_blame(run->comm, PLAIT_ERR_MISMATCH, (uint32_t)in->peer,
-                                           "rank %d sends %zu bytes where rank %u expects %zu", in->peer, sent,
-                                           run->comm->rank, bytes);
+        if (wrong) {
+            run->wrong = (uint32_t)in->peer + 1;
+            run->wrong_bytes = sent;
+            run->expected_bytes = bytes;
+        }
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -390,8 +396,8 @@ static void launch(struct plait_run *run, struct plait_flight *f)
 
 /* ---- Waiting ------------------------------------------------------------------------------------- */
 
-static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks, uint32_t have,
-                          uint32_t most)
+static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
+                          uint32_t have, uint32_t most)
 {
     for (uint32_t k = 0; k < n && have < most; k++) {
         const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
@@ -506,7 +512,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->nslice = job->o->selection.nslice;
     run->next_slice = run->done_slices = 0;
-    run->failed = PLAIT_OK;
+    run->wrong = 0;
     run->fits = false;
     plait_wait_init(&run->wait, awaited, run);
     run->wait.steps = steps_done;
@@ -572,8 +578,10 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     *moved = turn_flights(run);
-    if (run->failed != PLAIT_OK)
-        return run->failed;
+    if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
+        return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
+                                "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,
+                                comm->rank, run->expected_bytes);
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);

@@ -10,9 +10,7 @@
 #ifndef PLAIT_LIB_WAIT_H
 #define PLAIT_LIB_WAIT_H
 
-#include "bells.h"
-
-extern _Atomic uint32_t plait_nactive; /* comms with pending operations (progress.h) */
+#include "progress.h"
 
 #define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
 #define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
@@ -77,8 +75,7 @@ enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *
 /* One turn without progress. An error ends the operation and has failed the comm. */
 static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (w->turns < plait_spins(comm) &&
-        atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
+    if (w->turns < plait_spins(comm) && atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
         w->turns++;
         plait_pause();
         return PLAIT_OK;
@@ -90,7 +87,7 @@ static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct 
 static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wait *w)
 {
     w->turns = 0;
-    if (w->timed)
+    if (w->timed && w->blame == NULL)
         plait_wait_over(comm);
     w->timed = false;
     if (w->announced)

@@ -128,8 +128,9 @@ enum plait_scale_when {
  * combine      inout[i] = inout[i] op in[i] for `count` elements of `type`: on the left what comes from the lower
  *              ranks. Called any number of times, for any part of the vector (count is 1 or more); elements are
  *              independent of each other. `inout` and `in` do not overlap and are aligned as the caller's buffers are
- *              to elements. Runs in the calling thread with the default floating point environment; may not call
- *              this library, nor leave by longjmp() or an exception. It must be associative as far as the caller cares:
+ *              to elements. Runs, with the default floating point environment, in the thread that drives the
+ *              operation: the caller of a blocking one; of others any thread that waits or tests, or is the library's,
+ *              one at a time for an operation. May not call this library, nor leave by longjmp() or an exception. It must be associative as far as the caller cares:
  *              the result is that of in[rank 0] op in[rank 1] op ... with parentheses.
  * context      handed to it; may differ between ranks
  * commutative  the promise that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
