@@ -10,12 +10,21 @@ const enum plait_coll collectives[NCOLLECTIVE] = { PLAIT_REDUCE_SCATTER, PLAIT_A
 
 enum plait_status collective_run(struct plait_comm *comm, const struct collective *c, const void *in, void *out)
 {
-    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const struct plait_call call = PLAIT_CALL_DEFAULT;
+    return collective_call(comm, c, in, out, call);
+}
 
+enum plait_status collective_call(struct plait_comm *comm, const struct collective *c, const void *in, void *out,
+                                  struct plait_call call)
+{
     call.algorithm = c->spec[0] != '\0' ? c->spec : NULL;
     call.slice = c->slice;
     call.round = c->round;
     switch (c->coll) {
+    case PLAIT_ALLREDUCE:
+        return plait_allreduce(comm, in, out, c->count, c->type, c->op, &call);
+    case PLAIT_BARRIER:
+        return plait_barrier(comm, &call);
     case PLAIT_REDUCE_SCATTER:
         return plait_reduce_scatter(comm, in, out, c->count, c->type, c->op, &call);
     case PLAIT_ALLGATHER:
@@ -35,7 +44,7 @@ enum plait_status collective_run(struct plait_comm *comm, const struct collectiv
 
 size_t collective_elements(const struct collective *c, const struct plait_side *side)
 {
-    const bool vector = c->coll == PLAIT_BROADCAST || c->coll == PLAIT_REDUCE;
+    const bool vector = c->coll == PLAIT_BROADCAST || c->coll == PLAIT_REDUCE || c->coll == PLAIT_ALLREDUCE;
     return vector ? (side->nslot > 0 ? c->count : 0) : side->nslot * c->count;
 }
 
@@ -52,7 +61,7 @@ void collective_want(const struct collective *c, uint32_t nrank, uint32_t rank, 
         const bool all = c->coll == PLAIT_ALLGATHER || c->coll == PLAIT_GATHER || c->coll == PLAIT_ALLTOALL;
         const bool mine = c->coll == PLAIT_REDUCE_SCATTER || c->coll == PLAIT_SCATTER || c->coll == PLAIT_ALLTOALL;
         const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, all ? p : c->root, 1);
-        if (c->coll == PLAIT_REDUCE_SCATTER || c->coll == PLAIT_REDUCE)
+        if (g.combines)
             values_want(scratch, c->type, c->op, nrank, collective_elements(c, &g.in));
         else
             collective_fill(c, nrank, all ? p : c->root, collective_elements(c, &g.in), scratch);

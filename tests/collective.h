@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One operation of any collective but the all-reduce: run it, and know what it must give. */
+/* One operation of any collective: run it, and know what it must give. */
 #ifndef PLAIT_TESTS_COLLECTIVE_H
 #define PLAIT_TESTS_COLLECTIVE_H
 
 #include <plait/plan.h>
 
-#define NCOLLECTIVE 7
+#define NCOLLECTIVE 7 /* but all-reduce and barrier */
 extern const enum plait_coll collectives[NCOLLECTIVE];
 
 struct collective { /* equal on all ranks */
@@ -20,6 +20,10 @@ struct collective { /* equal on all ranks */
 };
 
 enum plait_status collective_run(struct plait_comm *comm, const struct collective *c, const void *in, void *out);
+
+/* The same in the form that the call asks for. */
+enum plait_status collective_call(struct plait_comm *comm, const struct collective *c, const void *in, void *out,
+                                  struct plait_call call);
 
 /* Elements that a rank with this side gives, or gets. */
 size_t collective_elements(const struct collective *c, const struct plait_side *side);
