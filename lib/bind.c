@@ -167,15 +167,14 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     status = make_op_plan(comm, &fresh);
     if (status != PLAIT_OK)
         return status;
-    if (*place != NULL && (*place)->users > 0) {
-        (*place)->forgotten = true;
-        *place = NULL;
-    }
-    if (*place == NULL) {
+    if (*place == NULL || (*place)->users > 0) {
+        struct plait_op_plan *o = malloc(sizeof *o);
         comm->stats.allocations++;
-        *place = malloc(sizeof **place);
-        if (*place == NULL)
+        if (o == NULL)
             return plait_fail_memory("out of memory for an operation");
+        if (*place != NULL)
+            (*place)->forgotten = true;
+        *place = o;
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_EVERY   8       /* long turns between looks at the others and the clock */
-#define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
+#define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
+#define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define MOST_YIELDS  10000
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
@@ -268,6 +268,8 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
 
     if (w->last_awaited > 0)
         comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
+    if (w->blame != NULL)
+        return; /* messages are not in the ring */
 
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
