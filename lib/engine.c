@@ -441,11 +441,12 @@ static uint64_t steps_done(const void *context)
 /* A slice more is done, and so is every step of it. */
 static void note_slice(struct plait_run *run)
 {
-    struct plait_progress *p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
+    struct plait_progress *p;
 
     run->done_slices++;
     if (!PLAIT_GUARDS)
         return;
+    p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
     atomic_store_explicit(&p->slices, (uint32_t)run->done_slices, memory_order_relaxed);
     atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
 }

@@ -245,12 +245,13 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 /* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
 static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
 {
-    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+    struct plait_progress *p;
     uint32_t rank;
 
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
+    p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
         plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
     if (w->steps != NULL)
