@@ -570,12 +570,19 @@ static void pass_numbers(struct plait_run *run)
     run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
 }
 
+/*
+ * Nothing of others is read before this rank was seen inside, by the ring, and then looked for failures: a rank that
+ * failed waits in destroy for those it sees inside (comm.c). Both sides write one flag and then read the other's, so
+ * both flags are sequentially consistent.
+ */
 enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     struct plait_run *run = comm->run;
 
     if (!run->fits) {
-        const enum plait_status status = make_room(run);
+        enum plait_status status = make_room(run);
+        if (status == PLAIT_OK && run->fits)
+            status = plait_look_for_failures(comm);
         if (status != PLAIT_OK || !run->fits)
             return status;
     }

@@ -71,18 +71,14 @@ static inline void end(struct plait_comm *comm)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
 }
 
-/*
- * First be seen inside, by the ring, then look for failures: a rank that failed waits in destroy for those it sees
- * inside (comm.c). Both sides write one flag and then read the other's, so both flags are sequentially consistent.
- */
-static enum plait_status enter_engine(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word)
+/* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
+static void enter_engine(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word)
 {
-    if (PLAIT_GUARDS) {
-        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_seq_cst);
-        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
-                             o->selection.nslice * o->prog->ninstr);
-    }
-    return plait_look_for_failures(comm);
+    if (!PLAIT_GUARDS)
+        return;
+    plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_seq_cst);
+    plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
+                         o->selection.nslice * o->prog->ninstr);
 }
 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
@@ -101,8 +97,8 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         plait_tiny_begin(comm, o, word, in, job->out);
         return PLAIT_OK;
     }
-    status = enter_engine(comm, o, word);
-    return status == PLAIT_OK ? plait_engine_begin(comm, job, in) : status;
+    enter_engine(comm, o, word);
+    return plait_engine_begin(comm, job, in);
 }
 
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)

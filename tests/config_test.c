@@ -16,9 +16,10 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",   "PLAIT_CHECK", "PLAIT_CONFIG",
-                                         "PLAIT_DEADLINE", "PLAIT_ISA",     "PLAIT_LOG",   "PLAIT_LOG_FILE",
-                                         "PLAIT_SLICE",    "PLAIT_TIMEOUT", "PLAIT_WARN",  "PLAIT_SLICES" };
+static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA", "PLAIT_CHECK",   "PLAIT_CONFIG",
+                                         "PLAIT_DEADLINE", "PLAIT_ISA",   "PLAIT_LOG",     "PLAIT_LOG_FILE",
+                                         "PLAIT_PROGRESS", "PLAIT_SLICE", "PLAIT_TIMEOUT", "PLAIT_WARN",
+                                         "PLAIT_SLICES" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)

@@ -60,7 +60,7 @@ struct plait_comm_options {
  * options  copied; the id, name, node and algorithms arrays may be freed afterwards, the
  *          algorithms themselves must live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 193 KiB and 1.1 KiB for each rank of the comm, backed at once: 128
+ * Memory:  in this process's arena (PLAIT_ARENA): 193 KiB and 2.2 KiB for each rank of the comm, backed at once: 128
  *          KiB for the ring of the last 1,024 operations, 64 KiB for the vectors of small ones. Staging memory comes
  *          with the first large operation.
  * History: each rank keeps of its last 1,024 operations what was called, by which algorithm, when it began, how far
