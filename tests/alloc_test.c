@@ -11,7 +11,10 @@
 
 #include "arena.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,6 +40,8 @@
 
 enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY };
 
+enum form { BLOCKING, REQUEST, PERSISTENT, GROUP, MESSAGES };
+
 struct kind { /* of operation */
     const char *name, *algorithm;
     enum plait_dtype type;
@@ -44,6 +49,7 @@ struct kind { /* of operation */
     size_t count;
     bool nodes, library;
     size_t slice;
+    enum form form;
 };
 
 static const struct kind kinds[] = {
@@ -55,6 +61,10 @@ static const struct kind kinds[] = {
     { "ring in bfloat16, rounded once", "ring", PLAIT_BFLOAT16, PLAIT_ROUND_ONCE, COUNT, false, false, 0 },
     { "barrier", NULL, PLAIT_INT32, PLAIT_ROUND_DEFAULT, 0, false, false, 0 },
     { "two-shot in large slices", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, LARGE, false, false, 8 << 20 },
+    { "a request", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, false, 0, REQUEST },
+    { "persistent", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, false, 0, PERSISTENT },
+    { "a group", "two-shot", PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT, false, false, 0, GROUP },
+    { "messages in a group", NULL, PLAIT_FLOAT32, PLAIT_ROUND_DEFAULT, COUNT / 2, false, false, 0, MESSAGES },
 };
 
 #define TINY      (&kinds[0])
@@ -62,6 +72,8 @@ static const struct kind kinds[] = {
 #define RING      (&kinds[3])
 #define HIERARCHY (&kinds[4])
 #define SLICED    (&kinds[7])
+#define FORMS     (&kinds[8])
+#define NFORM     4
 
 struct counts { /* what a process has */
     long heap, descriptors, mappings, arena;
@@ -136,6 +148,44 @@ static struct plait_comm_options options_of(const struct scene *s, uint32_t rank
     return o;
 }
 
+/* A vector to the next rank, and the sum of all, in one group. */
+static enum plait_status exchange(struct plait_comm *comm, const struct kind *k, size_t count, void *in, void *out)
+{
+    const uint32_t rank = plait_comm_rank(comm);
+    enum plait_status status = plait_group_start();
+
+    if (status == PLAIT_OK)
+        status = plait_send(comm, in, count, k->type, (rank + 1) % NRANK, NULL);
+    if (status == PLAIT_OK)
+        status = plait_recv(comm, (float *)out + COUNT / 2, count, k->type, (rank + NRANK - 1) % NRANK, NULL);
+    if (status == PLAIT_OK)
+        status = plait_allreduce(comm, in, out, count, k->type, PLAIT_SUM, NULL);
+    const enum plait_status end = plait_group_end();
+    return status == PLAIT_OK ? end : status;
+}
+
+static enum plait_status operate_in_form(struct plait_comm *comm, const struct kind *k, size_t count, void *in,
+                                         void *out, struct plait_call call)
+{
+    struct plait_request *r = NULL;
+    enum plait_status status;
+
+    if (k->form == GROUP)
+        plait_group_start();
+    else
+        call.request = &r;
+    call.persistent = k->form == PERSISTENT;
+    status = plait_allreduce(comm, in, out, count, k->type, PLAIT_SUM, &call);
+    if (k->form == GROUP)
+        return plait_group_end();
+    if (status == PLAIT_OK && k->form == PERSISTENT)
+        status = plait_start(r);
+    if (status == PLAIT_OK)
+        status = plait_wait(&r);
+    plait_request_free(&r);
+    return status;
+}
+
 static enum plait_status operate(struct plait_comm *comm, const struct kind *k, size_t count, void *in, void *out)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -145,6 +195,10 @@ static enum plait_status operate(struct plait_comm *comm, const struct kind *k, 
     call.algorithm = k->algorithm;
     call.round = k->round;
     call.slice = count > 40 ? k->slice : 0;
+    if (k->form == MESSAGES)
+        return exchange(comm, k, count, in, out);
+    if (k->form != BLOCKING)
+        return operate_in_form(comm, k, count, in, out, call);
     return plait_allreduce(comm, in, out, count, k->type, PLAIT_SUM, &call);
 }
 
@@ -473,6 +527,16 @@ static void the_first_operation_of_a_kind(void **state)
             run_jobs(FIRST, &kinds[i], kinds[i].algorithm != NULL ? 50 : 1, 3 * i % 8, 8);
 }
 
+/* Ranks as processes: a thread drives others' operations too. */
+static void the_first_operation_in_a_form(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < NFORM; i++)
+        for (unsigned onwards = 0; onwards < (full() ? 2 : 1); onwards++)
+            if (run_job(FIRST, &FORMS[i], 1, i % 2, onwards) < (FORMS[i].form == MESSAGES ? 10 : 50))
+                fail_msg("too few calls failed: the test looks at the wrong calls");
+}
+
 static void growing_the_staging_memory(void **state)
 {
     (void)state;
@@ -488,7 +552,7 @@ static void library_memory(void **state)
 static void a_second_operation_takes_nothing(void **state)
 {
     (void)state;
-    for (size_t i = 0; &kinds[i] <= SLICED; i++)
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_int_equal(run_job(SECOND, &kinds[i], 1, 1, false), 0);
 }
 
@@ -560,6 +624,7 @@ int main(void)
         cmocka_unit_test(an_id_without_random_bytes_is_an_error),
         cmocka_unit_test(creating_a_comm),
         cmocka_unit_test(the_first_operation_of_a_kind),
+        cmocka_unit_test(the_first_operation_in_a_form),
         cmocka_unit_test(growing_the_staging_memory),
         cmocka_unit_test(library_memory),
         cmocka_unit_test(a_second_operation_takes_nothing),
