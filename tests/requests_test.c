@@ -633,7 +633,7 @@ static void wrong_arguments_are_named_and_change_nothing(void **state)
 
 static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    int32_t v[4] = { 1, 2, 3, 4 }, w[5000] = { 0 };
+    int32_t v[4] = { 1, 2, 3, 4 }, w[5000] = { 0 }, x[5000];
     struct plait_comm_stats before, after;
     struct plait_request *r[6];
     int done;
@@ -649,7 +649,7 @@ static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
         call.request = &r[4];
         CHECK(plait_send(*comm, w, 5000, PLAIT_INT32, 1 - rank, &call) == PLAIT_OK);
         call.request = &r[5];
-        CHECK(plait_recv(*comm, w, 5000, PLAIT_INT32, 1 - rank, &call) == PLAIT_OK);
+        CHECK(plait_recv(*comm, x, 5000, PLAIT_INT32, 1 - rank, &call) == PLAIT_OK);
         CHECK(plait_test(&r[0], &done) == PLAIT_OK);
         if (k % 50 == rank)
             usleep(5000); /* the others sleep */
