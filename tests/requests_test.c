@@ -5,6 +5,7 @@
 #include "values.h"
 
 #include <plait/group.h>
+#include <plait/log.h>
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
@@ -592,6 +593,40 @@ static void requests_of_a_destroyed_comm_keep_their_result(void **state)
     run(1, 1, fail_then_ask, NULL);
 }
 
+/* The log's callback asks for figures of the comm that fails, by the thread that drives it. */
+static void ask_for_stats(void *context, enum plait_log_level level, const char *line)
+{
+    struct plait_comm_stats stats;
+
+    (void)level;
+    (void)line;
+    plait_comm_stats(*(struct plait_comm **)context, &stats);
+}
+
+static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    int32_t got;
+
+    (void)arg;
+    plait_log_callback(ask_for_stats, comm);
+    call.request = &r;
+    call.deadline = 0.1;
+    CHECK(plait_recv(*comm, &got, 1, PLAIT_INT32, rank, &call) == PLAIT_OK);
+    CHECK(plait_wait(&r) == PLAIT_ERR_TIMEOUT);
+    plait_log_callback(NULL, NULL);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
+    *comm = NULL;
+    return 0;
+}
+
+static void the_logs_callback_may_ask_for_figures(void **state)
+{
+    (void)state;
+    run(1, 1, stats_in_callback, NULL);
+}
+
 static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -718,6 +753,7 @@ int main(void)
         cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
         cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
         cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
+        cmocka_unit_test(the_logs_callback_may_ask_for_figures),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),
         cmocka_unit_test(a_forked_child_has_no_requests_streams_or_groups),
