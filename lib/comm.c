@@ -269,6 +269,17 @@ static void free_private(struct plait_comm *comm)
         plait_progress_thread_stop();
 }
 
+/* It knows its holder: see plait_comm_stats(). */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
 static struct plait_comm *allocate(void)
 {
     struct plait_comm *comm = calloc(1, sizeof *comm);
@@ -276,7 +287,7 @@ static struct plait_comm *allocate(void)
     if (comm == NULL)
         return NULL;
     comm->generation = plait_generation;
-    pthread_mutex_init(&comm->lock, NULL);
+    init_lock(&comm->lock);
     alive++;
     return comm;
 }
@@ -589,9 +600,10 @@ void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *ou
     if (comm == NULL)
         return;
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock; /* other threads may run what is pending */
-    pthread_mutex_lock(lock);
+    const bool locked = pthread_mutex_lock(lock) == 0; /* not for the log's callback, called by who holds it */
     *out = comm->stats;
     out->wakes = atomic_load_explicit(&comm->wakes, memory_order_relaxed);
     out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
-    pthread_mutex_unlock(lock);
+    if (locked)
+        pthread_mutex_unlock(lock);
 }

@@ -89,7 +89,7 @@ enum plait_status plait_group_start(void)
 
 struct outcome {
     enum plait_status status; /* the first that is an error */
-    char text[2048];          /* a line for each */
+    char text[1024];          /* a line for each cause: a comm that fails ends many calls */
 };
 
 static void note(struct outcome *o, enum plait_status status, const char *text)
@@ -100,6 +100,8 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
         return;
     if (o->status == PLAIT_OK)
         o->status = status;
+    if (n > 0 && strstr(o->text, text) != NULL)
+        return;
     snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
 }
 

@@ -12,7 +12,10 @@
 
 #include "arena.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,10 +42,13 @@
 
 enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY };
 
+enum form { BLOCKING, REQUEST, PERSISTENT, GROUP, MESSAGES };
+
 struct kind { /* of operation */
     const char *name;
     struct collective c;
     bool nodes;
+    enum form form;
 };
 
 static const struct kind kinds[] = {
@@ -67,6 +73,10 @@ static const struct kind kinds[] = {
     { "scatterv", { PLAIT_SCATTER, "", PLAIT_FLOAT32, .count = PART, .sizes = 4, .root = 1 } },
     { "alltoallv", { PLAIT_ALLTOALL, "", PLAIT_FLOAT32, .count = PART, .sizes = 5 } },
     { "two-shot in large slices", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = LARGE, .slice = 8 << 20 } },
+    { "a request", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = COUNT }, .form = REQUEST },
+    { "persistent", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = COUNT }, .form = PERSISTENT },
+    { "a group", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = COUNT }, .form = GROUP },
+    { "messages in a group", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = COUNT / 2 }, .form = MESSAGES },
 };
 
 #define NKIND     (sizeof kinds / sizeof *kinds)
@@ -74,7 +84,9 @@ static const struct kind kinds[] = {
 #define TWO_SHOT  (&kinds[1])
 #define RING      (&kinds[3])
 #define HIERARCHY (&kinds[4])
-#define SLICED    (&kinds[NKIND - 1])
+#define NFORM     4
+#define FORMS     (&kinds[NKIND - NFORM])
+#define SLICED    (&kinds[NKIND - NFORM - 1])
 
 struct counts { /* what a process has */
     long heap, descriptors, mappings, arena;
@@ -149,6 +161,52 @@ static struct plait_comm_options options_of(const struct scene *s, uint32_t rank
     return o;
 }
 
+/* The operation, and a vector to the next rank, in one group. */
+static enum plait_status exchange(struct plait_comm *comm, const struct collective *c, const void *in, void *out)
+{
+    static float letter[COUNT];
+    const uint32_t rank = plait_comm_rank(comm);
+    enum plait_status status = plait_group_start();
+
+    if (status == PLAIT_OK)
+        status = plait_send(comm, in, c->count, PLAIT_FLOAT32, (rank + 1) % NRANK, NULL);
+    if (status == PLAIT_OK)
+        status = plait_recv(comm, letter, c->count, PLAIT_FLOAT32, (rank + NRANK - 1) % NRANK, NULL);
+    if (status == PLAIT_OK)
+        status = collective_run(comm, c, in, out);
+    const enum plait_status end = plait_group_end();
+    return status == PLAIT_OK ? end : status;
+}
+
+static enum plait_status operate_in_form(struct plait_comm *comm, const struct kind *k, const void *in, void *out)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL;
+    enum plait_status status;
+
+    if (k->form == GROUP)
+        plait_group_start();
+    else
+        call.request = &r;
+    call.persistent = k->form == PERSISTENT;
+    status = collective_call(comm, &k->c, in, out, call);
+    if (k->form == GROUP)
+        return plait_group_end();
+    if (status == PLAIT_OK && k->form == PERSISTENT)
+        status = plait_start(r);
+    if (status == PLAIT_OK)
+        status = plait_wait(&r);
+    plait_request_free(&r);
+    return status;
+}
+
+static enum plait_status operate(struct plait_comm *comm, const struct kind *k, const void *in, void *out)
+{
+    if (k->form == MESSAGES)
+        return exchange(comm, &k->c, in, out);
+    return k->form == BLOCKING ? collective_run(comm, &k->c, in, out) : operate_in_form(comm, k, in, out);
+}
+
 struct buffers {
     char *memory[2], *want;
     struct collective_buffers at;
@@ -198,7 +256,7 @@ static int before(const struct scene *s, struct plait_comm *comm, const struct b
     if (s->phase == GROW)
         CHECK(operate_small(comm, s->kind, b) == PLAIT_OK);
     if (s->phase == SECOND || s->phase == DESTROY || s->phase == ABORT)
-        CHECK(collective_run(comm, &s->kind->c, b->at.in, b->at.out) == PLAIT_OK);
+        CHECK(operate(comm, s->kind, b->at.in, b->at.out) == PLAIT_OK);
     return 0;
 }
 
@@ -215,7 +273,7 @@ static enum plait_status act(const struct scene *s, struct plait_comm **comm, co
     case FIRST:
     case GROW:
     case SECOND:
-        return collective_run(*comm, &s->kind->c, b->at.in, b->at.out);
+        return operate(*comm, s->kind, b->at.in, b->at.out);
     case MEMORY:
         status = plait_mem_alloc(1 << 20, &memory);
         return status == PLAIT_OK ? plait_mem_free(memory) : status;
@@ -497,6 +555,16 @@ static void the_first_operation_of_a_kind(void **state)
             run_jobs(FIRST, &kinds[i], kinds[i].c.spec[0] != '\0' || kinds[i].c.sizes != 0 ? 10 : 1, 3 * i % 8, 8);
 }
 
+/* Ranks as processes: a thread drives others' operations too. */
+static void the_first_operation_in_a_form(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < NFORM; i++)
+        for (unsigned onwards = 0; onwards < (full() ? 2 : 1); onwards++)
+            if (run_job(FIRST, &FORMS[i], 1, i % 2, onwards) < (FORMS[i].form == MESSAGES ? 10 : 50))
+                fail_msg("too few calls failed: the test looks at the wrong calls");
+}
+
 static void growing_the_staging_memory(void **state)
 {
     (void)state;
@@ -512,7 +580,7 @@ static void library_memory(void **state)
 static void a_second_operation_takes_nothing(void **state)
 {
     (void)state;
-    for (size_t i = 0; &kinds[i] <= SLICED; i++)
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_int_equal(run_job(SECOND, &kinds[i], 1, 1, false), 0);
 }
 
@@ -584,6 +652,7 @@ int main(void)
         cmocka_unit_test(an_id_without_random_bytes_is_an_error),
         cmocka_unit_test(creating_a_comm),
         cmocka_unit_test(the_first_operation_of_a_kind),
+        cmocka_unit_test(the_first_operation_in_a_form),
         cmocka_unit_test(growing_the_staging_memory),
         cmocka_unit_test(library_memory),
         cmocka_unit_test(a_second_operation_takes_nothing),

@@ -503,11 +503,127 @@ static void forms_mix_at_random(void **state)
     play((struct play){ .n = p.n, .seed = seed + 8 }, 2, 2, 2);
 }
 
+/* ---- Blocks of different sizes --------------------------------------------------------------------------- */
+
+#define ROOM 600 /* elements */
+
+/* Elements that rank `from` gives to rank `to`, and the first of them. */
+static size_t part(uint32_t from, uint32_t to, uint32_t k)
+{
+    return (from * 5 + to * 3 + k) % 7;
+}
+
+static int32_t value(uint32_t from, uint32_t to, uint32_t k)
+{
+    return (int32_t)(from * 100 + to * 10 + k);
+}
+
+struct sized { /* an operation at this rank: its arrays are the caller's no longer than the call */
+    size_t give[16], get[16];
+    int32_t in[ROOM], out[ROOM];
+    struct plait_request *request;
+};
+
+/* All collectives as one: rank a gives b what `part` says, where the collective has such a part. */
+static bool goes(enum plait_coll coll, uint32_t root, uint32_t from, uint32_t to)
+{
+    return (coll != PLAIT_GATHER || to == root) && (coll != PLAIT_SCATTER || from == root);
+}
+
+static enum plait_status call_sized(struct plait_comm *comm, enum plait_coll coll, uint32_t root, struct sized *s,
+                                    const struct plait_call *call)
+{
+    switch (coll) {
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatterv(comm, s->in, s->out, s->give, NULL, PLAIT_INT32, PLAIT_SUM, call);
+    case PLAIT_ALLGATHER:
+        return plait_allgatherv(comm, s->in, s->out, s->get, NULL, PLAIT_INT32, call);
+    case PLAIT_GATHER:
+        return plait_gatherv(comm, s->in, s->give[root], s->out, s->get, NULL, PLAIT_INT32, root, call);
+    case PLAIT_SCATTER:
+        return plait_scatterv(comm, s->in, s->give, NULL, s->out, s->get[root], PLAIT_INT32, root, call);
+    default:
+        return plait_alltoallv(comm, s->in, s->give, NULL, s->out, s->get, NULL, PLAIT_INT32, call);
+    }
+}
+
+/* Sizes: of a part of reduce-scatter follow from who gets it, of all-gather from who gives it. */
+static void size_up(struct sized *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank, uint32_t k)
+{
+    size_t at = 0;
+
+    for (uint32_t p = 0; p < nrank; p++) {
+        s->give[p] = part(coll == PLAIT_REDUCE_SCATTER ? 0 : rank, coll == PLAIT_ALLGATHER ? 0 : p, k);
+        s->get[p] = part(coll == PLAIT_REDUCE_SCATTER ? 0 : p, coll == PLAIT_ALLGATHER ? 0 : rank, k);
+        for (size_t i = 0; i < s->give[p] && (coll != PLAIT_ALLGATHER || p == 0) && goes(coll, root, rank, p); i++)
+            s->in[at++] = value(rank, coll == PLAIT_ALLGATHER ? 0 : p, k);
+    }
+}
+
+static int look_at_sized(const struct sized *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank,
+                         uint32_t k)
+{
+    const int32_t *out = s->out;
+    int32_t sum = 0;
+
+    for (uint32_t p = 0; p < nrank; p++)
+        sum += value(p, rank, k);
+    for (uint32_t p = 0; p < (coll == PLAIT_REDUCE_SCATTER ? 1 : nrank); p++) {
+        const size_t n = part(coll == PLAIT_REDUCE_SCATTER ? 0 : p, coll == PLAIT_ALLGATHER ? 0 : rank, k);
+        for (size_t i = 0; i < n && goes(coll, root, p, rank); i++, out++)
+            CHECK(*out == (coll == PLAIT_REDUCE_SCATTER ? sum : value(p, coll == PLAIT_ALLGATHER ? 0 : rank, k)));
+    }
+    return 0;
+}
+
+static int run_sized(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_GATHER, PLAIT_SCATTER,
+                                             PLAIT_ALLTOALL };
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct sized *s = calloc(5, sizeof *s);
+    struct plait_stream *stream;
+
+    (void)arg;
+    CHECK(s != NULL && plait_stream_create(&stream) == PLAIT_OK);
+    for (uint32_t k = 0; k < 24; k++) {
+        CHECK(k % 3 != 2 || plait_group_start() == PLAIT_OK);
+        for (uint32_t i = 0; i < 5; i++) {
+            struct plait_call call = PLAIT_CALL_DEFAULT;
+            call.stream = k % 3 == 1 ? stream : NULL;
+            call.request = k % 3 != 1 ? &s[i].request : NULL;
+            size_up(&s[i], colls[i], k % nrank, nrank, rank, k);
+            CHECK(call_sized(*comm, colls[i], k % nrank, &s[i], &call) == PLAIT_OK);
+            memset(s[i].give, 0x77, sizeof s[i].give);
+            memset(s[i].get, 0x77, sizeof s[i].get);
+        }
+        CHECK(k % 3 != 2 || plait_group_end() == PLAIT_OK);
+        CHECK(plait_stream_synchronize(stream) == PLAIT_OK);
+        for (uint32_t i = 5; i-- > 0;)
+            CHECK(plait_wait(&s[i].request) == PLAIT_OK &&
+                  look_at_sized(&s[i], colls[i], k % nrank, nrank, rank, k) == 0);
+    }
+    free(s);
+    return plait_stream_destroy(stream) != PLAIT_OK;
+}
+
+static void blocks_of_different_sizes_in_every_form(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 5; n += 2) {
+        const struct ranks processes = { .nprocess = n, .nthread = 1, .body = run_sized };
+        const struct ranks threads = { .nprocess = 1, .nthread = n, .body = run_sized };
+        assert_int_equal(ranks_run(&processes), 0);
+        assert_int_equal(ranks_run(&threads), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_is_right_in_every_form),
         cmocka_unit_test(forms_mix_at_random),
+        cmocka_unit_test(blocks_of_different_sizes_in_every_form),
     };
     return cmocka_run_group_tests_name("forms", tests, NULL, NULL);
 }

@@ -151,7 +151,8 @@ static void messages_and_collectives_do_not_wait_for_each_other(void **state)
 
 static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static int32_t v[2][70000], w[2][70000];
+    static int32_t memory[2][2][2][70000];
+    int32_t(*v)[70000] = memory[rank][0], (*w)[70000] = memory[rank][1];
     struct plait_request *r[3];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
@@ -164,7 +165,7 @@ static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
               plait_recv(*comm, w[k], 70000, PLAIT_INT32, rank, NULL) == PLAIT_OK);
     CHECK(plait_group_end() == PLAIT_OK);
     CHECK(holds(w[0], 70000, rank, rank, 0) == 0 && holds(w[1], 70000, rank, rank, 1) == 0);
-    memset(w, 0, sizeof w);
+    memset(w, 0, 2 * sizeof *w);
     call.request = &r[0];
     CHECK(plait_recv(*comm, w[0], 70000, PLAIT_INT32, rank, &call) == PLAIT_OK);
     call.request = &r[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Soak: processes that make comms over random ranks, run random collectives on them and destroy them, for as long as
- * asked; every result is checked, and now and then that nothing has grown.
+ * Soak: processes that make comms over random ranks, run random collectives on them, alone or many at once beside
+ * messages, and destroy them, for as long as asked; every result is checked, and now and then that nothing has grown.
  *
  * Usage: soak [--seconds N] [--seed N] [--ranks N]          900 s (10 s from meson), a random seed, 8 ranks
  *
@@ -14,7 +14,10 @@
 #include "values.h"
 
 #include <plait/comm.h>
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 
 #include <dirent.h>
 #include <malloc.h>
@@ -35,6 +38,7 @@
 #define NCOMM      6                 /* alive at most */
 #define MOST_BYTES ((size_t)8 << 20) /* of a vector */
 #define MEMORIES   4
+#define NMIX       7           /* operations at once */
 #define BATCH      200         /* operations between checkpoints */
 #define FLAT_HEAP  (256 << 10) /* bytes that the heap may differ at checkpoints: what the C library keeps for later */
 #ifdef __SANITIZE_ADDRESS__
@@ -266,6 +270,135 @@ static bool operate(struct soak *s, struct place *place)
     return true;
 }
 
+/* ---- Many at once, of two comms, with messages between ------------------------------------------------- */
+
+struct pending {
+    struct place *place;
+    bool message;
+    struct collective c;
+    uint32_t from, to; /* of a message */
+    char *in, *out;
+    size_t give, get; /* elements */
+    struct plait_request *request;
+};
+
+/* Each has a part of the vectors for itself. */
+static void draw_pending(struct soak *s, struct pending *p, struct place *place, uint32_t i)
+{
+    const uint64_t salt = draw(s);
+    const size_t part = MOST_BYTES / NMIX & ~(size_t)63;
+
+    *p = (struct pending){ .place = place, .message = below(s, 3) == 0 };
+    p->from = below(s, place->nrank);
+    p->to = below(s, place->nrank);
+    p->c.coll = collectives[below(s, NCOLLECTIVE)];
+    p->c.type = types[below(s, sizeof types / sizeof *types)];
+    p->c.op = (enum plait_op)below(s, PLAIT_PREMULSUM);
+    p->c.root = below(s, place->nrank);
+    p->c.count = draw_count(s, plait_dtype_size(p->c.type)) / place->nrank;
+    if (p->c.count * place->nrank * plait_dtype_size(p->c.type) > part)
+        p->c.count = part / place->nrank / plait_dtype_size(p->c.type);
+    p->in = s->memory[0][salt % 2] + i * part;
+    p->out = s->memory[1][(salt >> 8) % 2] + i * part;
+    const struct plait_geometry g = plait_geometry_of(p->c.coll, place->nrank, p->c.root, place->rank, 1);
+    p->give = p->message ? (p->from == place->rank ? p->c.count : 0) : collective_elements(&p->c, &g.in);
+    p->get = p->message ? (p->to == place->rank ? p->c.count : 0) : collective_elements(&p->c, &g.out);
+}
+
+/* A message carries what its sender would give to a gather. */
+static bool begin_pending(struct soak *s, struct pending *p, bool grouped)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *comm = p->place->comm;
+    struct plait_request *sent = NULL;
+    enum plait_status status = PLAIT_OK;
+
+    if (p->give > 0)
+        values_fill(p->in, p->c.type, p->c.op, p->place->nrank, p->place->rank, p->give);
+    call.request = grouped ? NULL : &p->request;
+    if (!p->message) {
+        status = collective_call(comm, &p->c, p->give > 0 ? p->in : NULL, p->get > 0 ? p->out : NULL, call);
+    } else {
+        if (p->to == p->place->rank)
+            status = plait_recv(comm, p->out, p->c.count, p->c.type, p->from, &call);
+        call.request = grouped ? NULL : &sent;
+        if (status == PLAIT_OK && p->from == p->place->rank)
+            status = plait_send(comm, p->in, p->c.count, p->c.type, p->to, &call);
+        if (status == PLAIT_OK && sent != NULL && p->to == p->place->rank)
+            status = plait_wait(&sent);
+        else if (sent != NULL)
+            p->request = sent;
+    }
+    return status == PLAIT_OK || complain(s, p->message ? "message" : plait_coll_name(p->c.coll));
+}
+
+static bool look_at_pending(struct soak *s, const struct pending *p)
+{
+    const size_t size = plait_dtype_size(p->c.type);
+
+    if (p->get == 0)
+        return true;
+    if (p->message)
+        values_fill(s->scratch[1], p->c.type, p->c.op, p->place->nrank, p->from, p->get);
+    else
+        collective_want(&p->c, p->place->nrank, p->place->rank, s->scratch[0], s->scratch[1]);
+    if (memcmp(p->out, s->scratch[1], p->get * size) == 0)
+        return true;
+    fprintf(stderr, "soak: one of several at once: %s of %zu %s, %s, on %u ranks is wrong\n",
+            p->message ? "message" : plait_coll_name(p->c.coll), p->c.count, plait_dtype_name(p->c.type),
+            plait_op_name(p->c.op), p->place->nrank);
+    return complain(s, "wrong results");
+}
+
+/* Of those that this process takes part in, the last begun is the first waited for, or whichever ends. */
+static bool end_pending(struct soak *s, struct pending *p, uint32_t n, bool any)
+{
+    struct plait_request *r[NMIX];
+    size_t index;
+
+    for (uint32_t i = 0; i < n; i++)
+        r[i] = p[n - 1 - i].request;
+    for (uint32_t i = 0; i < n; i++)
+        if ((any ? plait_wait_any(r, n, &index) : plait_wait(&r[i])) != PLAIT_OK)
+            return complain(s, "wait");
+    return true;
+}
+
+static bool mix(struct soak *s, struct place *a, struct place *b)
+{
+    struct pending p[NMIX];
+    const uint32_t n = 1 + below(s, NMIX);
+    const bool grouped = below(s, 2), any = below(s, 2);
+
+    for (uint32_t i = 0; i < n; i++)
+        draw_pending(s, &p[i], i % 2 ? b : a, i);
+    if (grouped && plait_group_start() != PLAIT_OK)
+        return complain(s, "group");
+    for (uint32_t i = 0; i < n; i++)
+        if (p[i].place->rank != UINT32_MAX && !begin_pending(s, &p[i], grouped))
+            return false;
+    if (grouped ? plait_group_end() != PLAIT_OK : !end_pending(s, p, n, any))
+        return complain(s, "group or wait");
+    for (uint32_t i = 0; i < n; i++) {
+        if (p[i].place->rank != UINT32_MAX && !look_at_pending(s, &p[i]))
+            return false;
+        if (p[i].place->rank == 0) {
+            s->shared->operations++;
+            s->shared->bytes += p[i].c.count * plait_dtype_size(p[i].c.type);
+        }
+    }
+    return true;
+}
+
+static bool work(struct soak *s, uint32_t p)
+{
+    const uint32_t what = below(s, 3), q = below(s, NCOMM);
+
+    if (what == 0)
+        return operate(s, &s->places[p]);
+    return what == 1 ? move(s, &s->places[p]) : mix(s, &s->places[p], &s->places[s->places[q].alive ? q : p]);
+}
+
 /* ---- Checkpoints ------------------------------------------------------------------------------------- */
 
 struct usage {
@@ -399,7 +532,7 @@ static int process(struct shared *shared, uint32_t me, uint32_t nrank, uint64_t 
             else if (below(&s, 25) == 0)
                 ok = end_comm(&s, p);
             else
-                ok = below(&s, 2) ? operate(&s, &s.places[p]) : move(&s, &s.places[p]);
+                ok = work(&s, p);
             shared->moment++;
         }
         ok = ok && checkpoint(&s, &first);

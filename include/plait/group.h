@@ -35,7 +35,7 @@ PLAIT_API enum plait_status plait_group_start(void);
  *
  * Result: PLAIT_OK when all succeeded. When a call of the group was refused (wrong argument, failed comm), nothing of
  *         it is begun, and its requests end with the same error; else the first error, and plait_last_error() has a
- *         line for each call that failed.
+ *         line for each cause.
  * Thread: the one that began it
  * Errors: PLAIT_ERR_ARG when no group was begun; those of the calls
  */
