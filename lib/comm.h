@@ -211,6 +211,7 @@ struct plait_comm {
     /* Pending operations (progress.h, request.h), under the lock. */
     pthread_mutex_t lock;
     struct plait_comm *next_active;
+    bool listed;                            /* among the active ones */
     _Atomic uint32_t pending;               /* requests not ended; 0: the comm is only touched by who calls it */
     struct plait_request *first, **end;     /* collectives, in the order of the calls */
     bool running;                           /* the first has begun: it is comm->run */

@@ -29,6 +29,9 @@ static _Atomic uint32_t news_bell, sleepers;
 
 void plait_progress_add(struct plait_comm *comm)
 {
+    if (comm->listed)
+        return;
+    comm->listed = true;
     pthread_mutex_lock(&list_lock);
     comm->next_active = first;
     first = comm;
@@ -38,6 +41,9 @@ void plait_progress_add(struct plait_comm *comm)
 
 void plait_progress_remove(struct plait_comm *comm)
 {
+    if (!comm->listed)
+        return;
+    comm->listed = false;
     pthread_mutex_lock(&list_lock);
     for (struct plait_comm **c = &first; *c != NULL; c = &(*c)->next_active)
         if (*c == comm) {

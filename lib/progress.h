@@ -21,7 +21,7 @@ bool plait_progress(void);
 /* The same for one comm, whose lock the caller holds. rarely: its caller does not poll all the time. */
 bool plait_progress_comm(struct plait_comm *comm, bool rarely);
 
-/* The lock of the comm is held: it has its first pending operation; it has no more. */
+/* The lock of the comm is held: it has a pending operation; it has no more. */
 void plait_progress_add(struct plait_comm *comm);
 void plait_progress_remove(struct plait_comm *comm);
 

@@ -118,8 +118,9 @@ void plait_request_begin(struct plait_request *r)
     atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
     r->started = true;
     r->next = NULL;
-    if (atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed) == 0)
-        plait_progress_add(comm);
+    r->alone = false;
+    atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
+    plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
         plait_message_add(r);
     } else {
@@ -421,6 +422,21 @@ enum plait_status plait_wait(struct plait_request **request)
     return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
 }
 
+/* Its holder waits: from now on everybody drives it. Not yet, when somebody is at its comm. */
+static void join_others(struct plait_request *r)
+{
+    pthread_mutex_lock(&homes);
+    struct plait_comm *comm = r->comm;
+    const bool locked = comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
+    pthread_mutex_unlock(&homes);
+    r->alone = comm != NULL && !locked;
+    if (!locked)
+        return;
+    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
+        plait_progress_add(comm);
+    pthread_mutex_unlock(&comm->lock);
+}
+
 /* The first of them that is over, or n. *spins: of one that is not; UINT32_MAX: there is none to wait for. */
 static size_t find_over(struct plait_request *const *requests, size_t n, uint32_t *spins)
 {
@@ -430,6 +446,8 @@ static size_t find_over(struct plait_request *const *requests, size_t n, uint32_
             *spins = requests[i]->spins;
             if (is_over(requests[i]))
                 return i;
+            if (requests[i]->alone)
+                join_others(requests[i]);
         }
     return n;
 }
@@ -504,9 +522,35 @@ static enum plait_status start(struct plait_request *r, bool waits)
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
+/*
+ * A tiny operation of a comm that is idle: this rank's vector is put where the others take it, and they need nothing
+ * more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no lock.
+ */
+static bool start_alone(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
+        plait_must_queue(comm, NULL))
+        return false;
+    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->started, true, memory_order_relaxed);
+    r->next = NULL;
+    r->alone = true;
+    comm->first = r;
+    comm->end = &r->next;
+    comm->running = true;
+    atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
+    plait_run_begin(comm, &r->job); /* cannot fail: it scales nothing and takes no memory */
+    return true;
+}
+
 enum plait_status plait_start(struct plait_request *r)
 {
     const enum plait_status status = check_start(r, "plait_start");
+
+    if (status == PLAIT_OK && start_alone(r))
+        return PLAIT_OK;
     return status == PLAIT_OK ? start(r, false) : plait_refuse(status);
 }
 
@@ -554,6 +598,10 @@ void plait_requests_finish(struct plait_comm *comm)
 {
     struct plait_idle idle = { 0 };
 
+    pthread_mutex_lock(&comm->lock);
+    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
+        plait_progress_add(comm);
+    pthread_mutex_unlock(&comm->lock);
     while (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
         if (plait_progress())
             plait_idle_over(&idle);

@@ -42,6 +42,7 @@ struct plait_request {
     bool persistent;
     bool grouped;        /* in a group that has not ended */
     bool own;            /* the group's, which takes it */
+    bool alone;          /* started, but its comm is not on the list of active ones: see start_alone() */
     atomic_bool started; /* begun and not yet taken by who holds it */
     atomic_bool ended;
     atomic_bool passed; /* its stream has seen its end and goes on */

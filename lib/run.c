@@ -37,14 +37,14 @@ enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status st
  * A pre-multiplied sum is the sum of scaled inputs: an all-reduce goes on in place in OUT, which has room for them, the
  * others from library memory, which is kept for the next one.
  */
-static enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job, const void **in)
+static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job,
+                                                               const void **in)
 {
     const struct plait_op_plan *o = job->o;
     const size_t n = o->sized ? job->sizes.in_end : o->in_bytes / o->size;
     void *to = job->out;
 
-    *in = job->in;
-    if (job->scale == NULL || n == 0)
+    if (n == 0)
         return PLAIT_OK;
     if (o->coll != PLAIT_ALLREDUCE) {
         if (comm->scaled_bytes < n * o->size) {
@@ -84,12 +84,14 @@ static void enter_engine(struct plait_comm *comm, const struct plait_op_plan *o,
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
 {
     const struct plait_op_plan *o = job->o;
-    const void *in;
-    enum plait_status status = scale_input(comm, job, &in);
+    const void *in = job->in;
 
     comm->limit = job->deadline;
-    if (status != PLAIT_OK)
-        return status;
+    if (__builtin_expect(job->scale != NULL, 0)) {
+        const enum plait_status status = scale_input(comm, job, &in);
+        if (status != PLAIT_OK)
+            return status;
+    }
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (o->selection.tiny) {
         if (PLAIT_GUARDS)

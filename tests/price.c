@@ -6,6 +6,7 @@
  *
  *   price count    "INSTRUCTIONS CLOCKS CALLS": instructions of one operation, among them entries of the vdso and
  *                  readings of the time stamp counter, and system calls; stepped one by one
+ *   price count start|again    the same of plait_start(), of plait_run_again()
  *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
  *
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
@@ -14,6 +15,7 @@
 #include "comm.h"
 
 #include <plait/comm.h>
+#include <plait/request.h>
 
 #include <pthread.h>
 #include <sched.h>
@@ -60,12 +62,25 @@ static struct plait_comm *create(uint32_t rank)
     return comm;
 }
 
+static _Thread_local float in = 1, out;
+
 static void sum(struct plait_comm *comm)
 {
-    static _Thread_local float in = 1, out;
-
     if (plait_allreduce(comm, &in, &out, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
         fail("allreduce");
+}
+
+/* The same again and again. */
+static struct plait_request *persist(struct plait_comm *comm)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+
+    call.request = &r;
+    call.persistent = 1;
+    if (plait_allreduce(comm, &in, &out, 1, PLAIT_FLOAT32, PLAIT_SUM, &call) != PLAIT_OK)
+        fail("persistent allreduce");
+    return r;
 }
 
 /* ---- Alone --------------------------------------------------------------------------------------- */
@@ -101,21 +116,31 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-static void count_me(void)
+enum what { CALL, START, AGAIN };
+
+/* Step through one operation, or its start alone, after some. */
+static void count_me(enum what what)
 {
     struct plait_comm *other, *comm = create_alone(&other);
+    struct plait_request *r = what != CALL ? persist(comm) : NULL;
+    enum plait_status status = PLAIT_OK;
 
-    for (unsigned i = 0; i < WARM; i++) {
+    for (unsigned i = 0; i < WARM + COUNTED; i++) {
+        if (i == WARM && ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+            _exit(77);
         arrive(comm, other);
-        sum(comm);
-    }
-    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-        _exit(77);
-    for (unsigned i = 0; i < COUNTED; i++) {
-        arrive(comm, other);
-        MARK();
-        sum(comm);
-        MARK();
+        if (i >= WARM)
+            MARK();
+        if (what == CALL)
+            sum(comm);
+        else
+            status = what == START ? plait_start(r) : plait_run_again(r);
+        if (i >= WARM)
+            MARK();
+        if (status == PLAIT_OK && what == START)
+            status = plait_wait(&r);
+        if (status != PLAIT_OK)
+            fail("a persistent operation");
     }
     _exit(0);
 }
@@ -161,7 +186,7 @@ static struct counted step_through(pid_t pid, unsigned long vdso, unsigned long 
     }
 }
 
-static int count(void)
+static int count(enum what what)
 {
     struct counted all[COUNTED];
     unsigned long vdso, vdso_end;
@@ -170,7 +195,7 @@ static int count(void)
 
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        count_me();
+        count_me(what);
     }
     for (unsigned i = 0; i < COUNTED; i++) {
         if (waitpid(pid, &how, 0) != pid || !WIFSTOPPED(how)) {
@@ -256,10 +281,14 @@ static int measure(void)
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "count") == 0)
-        return count();
+        return count(CALL);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "start") == 0)
+        return count(START);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "again") == 0)
+        return count(AGAIN);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count|time\n");
+    fprintf(stderr, "usage: price count [start|again] | time\n");
     return 2;
 }
 #endif
