@@ -5,8 +5,10 @@
 
 #include <plait/comm.h>
 #include <plait/memory.h>
+#include <plait/request.h>
 #include <plait/version.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,8 +16,11 @@
 struct plait_rank {
     struct plait_comm *comm;
     struct plait_call call;
+    struct plait_request *request; /* the operation that goes on */
+    struct plait_comm *driver; /* of this rank alone, as its progress thread drives all comms; NULL: there is none */
+    cpu_set_t allowed;         /* processors that this process may run on */
     uint32_t rank;
-    bool library_memory;
+    bool library_memory, pinned;
 };
 
 static void *alloc(void *self, size_t bytes)
@@ -107,6 +112,53 @@ static bool run(void *self, const struct operation *o)
     return calls[o->coll](r->comm, o, &r->call) == PLAIT_OK;
 }
 
+static bool start(void *self, const struct operation *o)
+{
+    struct plait_rank *r = self;
+
+    r->call.request = &r->request;
+    const bool ok = run(self, o);
+    r->call.request = NULL;
+    return ok;
+}
+
+static bool test(void *self)
+{
+    struct plait_rank *r = self;
+    int done;
+
+    return plait_test(&r->request, &done) == PLAIT_OK;
+}
+
+static bool wait(void *self)
+{
+    struct plait_rank *r = self;
+    return plait_wait(&r->request) == PLAIT_OK;
+}
+
+/* It may run where it likes, as in a process that is not bound: where a processor is idle, there. */
+static bool thread(void *self, bool on)
+{
+    struct plait_comm_options alone = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_rank *r = self;
+
+    if (on == (r->driver != NULL))
+        return true;
+    if (!on) {
+        plait_comm_destroy(r->driver);
+        r->driver = NULL;
+        return true;
+    }
+    alone.nrank = 1;
+    alone.name = "plait-perf-driver";
+    alone.progress = 1;
+    sched_setaffinity(0, sizeof r->allowed, &r->allowed);
+    const bool ok = plait_comm_create(&alone, &r->driver) == PLAIT_OK;
+    if (r->pinned)
+        worker_pin(r->rank);
+    return ok;
+}
+
 static const char *error_text(void *self)
 {
     (void)self;
@@ -120,6 +172,10 @@ static const struct backend plait = {
     .supports = supports,
     .run = run,
     .error = error_text,
+    .start = start,
+    .test = test,
+    .wait = wait,
+    .thread = thread,
 };
 
 static void refuse(int fd)
@@ -155,9 +211,12 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
         refuse(fd);
         return false;
     }
-    if (o->nrank <= cpus) /* as mpirun binds; only now, because a comm counts the processors of its ranks */
+    sched_getaffinity(0, sizeof self.allowed, &self.allowed);
+    self.pinned = o->nrank <= cpus;
+    if (self.pinned) /* as mpirun binds; only now, because a comm counts the processors of its ranks */
         worker_pin(rank);
     const bool ok = worker_serve(fd, stage, rank, &plait, &self);
+    plait_comm_destroy(self.driver);
     plait_comm_destroy(self.comm);
     stage_unmap(stage);
     return ok;

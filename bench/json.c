@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include "message.h"
+#include "overlap.h"
 #include "report.h"
 
 #ifdef HAVE_JANSSON
@@ -209,6 +210,26 @@ static json_t *compared(const struct bench *b, const struct half *h)
     return o;
 }
 
+static json_t *overlaps(const struct bench *b, const struct cell *c)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < c->noverlap; i++) {
+        const struct overlap *from = &c->overlap[i];
+        json_t *o = json_object();
+        json_object_set_new(o, "place", json_string(place_name(from->place)));
+        json_object_set_new(o, "backend", json_string(b->ranks[from->backend].name));
+        json_object_set_new(o, "computing", json_string(computation_name(from->computation)));
+        json_object_set_new(o, "driven_by", json_string(overlap_driver(from->way)));
+        json_object_set_new(o, "blocking_us", number(1e6 * from->blocking));
+        json_object_set_new(o, "compute_us", number(1e6 * from->compute));
+        json_object_set_new(o, "total_us", number(1e6 * from->total));
+        json_object_set_new(o, "overlap_pct", number(from->percent));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static json_t *result(const struct bench *b, const struct cell *c)
 {
     static const char *const names[NPLACE] = { "out_of_place", "in_place" };
@@ -233,6 +254,8 @@ static json_t *result(const struct bench *b, const struct cell *c)
             json_object_set_new(r, key, per_iteration(b, h));
         json_object_set_new(more, names[place], compared(b, h));
     }
+    if (b->options->overlap)
+        json_object_set_new(more, "overlap", overlaps(b, c));
     json_object_set_new(more, "bound_us", number(1e6 * limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)));
     json_object_set_new(r, "actual_iterations", integer(iterations));
     json_object_set_new(r, "experiment_name", json_string(*c->label != '\0' ? c->label : b->coll->program));

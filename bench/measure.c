@@ -16,13 +16,6 @@
 #define WARM_ENOUGH      5e-3 /* seconds of one operation, of which one try tells enough */
 #define LEAST_ITERATIONS 3    /* per backend and half, however long they take */
 
-struct task { /* one half of one cell */
-    struct bench *bench;
-    struct cell *cell;
-    enum place place;
-    uint32_t iterations[MAX_BACKENDS]; /* per round */
-};
-
 static struct half *half_of(struct task *t)
 {
     return &t->cell->half[t->place];
@@ -46,6 +39,7 @@ static struct command command_for(const struct task *t, uint32_t backend, enum v
         .iterations = iterations,
         .aggregate = verb == VERB_CHECK ? 1 : (uint32_t)t->bench->options->aggregate,
         .seed = 1,
+        .work = t->work,
     };
 }
 
@@ -90,12 +84,10 @@ static bool stream(struct task *t, uint32_t backend, uint32_t iterations, double
     return true;
 }
 
-static bool time_each(struct task *t, uint32_t backend, uint32_t round)
+bool measure_times(struct task *t, uint32_t backend, struct series *times)
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    struct outcome *o = &half_of(t)->outcome[backend];
-    const size_t before = o->times.n;
     const struct command c = command_for(t, backend, VERB_TIME, t->iterations[backend]);
     struct reply reply[MAX_RANKS];
 
@@ -105,8 +97,18 @@ static bool time_each(struct task *t, uint32_t backend, uint32_t round)
         double slowest = 0;
         for (uint32_t rank = 0; rank < r->nrank; rank++)
             slowest = fmax(slowest, stage_times(r->stage, rank)[i]);
-        series_add(&o->times, slowest);
+        series_add(times, slowest);
     }
+    return true;
+}
+
+static bool time_each(struct task *t, uint32_t backend, uint32_t round)
+{
+    struct outcome *o = &half_of(t)->outcome[backend];
+    const size_t before = o->times.n;
+
+    if (!measure_times(t, backend, &o->times))
+        return false;
     o->round_median[round] = median_of(o->times.x + before, o->times.n - before);
     return true;
 }
@@ -137,11 +139,22 @@ static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct 
     return true;
 }
 
+bool measure_check(struct task *t, uint32_t backend, bool *able)
+{
+    struct verdict v;
+
+    if (!check(t, backend, (uint32_t)t->bench->options->check, &v))
+        return false;
+    *able = v.answer == ANSWER_OK;
+    half_of(t)->outcome[backend].wrong += v.wrong;
+    return true;
+}
+
 /*
  * Warm up, and find the seconds of one operation: of the fastest of a few tries. A machine that did something else
  * during one would leave a cell with a handful of iterations, each begun with cold caches.
  */
-static bool warm_up(struct task *t, uint32_t backend, double *out)
+bool measure_warm_up(struct task *t, uint32_t backend, double *out)
 {
     const struct options *o = t->bench->options;
     const uint32_t tries = o->warmup == UINT64_MAX ? WARM_TRIES : 2;
@@ -162,8 +175,7 @@ static bool warm_up(struct task *t, uint32_t backend, double *out)
     return true;
 }
 
-/* How many iterations a round has. */
-static uint32_t iterations_of(const struct options *o, double seconds)
+uint32_t measure_iterations(const struct options *o, double seconds)
 {
     uint64_t wanted = o->iterations / o->rounds;
 
@@ -189,7 +201,7 @@ static bool choose_algorithm(struct task *t, uint32_t backend, double *seconds, 
             return false;
         if (v.answer != ANSWER_OK || v.wrong > 0)
             continue;
-        if (!warm_up(t, backend, &took))
+        if (!measure_warm_up(t, backend, &took))
             return false;
         if (took < *seconds) {
             *seconds = took;
@@ -212,10 +224,10 @@ static bool prepare(struct task *t, uint32_t backend)
     if (!check(t, backend, (uint32_t)options->check, &v))
         return false;
     o->measured = v.answer == ANSWER_OK;
-    if (o->measured && (!warm_up(t, backend, &seconds) || !choose_algorithm(t, backend, &seconds, &v)))
+    if (o->measured && (!measure_warm_up(t, backend, &seconds) || !choose_algorithm(t, backend, &seconds, &v)))
         return false;
     if (o->measured)
-        t->iterations[backend] = iterations_of(options, seconds);
+        t->iterations[backend] = measure_iterations(options, seconds);
     o->wrong = v.wrong;
     memcpy(o->algorithm_name, v.name, sizeof o->algorithm_name);
     if (backend > 0 && o->wrong > 0)
@@ -292,6 +304,11 @@ static bool all_rounds(void *context)
     return true;
 }
 
+bool measure_wants(const struct bench *b, enum place place)
+{
+    return b->options->place[place] && (place == OUT_OF_PLACE || collective_in_place(b->coll->coll));
+}
+
 static bool measure_half(struct bench *b, struct cell *c, enum place place)
 {
     struct task t = { .bench = b, .cell = c, .place = place };
@@ -312,8 +329,7 @@ bool measure_cell(struct bench *b, struct cell *c)
 
     strftime(c->when, sizeof c->when, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
     for (int place = 0; place < NPLACE; place++)
-        if (b->options->place[place] && (place == OUT_OF_PLACE || collective_in_place(b->coll->coll)) &&
-            !measure_half(b, c, (enum place)place))
+        if (measure_wants(b, (enum place)place) && !measure_half(b, c, (enum place)place))
             return false;
     return true;
 }
@@ -323,6 +339,7 @@ void cell_finish(struct cell *c)
     for (int place = 0; place < NPLACE; place++)
         for (uint32_t k = 0; k < MAX_BACKENDS; k++)
             series_finish(&c->half[place].outcome[k].times);
+    free(c->overlap);
 }
 
 double outcome_time(const struct bench *b, const struct outcome *o)

@@ -16,6 +16,8 @@
 #include "ranks.h"
 #include "stats.h"
 
+struct overlap;
+
 #define MAX_BACKENDS (1 + MAX_PEERS) /* 0 is plait */
 #define MAX_ROUNDS   100
 
@@ -49,6 +51,9 @@ struct cell {
     char label[48];                /* class of tensors; "" in a sweep */
     char when[24];
     struct half half[NPLACE];
+    /* With --overlap, see overlap.h: */
+    struct overlap *overlap;
+    size_t noverlap;
 };
 
 struct bench {
@@ -66,6 +71,29 @@ struct bench {
     size_t ncell;
     uint64_t wrong; /* elements, plait's */
 };
+
+struct task { /* one half of one cell */
+    struct bench *bench;
+    struct cell *cell;
+    enum place place;
+    struct work work;                  /* what is measured; zeroes: the blocking operation */
+    uint32_t iterations[MAX_BACKENDS]; /* per round */
+};
+
+/* Does the cell have this half? */
+bool measure_wants(const struct bench *b, enum place place);
+
+/* Verify, and count what is wrong in the half's outcome. *able: the backend can do this at all. */
+bool measure_check(struct task *t, uint32_t backend, bool *able);
+
+/* Warm up; the seconds of one iteration. */
+bool measure_warm_up(struct task *t, uint32_t backend, double *seconds);
+
+/* How many iterations a round has when one takes so long. */
+uint32_t measure_iterations(const struct options *o, double seconds);
+
+/* Add to `times` the seconds of t->iterations[backend] single iterations, the slowest rank's. */
+bool measure_times(struct task *t, uint32_t backend, struct series *times);
 
 /* Measure and verify both halves. false: a rank failed or the run was interrupted. */
 bool measure_cell(struct bench *b, struct cell *c);

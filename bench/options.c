@@ -2,22 +2,17 @@
 #include "options.h"
 
 #include "bytes.h"
-#include "cli.h"
 #include "launch_openmpi.h"
 #include "message.h"
 #include "nearest.h"
-#include "plot.h"
 
-#include <plait/comm.h>
 #include <plait/plan.h>
 
 #include <errno.h>
 #include <getopt.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum kind {
     SWITCH,  /* no argument; sets a bool */
@@ -182,6 +177,24 @@ static bool parse_place(struct options *o, const char *flag, const char *value)
            complain("%s %s: use out, in or both", flag, value);
 }
 
+const char *place_name(enum place place)
+{
+    static const char *const names[NPLACE] = { "out", "in" };
+    return names[place];
+}
+
+static bool parse_overlap(struct options *o, const char *flag, const char *value)
+{
+    const bool both = strcmp(value, "both") == 0;
+
+    for (int i = 0; i < NCOMPUTATION; i++) {
+        o->computation[i] = both || strcmp(value, computation_name((enum computation)i)) == 0;
+        o->overlap |= o->computation[i];
+    }
+    return o->computation[COMPUTE_BUSY] || o->computation[COMPUTE_SLEEP] ||
+           complain("%s %s: use busy, sleep or both", flag, value);
+}
+
 static bool parse_guard(struct options *o, const char *flag, const char *value)
 {
     o->guard = strcmp(value, "on") == 0;
@@ -244,22 +257,6 @@ static bool parse_peer(struct options *o, const char *flag, const char *value)
     return ok;
 }
 
-static bool expand_nodes(struct options *o)
-{
-    uint32_t node[MAX_RANKS], n;
-
-    if (!cli_nodes(o->nodes, node, MAX_RANKS, &n))
-        return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
-    if (n != o->nrank)
-        return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
-                        (unsigned long long)o->nrank);
-    o->node = malloc(n * sizeof *o->node);
-    if (o->node == NULL)
-        return complain("out of memory");
-    memcpy(o->node, node, n * sizeof *node);
-    return true;
-}
-
 /* ---- the table --------------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(struct options, member)
@@ -301,6 +298,9 @@ static const struct row rows[] = {
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
     { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },
     { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
+    { 0, "overlap", "KIND", PARSED, 0, 0, 0, parse_overlap,
+      "measure overlap with a computation: busy (all processors), sleep or both" },
+    { 0, "overlap-tests", "N", NUMBER, AT(overlap_tests), 1, 10000, NULL, "tests in it, where tests drive (10)" },
     { 0, "tensors", "FILE", TEXT, AT(tensors), 0, 0, NULL,
       "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind" },
     { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
@@ -389,96 +389,7 @@ static const char *nearest_option(const char *name)
     return best;
 }
 
-/* ---- combinations ------------------------------------------------------------------------------ */
-
-static bool check_folder(const char *flag, const char *path)
-{
-    char *copy = strdup(path);
-    const bool ok = copy != NULL && access(dirname(copy), W_OK) == 0;
-
-    free(copy);
-    return ok || complain("%s %s: its folder is missing or cannot be written", flag, path);
-}
-
-static bool check_files(const struct options *o)
-{
-    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)))
-        return false;
-#ifndef HAVE_JANSSON
-    if (o->json != NULL)
-        return complain("-J %s: built without JSON; install libjansson-dev (Debian) and build again", o->json);
-#endif
-    if (o->tensors != NULL && o->plot != NULL)
-        return complain("--plot draws a sweep of sizes, --tensors has none; use one of them");
-    return true;
-}
-
-/* What not every collective has. */
-static bool check_collective(const struct options *o, const struct collective *c)
-{
-    if (o->tensors != NULL && plait_geometry_of(c->coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
-        return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
-                        "broadcast or reduce",
-                        o->tensors, c->title);
-    if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
-        return complain("--place in: %s has no form in place; use --place out or both", c->title);
-    return true;
-}
-
-/* Whether the library would refuse every operation. It says why and what else there is. */
-static bool check_algorithm(const struct options *o, const struct collective *c)
-{
-    const struct plait_shape shape = {
-        .coll = c->coll, .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
-    };
-    const enum plait_op op = plait_geometry_of(c->coll, 1, 0, 0, 1).combines ? o->op[0] : PLAIT_NOP;
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_choice choice;
-    const uint64_t scalar = 0; /* not read */
-
-    call.algorithm = o->algorithm;
-    call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
-    call.slice = o->slice;
-    call.round = o->round;
-    call.reproducible = o->reproducible;
-    for (uint32_t i = 0; i < o->ndtype; i++) {
-        const uint64_t count = collective_count(c->coll, shape.nrank, o->max_bytes, plait_dtype_size(o->dtype[i]));
-        if (plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
-            continue;
-        if (o->algorithm == NULL)
-            return complain("%s", plait_last_error());
-        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s%s",
-                        o->reproducible ? "--reproducible " : "", o->algorithm, (unsigned long long)o->nrank,
-                        plait_last_error(), o->reproducible ? "" : " or --ranks",
-                        o->ncoll > 1 ? ", or give one --coll" : "");
-    }
-    return true;
-}
-
-static bool check_combination(struct options *o)
-{
-    if (o->tensors == NULL && o->min_bytes > o->max_bytes)
-        return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
-                        (unsigned long long)o->max_bytes);
-    if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
-        return complain("-i 0 never gets from -b to -e; use -f 2");
-    if (o->per_iter_skip > 0 && !o->per_iter)
-        return complain("-K %llu only matters with -I 1", (unsigned long long)o->per_iter_skip);
-    if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
-        return complain("-K %llu leaves nothing of -n %llu", (unsigned long long)o->per_iter_skip,
-                        (unsigned long long)o->iterations);
-    if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
-        return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
-    if (o->root >= o->nrank)
-        return complain("-r %llu: the last of %llu ranks is %llu", (unsigned long long)o->root,
-                        (unsigned long long)o->nrank, (unsigned long long)o->nrank - 1);
-    if (!check_files(o) || (o->nodes != NULL && !expand_nodes(o)))
-        return false;
-    for (uint32_t i = 0; i < o->ncoll; i++)
-        if (!check_collective(o, o->coll[i]) || !check_algorithm(o, o->coll[i]))
-            return false;
-    return true;
-}
+/* ---- parsing ----------------------------------------------------------------------------------- */
 
 static void set_defaults(struct options *o)
 {
@@ -502,6 +413,7 @@ static void set_defaults(struct options *o)
         .average = 1,
         .timeout = 120,
         .place = { true, true },
+        .overlap_tests = 10,
         .nrank = 2,
         .guard = true,
     };
@@ -555,7 +467,7 @@ bool options_parse(int argc, char **argv, struct options *out)
     if (optind < argc)
         return complain("unexpected argument '%s'; options begin with -, see --help", argv[optind]);
     settle(out);
-    return out->help || check_combination(out);
+    return out->help || options_check(out);
 }
 
 void options_finish(struct options *o)

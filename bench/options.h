@@ -4,6 +4,7 @@
 #define PLAIT_BENCH_OPTIONS_H
 
 #include "collectives.h"
+#include "compute.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +33,8 @@ struct options {
     uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
     double timeout; /* seconds to wait for a rank's answer */
     bool place[NPLACE];
+    bool overlap, computation[NCOMPUTATION]; /* measure overlap with these */
+    uint64_t overlap_tests;
     /* Ranks. */
     uint64_t nrank;
     bool threads, library_memory, guard;
@@ -56,10 +59,16 @@ struct options {
 bool options_parse(int argc, char **argv, struct options *out);
 void options_finish(struct options *o);
 
+/* The last step of that: do they go together? Makes `node` from `nodes`. */
+bool options_check(struct options *o);
+
 void options_help(void);
 
 /* nccl-tests' spelling: "float", "half", ... */
 const char *dtype_label(enum plait_dtype type);
+
+/* "out", "in" */
+const char *place_name(enum place place);
 
 /* The operator's name; "none" for PLAIT_NOP. */
 const char *op_label(enum plait_op op);

@@ -17,6 +17,7 @@
 struct openmpi_rank {
     int rank, error;
     const struct tuned *tuned; /* the algorithm in use */
+    MPI_Request request;       /* the operation that goes on */
 };
 
 /* What is only moved may be any type of this size. */
@@ -104,6 +105,7 @@ struct call {
     MPI_Op op;
     MPI_Comm comm;
     bool at_root;
+    MPI_Request *request; /* of the forms that do not block */
 };
 
 static int allreduce(const struct call *c)
@@ -159,9 +161,63 @@ static int (*const calls[PLAIT_NCOLL])(const struct call *) = {
     [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
 };
 
-static bool run(void *self, const struct operation *o)
+/* The same that do not block. */
+
+static int iallreduce(const struct call *c)
 {
-    struct openmpi_rank *r = self;
+    return MPI_Iallreduce(c->in, c->out, c->count, c->type, c->op, c->comm, c->request);
+}
+
+static int ireduce_scatter(const struct call *c)
+{
+    return MPI_Ireduce_scatter_block(c->in, c->out, c->count, c->type, c->op, c->comm, c->request);
+}
+
+static int iallgather(const struct call *c)
+{
+    return MPI_Iallgather(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
+}
+
+static int ibroadcast(const struct call *c)
+{
+    const int error = MPI_Ibcast(c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm, c->request);
+
+    if (c->at_root && !c->o->inplace) /* both only read IN */
+        memcpy(c->o->out, c->o->in, c->o->count * plait_dtype_size(c->o->type));
+    return error;
+}
+
+static int ireduce(const struct call *c)
+{
+    return MPI_Ireduce(c->at_root ? c->in : c->o->in, c->out, c->count, c->type, c->op, c->root, c->comm, c->request);
+}
+
+static int igather(const struct call *c)
+{
+    return MPI_Igather(c->at_root ? c->in : c->o->in, c->count, c->type, c->out, c->count, c->type, c->root, c->comm,
+                       c->request);
+}
+
+static int iscatter(const struct call *c)
+{
+    void *out = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
+    return MPI_Iscatter(c->o->in, c->count, c->type, out, c->count, c->type, c->root, c->comm, c->request);
+}
+
+static int ialltoall(const struct call *c)
+{
+    return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
+}
+
+static int (*const starts[PLAIT_NCOLL])(const struct call *) = {
+    [PLAIT_ALLREDUCE] = iallreduce, [PLAIT_REDUCE_SCATTER] = ireduce_scatter,
+    [PLAIT_ALLGATHER] = iallgather, [PLAIT_BROADCAST] = ibroadcast,
+    [PLAIT_REDUCE] = ireduce,       [PLAIT_GATHER] = igather,
+    [PLAIT_SCATTER] = iscatter,     [PLAIT_ALLTOALL] = ialltoall,
+};
+
+static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
+{
     const bool moved = o->op == PLAIT_NOP;
     const struct call c = {
         .o = o,
@@ -173,9 +229,37 @@ static bool run(void *self, const struct operation *o)
         .op = moved ? MPI_OP_NULL : mpi_op(o->op),
         .comm = r->tuned->comm,
         .at_root = r->rank == (int)o->root,
+        .request = &r->request,
     };
 
-    r->error = o->count > INT32_MAX ? MPI_ERR_COUNT : calls[o->coll](&c);
+    r->error = o->count > INT32_MAX ? MPI_ERR_COUNT : table[o->coll](&c);
+    return r->error == MPI_SUCCESS;
+}
+
+static bool run(void *self, const struct operation *o)
+{
+    return do_as(self, o, calls);
+}
+
+static bool start(void *self, const struct operation *o)
+{
+    return do_as(self, o, starts);
+}
+
+static bool test(void *self)
+{
+    struct openmpi_rank *r = self;
+    int done;
+
+    r->error = MPI_Test(&r->request, &done, MPI_STATUS_IGNORE);
+    return r->error == MPI_SUCCESS;
+}
+
+static bool wait(void *self)
+{
+    struct openmpi_rank *r = self;
+
+    r->error = MPI_Wait(&r->request, MPI_STATUS_IGNORE);
     return r->error == MPI_SUCCESS;
 }
 
@@ -197,6 +281,9 @@ static const struct backend openmpi = {
     .run = run,
     .error = error_text,
     .choose = choose,
+    .start = start,
+    .test = test,
+    .wait = wait,
 };
 
 static struct stage *join(const char *name, int rank, int *fd)

@@ -11,6 +11,7 @@
 #include "launch_plait.h"
 #include "measure.h"
 #include "message.h"
+#include "overlap.h"
 #include "plot.h"
 #include "report.h"
 #include "tensors.h"
@@ -288,12 +289,14 @@ static bool start(struct bench *b, const struct tensors *t)
 
 static bool measure_all(struct bench *b)
 {
+    const bool overlap = b->options->overlap;
+
     for (size_t i = 0; i < b->ncell; i++) {
-        if (!measure_cell(b, &b->cell[i])) {
+        if (!(overlap ? overlap_measure : measure_cell)(b, &b->cell[i])) {
             b->ncell = i; /* report what was measured before */
             return false;
         }
-        report_cell(b, &b->cell[i]);
+        (overlap ? overlap_report_cell : report_cell)(b, &b->cell[i]);
     }
     return true;
 }
@@ -323,7 +326,7 @@ static bool write_files(const struct bench *b)
 /* They take two seconds; whoever switches the guard off wants to be quick. */
 static bool wants_limits(const struct options *o)
 {
-    return o->guard || o->plot != NULL;
+    return (o->guard && !o->overlap) || o->plot != NULL;
 }
 
 static void measure_limits_again(struct bench *b)

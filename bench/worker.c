@@ -29,6 +29,7 @@ struct worker {
     const struct backend *backend;
     void *self;
     struct tensor *tensor; /* [stage->ntensor] */
+    struct computer computer;
     /* Of the command that is being obeyed: */
     struct plait_geometry geometry; /* of this rank */
     uint32_t noperation;            /* one for each tensor that the command wants */
@@ -129,10 +130,29 @@ static void plan_operations(struct worker *w, const struct command *c)
 
 /* ---- commands ---------------------------------------------------------------------------------- */
 
-static bool one_pass(struct worker *w, struct reply *r)
+static bool compute_beside(struct worker *w, const struct work *k)
+{
+    const uint32_t ntest = k->way == WAY_TESTS ? k->ntest : 0;
+
+    return compute(&w->computer, (enum computation)k->computation, k->seconds, ntest, w->backend->test, w->self);
+}
+
+static bool one_operation(struct worker *w, const struct work *k, const struct operation *o)
+{
+    switch ((enum way)k->way) {
+    case WAY_BLOCKING:
+        return w->backend->run(w->self, o);
+    case WAY_COMPUTE:
+        return compute_beside(w, k);
+    default:
+        return w->backend->start(w->self, o) && compute_beside(w, k) && w->backend->wait(w->self);
+    }
+}
+
+static bool one_pass(struct worker *w, const struct work *k, struct reply *r)
 {
     for (uint32_t i = 0; i < w->noperation; i++)
-        if (!w->backend->run(w->self, &w->operation[i]))
+        if (!one_operation(w, k, &w->operation[i]))
             return fail(r, w->backend->error(w->self));
     return true;
 }
@@ -202,7 +222,7 @@ static bool check_once(struct worker *w, const struct command *c, uint32_t seed,
     if (!fill_inputs(w, &in))
         return fail(r, "out of memory for the verification pattern");
     stage_barrier(w->stage);
-    return one_pass(w, r) &&
+    return one_pass(w, &c->work, r) &&
            (count_wrong(w, &in, c->inplace, &r->wrong) || fail(r, "out of memory for the verification pattern"));
 }
 
@@ -229,7 +249,7 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
         stage_barrier(w->stage);
         const double begin = now();
         for (uint32_t k = 0; k < c->aggregate; k++)
-            if (!one_pass(w, r))
+            if (!one_pass(w, &c->work, r))
                 return false;
         times[i] = (now() - begin) / c->aggregate;
     }
@@ -251,11 +271,16 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
     stage_barrier(w->stage);
     const double cpu = cpu_now(), begin = now();
     for (uint64_t i = 0; i < (uint64_t)c->iterations * c->aggregate; i++)
-        if (!one_pass(w, r))
+        if (!one_pass(w, &c->work, r))
             return false;
     r->seconds = (now() - begin) / operations;
     r->cpu = (cpu_now() - cpu) / operations;
     return true;
+}
+
+static bool has_way(const struct backend *b, enum way way)
+{
+    return way < WAY_NOBODY || (b->start != NULL && (way != WAY_THREAD || b->thread != NULL));
 }
 
 /* Can the backend do it, and with this algorithm? */
@@ -266,8 +291,12 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
                                  .op = (enum plait_op)c->op };
     const char *name = c->algorithm == 0 ? "" : NULL;
 
-    if (!w->backend->supports(w->self, &o))
+    if (!w->backend->supports(w->self, &o) || !has_way(w->backend, (enum way)c->work.way))
         return ANSWER_UNSUPPORTED;
+    if (w->backend->thread != NULL && !w->backend->thread(w->self, c->work.way == WAY_THREAD)) {
+        fail(r, w->backend->error(w->self));
+        return ANSWER_FAILED;
+    }
     plan_operations(w, c);
     if (w->backend->choose != NULL)
         name = w->backend->choose(w->self, o.coll, most_elements(w) * plait_dtype_size(o.type), c->algorithm);

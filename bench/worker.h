@@ -7,6 +7,7 @@
 #ifndef PLAIT_BENCH_WORKER_H
 #define PLAIT_BENCH_WORKER_H
 
+#include "compute.h"
 #include "stage.h"
 
 #include <plait/plan.h>
@@ -39,6 +40,32 @@ struct backend {
      * itself. Returns its name, "" for 0; NULL: there is none such. All ranks call it together. NULL: has none but 0.
      */
     const char *(*choose)(void *self, enum plait_coll coll, size_t bytes, uint32_t i);
+    /*
+     * Begin an operation, let it go on a little, wait for its end; one at a time. false: failed. NULL, all three: every
+     * operation blocks.
+     */
+    bool (*start)(void *self, const struct operation *o);
+    bool (*test)(void *self);
+    bool (*wait)(void *self);
+    /* From now on a thread of the library drives what was started, or none does. false: failed. NULL: has no such. */
+    bool (*thread)(void *self, bool on);
+};
+
+/* What one iteration is. */
+enum way {
+    WAY_BLOCKING,
+    WAY_COMPUTE, /* the computation alone */
+    WAY_NOBODY,  /* start, compute, wait */
+    WAY_TESTS,   /* the same with tests at equal distances in the computation */
+    WAY_THREAD,  /* the same, and a thread of the library drives the operation */
+    NWAY,
+};
+
+struct work {
+    uint32_t way;         /* enum way */
+    uint32_t computation; /* enum computation */
+    uint32_t ntest;       /* WAY_TESTS */
+    double seconds;       /* of computation */
 };
 
 enum verb {
@@ -59,11 +86,12 @@ struct command {
     uint32_t iterations;           /* at most STAGE_ITERATIONS for VERB_TIME */
     uint32_t aggregate;            /* operations (or passes over the tensors) per iteration */
     uint32_t seed;                 /* VERB_CHECK */
+    struct work work;
 };
 
 enum answer {
     ANSWER_OK,
-    ANSWER_UNSUPPORTED, /* type or operator; or an algorithm that does not work here */
+    ANSWER_UNSUPPORTED, /* type, operator or way; or an algorithm that does not work here */
     ANSWER_NONE,        /* there are not so many algorithms */
     ANSWER_FAILED,
 };

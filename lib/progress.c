@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
+#define LATE      1e-4      /* seconds of a yield: others ran meanwhile */
 #define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks */
 #define IDLE_NS   100000000 /* of who waits for this process only */
 
@@ -128,6 +129,16 @@ void plait_progress_announce(struct plait_bells *bells)
         }
 }
 
+/* Announce; the next time, which is after another poll, sleep. */
+static void doze(struct plait_idle *idle)
+{
+    if (idle->announced)
+        plait_progress_sleep(&idle->bells);
+    idle->announced = true;
+    idle->bells.n = 0;
+    plait_progress_announce(&idle->bells);
+}
+
 void plait_idle(struct plait_idle *idle, uint32_t spins)
 {
     if (idle->turns++ < spins) {
@@ -141,11 +152,7 @@ void plait_idle(struct plait_idle *idle, uint32_t spins)
         sched_yield();
         return;
     }
-    if (idle->announced)
-        plait_progress_sleep(&idle->bells);
-    idle->announced = true;
-    idle->bells.n = 0;
-    plait_progress_announce(&idle->bells);
+    doze(idle);
 }
 
 void plait_idle_over(struct plait_idle *idle)
@@ -162,16 +169,39 @@ static pthread_t thread;
 static unsigned nstart;
 static atomic_bool stop;
 
+/*
+ * The thread waits beside somebody who may compute. Where the processor is idle a yield returns at once and sees news
+ * sooner than a sleeper is woken. Where it is not, each yield hands it over for a time slice, while who sleeps runs
+ * soon after it is woken. A yield that comes back late tells which it is.
+ */
+static void idle_beside(struct plait_idle *idle, uint32_t *crowded)
+{
+    const double now = plait_clock();
+
+    if (idle->since == 0)
+        idle->since = now;
+    if (*crowded == 0 && now - idle->since < YIELD_FOR) {
+        sched_yield();
+        if (plait_clock() - now > LATE)
+            *crowded = PLAIT_CROWDED_SLEEPS;
+        return;
+    }
+    if (idle->announced && *crowded > 0)
+        (*crowded)--;
+    doze(idle);
+}
+
 static void *run_thread(void *arg)
 {
     struct plait_idle idle = { 0 };
+    uint32_t crowded = 0; /* sleeps until it yields again */
 
     (void)arg;
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (plait_progress())
             plait_idle_over(&idle);
         else
-            plait_idle(&idle, 0); /* the processor may be somebody's who computes */
+            idle_beside(&idle, &crowded);
     return NULL;
 }
 

@@ -45,6 +45,9 @@ struct plait_idle { /* a thread that waits for pending operations */
 void plait_idle(struct plait_idle *idle, uint32_t spins);
 void plait_idle_over(struct plait_idle *idle); /* there was progress */
 
+/* Sleeps of the progress thread before it yields again, once a yield has come back late. */
+#define PLAIT_CROWDED_SLEEPS 16
+
 /* A thread that does nothing but progress; counted: as many stops as starts. */
 enum plait_status plait_progress_thread_start(void);
 void plait_progress_thread_stop(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-perf's parts: known results, names and sizes of collectives, the guard, statistics, the tensor list, the bound.
+/* plait-perf's parts: known results, names and sizes of collectives, the guard, statistics, the tensor list, the bound,
+ * overlap.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include "collectives.h"
 #include "guard.h"
 #include "limits.h"
+#include "overlap.h"
 #include "reduce.h"
 #include "stats.h"
 #include "tensors.h"
@@ -458,6 +460,43 @@ static void the_bound_grows_with_bytes_and_ranks(void **state)
     }
 }
 
+static void overlap_is_the_hidden_part_of_the_operation(void **state)
+{
+    (void)state;
+    assert_float_equal(overlap_percent(4, 4, 8), 0, 1e-9);   /* one after the other */
+    assert_float_equal(overlap_percent(4, 4, 4), 100, 1e-9); /* at the same time */
+    assert_float_equal(overlap_percent(4, 4, 5), 75, 1e-9);
+    assert_float_equal(overlap_percent(4, 10, 11), 75, 1e-9); /* the computation may be longer */
+    assert_float_equal(overlap_percent(4, 4, 9), 0, 1e-9);    /* worse than one after the other */
+    assert_float_equal(overlap_percent(4, 4, 3), 100, 1e-9);  /* measured at different times */
+    assert_float_equal(overlap_percent(0, 4, 4), 0, 1e-9);
+}
+
+struct counted { /* tests in a computation */
+    uint32_t calls, most;
+};
+
+static bool count_test(void *self)
+{
+    struct counted *n = self;
+    return n->calls++ < n->most;
+}
+
+static void a_computation_makes_its_tests_and_ends_with_one_that_fails(void **state)
+{
+    static struct computer c;
+
+    (void)state;
+    for (int kind = 0; kind < NCOMPUTATION; kind++)
+        for (double seconds = 0; seconds < 1; seconds += 0.7e-3 + seconds * 1e6) {
+            struct counted all = { .most = 10 }, some = { .most = 3 };
+            assert_true(compute(&c, (enum computation)kind, seconds, 10, count_test, &all));
+            assert_int_equal(all.calls, 10);
+            assert_false(compute(&c, (enum computation)kind, seconds, 10, count_test, &some));
+            assert_int_equal(some.calls, 4);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +517,8 @@ int main(void)
         cmocka_unit_test(a_tensor_list_has_one_unsigned_number_per_line),
         cmocka_unit_test(resnet50_has_161_tensors),
         cmocka_unit_test(the_bound_grows_with_bytes_and_ranks),
+        cmocka_unit_test(overlap_is_the_hidden_part_of_the_operation),
+        cmocka_unit_test(a_computation_makes_its_tests_and_ends_with_one_that_fails),
     };
 
     return cmocka_run_group_tests_name("perf", tests, NULL, NULL);

@@ -110,6 +110,41 @@ else
     grep -q 'built without JSON' "$work/out" || fail "-J of every collective: $(tail -3 "$work/out")"
 fi
 
+# Overlap: each computation, driven in three ways, without wrong elements. Times are not judged.
+# overlap: what the last column must be, from the others; medians of one round are exact up to rounding.
+overlap_follows() {
+    rows | awk '{ x = 100 * (1 - ($12 - $11) / $10); x = x < 0 ? 0 : x > 100 ? 100 : x
+        if (x - $13 > 2 || $13 - x > 2) { print; exit 1 } }' || fail "overlap does not follow from the times: $(rows)"
+}
+overlap="--coll all -r 1 -b 64K -e 64K -n 2 --rounds 1 -w 1"
+"$perf" $overlap --overlap both -J "$work/z.json" >"$work/out" 2>&1 || grep -q 'without JSON' "$work/out" ||
+    fail "--overlap both: $(tail -3 "$work/out")"
+if [ -f "$work/z-allreduce.json" ]; then
+    [ "$(rows | wc -l)" -eq 90 ] || fail "not 6 rows for each of 15 tables' halves: $(rows)"
+    for how in busy.nobody busy.tests busy.thread sleep.nobody sleep.tests sleep.thread; do
+        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 15 ] || fail "rows of $how: $(rows)"
+    done
+    overlap_follows
+    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 8 ] || fail "wrong elements: $(cat "$work/out")"
+    python3 - "$work/z-allgather.json" <<'PYTHON' || fail "JSON of overlap"
+import json, sys
+result, = json.load(open(sys.argv[1]))["results"]
+rows = result["plait"]["overlap"]
+assert [r["driven_by"] for r in rows] == ["nobody", "tests", "thread"] * 4
+assert [r["computing"] for r in rows] == (["busy"] * 3 + ["sleep"] * 3) * 2
+assert [r["place"] for r in rows] == ["out"] * 6 + ["in"] * 6
+keys = {"place", "backend", "computing", "driven_by", "blocking_us", "compute_us", "total_us", "overlap_pct"}
+assert all(set(r) == keys and 0 <= r["overlap_pct"] <= 100 and r["backend"] == "plait" for r in rows)
+PYTHON
+fi
+"$perf" $overlap --overlap busy --as threads --ranks 3 --memory plait -d double -o mulsum --overlap-tests 3 \
+    --place out >"$work/out" 2>&1 || fail "--overlap of threads: $(tail -3 "$work/out")"
+[ "$(rows | wc -l)" -eq 24 ] || fail "--overlap busy of threads: $(cat "$work/out")"
+LD_PRELOAD=$broken "$perf" -b 64 -e 64 -n 2 -w 1 --overlap sleep >"$work/out" 2>&1
+[ $? -eq 1 ] || fail "wrong results do not give exit status 1 with --overlap"
+# Out of place and in place one element of the blocking operation and of each that overlaps.
+grep -q '^# Out of bounds values : 8 FAILED' "$work/out" || fail "not every wrong result shows: $(cat "$work/out")"
+
 mistake() {
     expected=$1
     shift
@@ -132,6 +167,13 @@ mistake 'all-to-all has no form in place; use --place out' --coll all --place in
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
 mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
 mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
+mistake 'use busy, sleep or both' --overlap gpu
+mistake '--tensors does not go with --overlap' --overlap both --tensors "$tensors"
+mistake '-m does not go with --overlap' --overlap busy -m 2
+mistake '--overlap-tests 0: expected a whole number from 1' --overlap busy --overlap-tests 0
+export PLAIT_PROGRESS=1
+mistake 'PLAIT_PROGRESS is set.*unset it' --overlap sleep
+unset PLAIT_PROGRESS
 mistake 'must end in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
@@ -190,7 +232,10 @@ if [ "$openmpi" = yes ]; then
     rows | awk '$22 <= 0 { exit 1 }' || fail "no ratio: $(rows)"
     "$perf" $each --peer openmpi:tuned >"$work/out" 2>&1 || fail "every collective's peer: $(tail -5 "$work/out")"
     tables_have 0
-    grep -q 'plait-perf: openmpi.*wrong' "$work/out" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
+    "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
+        fail "overlap of the peer: $(tail -5 "$work/out.overlap")"
+    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 30 ] || fail "overlap: $(cat "$work/out.overlap")"
+    grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
     [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 30 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi
 [ $failed -eq 0 ] && echo "plait-perf: all as expected"

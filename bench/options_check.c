@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which options do not go together, and which the library would refuse. */
+#include "options.h"
+
+#include "cli.h"
+#include "message.h"
+#include "plot.h"
+
+#include <plait/comm.h>
+#include <plait/plan.h>
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool expand_nodes(struct options *o)
+{
+    uint32_t node[MAX_RANKS], n;
+
+    if (!cli_nodes(o->nodes, node, MAX_RANKS, &n))
+        return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
+    if (n != o->nrank)
+        return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
+                        (unsigned long long)o->nrank);
+    o->node = malloc(n * sizeof *o->node);
+    if (o->node == NULL)
+        return complain("out of memory");
+    memcpy(o->node, node, n * sizeof *node);
+    return true;
+}
+
+static bool check_folder(const char *flag, const char *path)
+{
+    char *copy = strdup(path);
+    const bool ok = copy != NULL && access(dirname(copy), W_OK) == 0;
+
+    free(copy);
+    return ok || complain("%s %s: its folder is missing or cannot be written", flag, path);
+}
+
+static bool check_files(const struct options *o)
+{
+    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)))
+        return false;
+#ifndef HAVE_JANSSON
+    if (o->json != NULL)
+        return complain("-J %s: built without JSON; install libjansson-dev (Debian) and build again", o->json);
+#endif
+    if (o->tensors != NULL && o->plot != NULL)
+        return complain("--plot draws a sweep of sizes, --tensors has none; use one of them");
+    return true;
+}
+
+/* Overlap has a table of its own. */
+static bool check_overlap(const struct options *o)
+{
+    const char *other = o->tensors != NULL ? "--tensors"
+                        : o->plot != NULL  ? "--plot"
+                        : o->aggregate > 1 ? "-m"
+                        : o->cputime       ? "-C"
+                        : o->per_iter      ? "-I"
+                                           : NULL;
+
+    if (other != NULL)
+        return complain("%s does not go with --overlap, which times single operations; leave one of them out", other);
+    if (getenv("PLAIT_PROGRESS") != NULL)
+        return complain("PLAIT_PROGRESS is set: --overlap starts and stops the progress thread itself; unset it");
+    return true;
+}
+
+/* What not every collective has. */
+static bool check_collective(const struct options *o, const struct collective *c)
+{
+    if (o->tensors != NULL && plait_geometry_of(c->coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
+        return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
+                        "broadcast or reduce",
+                        o->tensors, c->title);
+    if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
+        return complain("--place in: %s has no form in place; use --place out or both", c->title);
+    return true;
+}
+
+/* Whether the library would refuse every operation. It says why and what else there is. */
+static bool check_algorithm(const struct options *o, const struct collective *c)
+{
+    const struct plait_shape shape = {
+        .coll = c->coll, .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
+    };
+    const enum plait_op op = plait_geometry_of(c->coll, 1, 0, 0, 1).combines ? o->op[0] : PLAIT_NOP;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice choice;
+    const uint64_t scalar = 0; /* not read */
+
+    call.algorithm = o->algorithm;
+    call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
+    call.slice = o->slice;
+    call.round = o->round;
+    call.reproducible = o->reproducible;
+    for (uint32_t i = 0; i < o->ndtype; i++) {
+        const uint64_t count = collective_count(c->coll, shape.nrank, o->max_bytes, plait_dtype_size(o->dtype[i]));
+        if (plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
+            continue;
+        if (o->algorithm == NULL)
+            return complain("%s", plait_last_error());
+        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s%s",
+                        o->reproducible ? "--reproducible " : "", o->algorithm, (unsigned long long)o->nrank,
+                        plait_last_error(), o->reproducible ? "" : " or --ranks",
+                        o->ncoll > 1 ? ", or give one --coll" : "");
+    }
+    return true;
+}
+
+bool options_check(struct options *o)
+{
+    if (o->tensors == NULL && o->min_bytes > o->max_bytes)
+        return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
+                        (unsigned long long)o->max_bytes);
+    if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
+        return complain("-i 0 never gets from -b to -e; use -f 2");
+    if (o->per_iter_skip > 0 && !o->per_iter)
+        return complain("-K %llu only matters with -I 1", (unsigned long long)o->per_iter_skip);
+    if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
+        return complain("-K %llu leaves nothing of -n %llu", (unsigned long long)o->per_iter_skip,
+                        (unsigned long long)o->iterations);
+    if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
+        return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
+    if (o->root >= o->nrank)
+        return complain("-r %llu: the last of %llu ranks is %llu", (unsigned long long)o->root,
+                        (unsigned long long)o->nrank, (unsigned long long)o->nrank - 1);
+    if (o->overlap && !check_overlap(o))
+        return false;
+    if (!check_files(o) || (o->nodes != NULL && !expand_nodes(o)))
+        return false;
+    for (uint32_t i = 0; i < o->ncoll; i++)
+        if (!check_collective(o, o->coll[i]) || !check_algorithm(o, o->coll[i]))
+            return false;
+    return true;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "overlap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+double overlap_percent(double blocking, double compute, double total)
+{
+    if (blocking <= 0)
+        return 0;
+    return 100 * fmin(fmax(1 - (total - compute) / blocking, 0), 1);
+}
+
+const char *overlap_driver(enum way way)
+{
+    static const char *const names[NWAY] = {
+        [WAY_NOBODY] = "nobody",
+        [WAY_TESTS] = "tests",
+        [WAY_THREAD] = "thread",
+    };
+    return names[way];
+}
+
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+/* Seconds of an iteration, and in which ways the backend can do it. */
+struct rounds {
+    bool able[NWAY];
+    double seconds[NWAY][MAX_ROUNDS];
+};
+
+static bool median_time(struct task *t, uint32_t backend, enum way way, double *out)
+{
+    struct series times = { 0 };
+
+    t->work.way = way;
+    const bool ok = measure_times(t, backend, &times);
+    if (ok)
+        *out = median_of(times.x, times.n);
+    series_finish(&times);
+    return ok;
+}
+
+/* Find the time of the blocking operation, which becomes the computation's, and how many iterations a round has. */
+static bool calibrate(struct task *t, uint32_t backend)
+{
+    const struct options *o = t->bench->options;
+    double once;
+
+    t->work.way = WAY_BLOCKING;
+    if (!measure_warm_up(t, backend, &once))
+        return false;
+    t->iterations[backend] = measure_iterations(o, once);
+    if (!median_time(t, backend, WAY_BLOCKING, &t->work.seconds))
+        return false;
+    t->iterations[backend] = 1; /* a short sleep takes far longer than it was told */
+    if (!median_time(t, backend, WAY_COMPUTE, &once))
+        return false;
+    t->iterations[backend] = measure_iterations(o, t->work.seconds + once);
+    return true;
+}
+
+static bool all_rounds(struct task *t, uint32_t backend, struct rounds *out)
+{
+    for (uint32_t round = 0; round < t->bench->options->rounds; round++)
+        for (int way = 0; way < NWAY; way++)
+            if (out->able[way] && !median_time(t, backend, (enum way)way, &out->seconds[way][round]))
+                return false;
+    return true;
+}
+
+static void add_row(const struct task *t, uint32_t backend, enum way way, const struct rounds *from)
+{
+    const uint64_t n = t->bench->options->rounds;
+    struct cell *c = t->cell;
+    struct overlap *grown = realloc(c->overlap, (c->noverlap + 1) * sizeof *grown);
+    double percent[MAX_ROUNDS];
+
+    if (grown == NULL) {
+        perror("plait-perf: out of memory");
+        exit(1);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        percent[i] =
+            overlap_percent(from->seconds[WAY_BLOCKING][i], from->seconds[WAY_COMPUTE][i], from->seconds[way][i]);
+    c->overlap = grown;
+    c->overlap[c->noverlap++] = (struct overlap){
+        .place = t->place,
+        .backend = backend,
+        .computation = (enum computation)t->work.computation,
+        .way = way,
+        .blocking = median_of(from->seconds[WAY_BLOCKING], n),
+        .compute = median_of(from->seconds[WAY_COMPUTE], n),
+        .total = median_of(from->seconds[way], n),
+        .percent = median_of(percent, n),
+    };
+}
+
+/* One computation; the backend can do the operation. */
+static bool measure_rows(struct task *t, uint32_t backend)
+{
+    struct rounds r = { .able = { [WAY_BLOCKING] = true, [WAY_COMPUTE] = true } };
+
+    t->work.seconds = 0;
+    for (int way = WAY_NOBODY; way < NWAY; way++) {
+        t->work.way = (uint32_t)way;
+        if (!measure_check(t, backend, &r.able[way]))
+            return false;
+    }
+    if (!calibrate(t, backend) || !all_rounds(t, backend, &r))
+        return false;
+    for (int way = WAY_NOBODY; way < NWAY; way++)
+        if (r.able[way])
+            add_row(t, backend, (enum way)way, &r);
+    return true;
+}
+
+static bool measure_backend(struct task *t, uint32_t backend)
+{
+    const struct options *o = t->bench->options;
+    bool able;
+
+    t->work = (struct work){ .ntest = (uint32_t)o->overlap_tests };
+    if (!measure_check(t, backend, &able))
+        return false;
+    for (int i = 0; able && i < NCOMPUTATION; i++) {
+        t->work.computation = (uint32_t)i;
+        if (o->computation[i] && !measure_rows(t, backend))
+            return false;
+    }
+    return true;
+}
+
+bool overlap_measure(struct bench *b, struct cell *c)
+{
+    for (int place = 0; place < NPLACE; place++) {
+        struct task t = { .bench = b, .cell = c, .place = (enum place)place };
+        if (!measure_wants(b, t.place))
+            continue;
+        for (uint32_t k = 0; k < b->nbackend; k++)
+            if (!measure_backend(&t, k))
+                return false;
+        b->wrong += c->half[place].outcome[0].wrong;
+    }
+    return true;
+}
+
+/* ---- reporting --------------------------------------------------------------------------------- */
+
+void overlap_report_head(const struct bench *b)
+{
+    printf("# %-20s : part of the blocking time that went on beside the computation, which alone takes as long\n",
+           "overlap");
+    printf("# %-20s : nobody; %llu tests in the computation; the library's progress thread\n", "driven by",
+           (unsigned long long)b->options->overlap_tests);
+    printf("#\n# %10s  %12s  %8s  %6s  %6s  %5s  %14s  %9s  %9s  %10s  %10s  %10s  %7s\n", "size", "count", "type",
+           "redop", "root", "place", "backend", "computing", "driven by", "blocking", "compute", "total", "overlap");
+    printf("# %10s  %12s  %8s  %6s  %6s  %5s  %14s  %9s  %9s  %10s  %10s  %10s  %7s\n", "(B)", "(elements)", "", "", "",
+           "", "", "", "", "(us)", "(us)", "(us)", "(%)");
+}
+
+void overlap_report_cell(const struct bench *b, const struct cell *c)
+{
+    for (size_t i = 0; i < c->noverlap; i++) {
+        const struct overlap *o = &c->overlap[i];
+        printf("%12llu  %12llu  %8s  %6s  %6d  %5s  %14s  %9s  %9s  %10.2f  %10.2f  %10.2f  %7.1f\n",
+               (unsigned long long)c->bytes, (unsigned long long)c->count, dtype_label(c->type), op_label(c->op),
+               (int)c->root, place_name(o->place), b->ranks[o->backend].name, computation_name(o->computation),
+               overlap_driver(o->way), 1e6 * o->blocking, 1e6 * o->compute, 1e6 * o->total, o->percent);
+    }
+    fflush(stdout);
+}

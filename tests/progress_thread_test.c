@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The progress thread drives what nobody waits for, and leaves the processor to who computes. Waits are counted. */
+#include "progress.h"
+#include "ranks.h"
+
+#include <plait/memory.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+#define COUNT (1 << 20)
+
+static _Thread_local bool is_rank; /* this thread is one; the progress thread is none */
+static _Atomic uint64_t waits;     /* the progress thread's: sleeps, and from bit 32 on yields */
+static _Atomic unsigned nap;       /* microseconds that its yields take, as if others ran */
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+    if (is_rank)
+        return __real_sched_yield();
+    atomic_fetch_add(&waits, (uint64_t)1 << 32);
+    return nap > 0 ? usleep(nap) : __real_sched_yield();
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    va_list args;
+    long a[6];
+
+    va_start(args, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(args, long);
+    va_end(args);
+    if (number == SYS_futex_waitv && !is_rank)
+        atomic_fetch_add(&waits, 1);
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+struct job {
+    int done[2];        /* a pipe: rank 1 has its result */
+    unsigned nap, late; /* microseconds: see above; by which rank 1 is late */
+};
+
+/* Rank 0 starts, and is not in the library until rank 1 has its result, which needs rank 0's part. */
+static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct job *job = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    void *memory;
+    char byte = 0;
+
+    is_rank = true;
+    CHECK(plait_mem_alloc(2 * COUNT * sizeof(int32_t), &memory) == PLAIT_OK);
+    int32_t *in = memory, *out = in + COUNT;
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 1) {
+        usleep(job->late);
+        CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        CHECK(write(job->done[1], &byte, 1) == 1);
+    } else {
+        nap = job->nap;
+        waits = 0;
+        call.request = &request;
+        CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(read(job->done[0], &byte, 1) == 1);
+        const uint64_t both = waits;
+        if (job->nap > 0)
+            CHECK(both >> 32 <= 1 + (uint32_t)both / PLAIT_CROWDED_SLEEPS);
+        CHECK(plait_wait(&request) == PLAIT_OK);
+    }
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == 2 * i);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    return plait_mem_free(memory) == PLAIT_OK ? 0 : 1;
+}
+
+static void run(unsigned nap_us, unsigned late_us)
+{
+    struct job job = { .nap = nap_us, .late = late_us };
+    struct ranks r = {
+        .nprocess = 2,
+        .nthread = 1,
+        .options = PLAIT_COMM_OPTIONS_DEFAULT,
+        .body = start_and_compute,
+        .arg = &job,
+    };
+
+    r.options.progress = 1;
+    assert_int_equal(pipe(job.done), 0);
+    assert_int_equal(ranks_run(&r), 0);
+    close(job.done[0]);
+    close(job.done[1]);
+}
+
+static void the_thread_alone_finishes_an_operation(void **state)
+{
+    (void)state;
+    run(0, 0);
+    run(0, 20000);
+}
+
+/* Once a yield has come back late. */
+static void the_thread_sleeps_where_others_want_the_processor(void **state)
+{
+    (void)state;
+    run(150, 20000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_thread_alone_finishes_an_operation),
+        cmocka_unit_test(the_thread_sleeps_where_others_want_the_processor),
+    };
+
+    return cmocka_run_group_tests_name("progress_thread", tests, NULL, NULL);
+}
