@@ -16,7 +16,8 @@
 
 static bool in_path(const char *program)
 {
-    char *list = strdup(getenv("PATH") != NULL ? getenv("PATH") : "/usr/bin:/bin"), *state = NULL;
+    const char *path_list = getenv("PATH");
+    char *list = strdup(path_list != NULL ? path_list : "/usr/bin:/bin"), *state = NULL;
     bool found = false;
 
     for (char *folder = strtok_r(list, ":", &state); folder != NULL && !found; folder = strtok_r(NULL, ":", &state)) {

@@ -111,14 +111,14 @@ static double prod_input(enum plait_dtype type, uint32_t nrank, uint32_t rank, u
 
 static double input(enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
 {
-    const int64_t limit = exact_limit(type);
+    const int64_t limit = exact_limit(type), even = limit / nrank / 2 * 2;
 
     switch ((int)op) {
     case PLAIT_SUM:
         return sum_input(limit, nrank, rank, seed, i);
     case PLAIT_AVG:
         /* Of unsigned numbers: none below 0. */
-        return avg_input(limit, nrank, rank, seed, i) + (is_unsigned(type) ? (double)(limit / nrank / 2 * 2) : 0);
+        return avg_input(limit, nrank, rank, seed, i) + (is_unsigned(type) ? (double)even : 0);
     case PLAIT_PREMULSUM:
         return sum_input(limit / 2, nrank, rank, seed, i);
     case PLAIT_PROD:
@@ -181,7 +181,7 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
     const int64_t whole = is_integer(type) ? (int64_t)value : 0; /* its first bytes, as sums wrap; little-endian */
     const uint16_t bits = type == PLAIT_FLOAT16 ? half_bits(f) : bfloat_bits(f);
     const uint8_t byte = type == PLAIT_FLOAT8E4M3 ? byte_bits(value, 3, 7) : byte_bits(value, 2, 15);
-    const void *from = &value;
+    const void *from = is_integer(type) ? (const void *)&whole : &value;
 
     switch ((int)type) {
     case PLAIT_FLOAT32:
@@ -194,9 +194,6 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
     case PLAIT_FLOAT8E4M3:
     case PLAIT_FLOAT8E5M2:
         from = &byte;
-        break;
-    default:
-        from = is_integer(type) ? (const void *)&whole : &value;
         break;
     }
     memcpy(out, from, plait_dtype_size(type));

@@ -72,8 +72,11 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->selection.plan_hash,
                                 o->prog != NULL ? o->prog->hash : 0,
                                 o->what.ordered };
+
+    if (!PLAIT_GUARDS)
+        return 0;
     const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
-    return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
+    return (uint32_t)(h ^ h >> 32);
 }
 
 static void describe(const struct plait_op_plan *o, struct plait_what *out)
@@ -167,15 +170,14 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     status = make_op_plan(comm, &fresh);
     if (status != PLAIT_OK)
         return status;
-    if (*place != NULL && (*place)->users > 0) {
-        (*place)->forgotten = true;
-        *place = NULL;
-    }
-    if (*place == NULL) {
+    if (*place == NULL || (*place)->users > 0) {
+        struct plait_op_plan *o = malloc(sizeof *o);
         comm->stats.allocations++;
-        *place = malloc(sizeof **place);
-        if (*place == NULL)
+        if (o == NULL)
             return plait_fail_memory("out of memory for an operation");
+        if (*place != NULL)
+            (*place)->forgotten = true;
+        *place = o;
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;

@@ -72,7 +72,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
                                   .out = out };
     const enum plait_status status = plait_enter(comm, "allreduce", op, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : status;
+    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
@@ -80,7 +80,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
     const enum plait_status status = plait_enter(comm, "barrier", PLAIT_SUM, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : status;
+    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
 }
 
 /* The others: whether they are in place depends on where this rank's part is. */
@@ -90,7 +90,7 @@ static __attribute__((noinline)) enum plait_status moving(struct plait_comm *com
     const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
 
     if (status != PLAIT_OK)
-        return status;
+        return plait_refuse(status);
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     a.alias = a.count > 0 && a.in != NULL &&
               a.in == plait_place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));

@@ -67,33 +67,33 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     if (status == PLAIT_OK)
         status = plait_check_root(name, a.root, comm->nrank);
     if (status != PLAIT_OK)
-        return status;
+        return plait_refuse(status);
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const size_t size = plait_dtype_size(a.type);
     if ((g.in.nslot > 0 && in.counts == NULL) || (g.out.nslot > 0 && out.counts == NULL))
-        return plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
-                          g.in.nslot > 0 && in.counts == NULL ? "in" : "out");
+        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
+                                       g.in.nslot > 0 && in.counts == NULL ? "in" : "out"));
     if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
-        return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a);
+        return plait_refuse(plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a));
     struct plait_sizes v = { .in = in.counts, .out = out.counts };
     const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
     const size_t out_bytes =
         place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most);
     if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
-        return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
-                          in_bytes == SIZE_MAX ? "in" : "out");
+        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
+                                       in_bytes == SIZE_MAX ? "in" : "out"));
     if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
         a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
                       (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
                   in_bytes > 0 && out_bytes > 0;
     a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
-        return plait_wrong_buffers(&a, &g, in_bytes, out_bytes);
+        return plait_refuse(plait_wrong_buffers(&a, &g, in_bytes, out_bytes));
     const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
     const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
     if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
-        return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
-                          v.in[own_in], v.out[own_out]);
+        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name,
+                                       comm->rank, v.in[own_in], v.out[own_out]));
     v.in_end = in_bytes / size;
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */

@@ -430,11 +430,15 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     const int saved = errno; /* of calls that fail on the way to success */
     enum plait_status status = check_identity(options, out);
 
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
     if (plait_in_group())
-        return status != PLAIT_OK ? plait_group_refuse(status)
-                                  : plait_group_make(create_now, options, sizeof *options, out);
-    if (status == PLAIT_OK)
-        status = options->background ? create_in_background(options, out) : create_now(options, out);
+        return plait_group_make(create_now, options, sizeof *options, out);
+    if (options->background)
+        status = create_in_background(options, out);
+    else
+        status = plait_creation_needs_thread() ? plait_make_in_thread(create_now, options, sizeof *options, out)
+                                               : create_now(options, out);
     errno = saved;
     return status;
 }
@@ -498,7 +502,8 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
     const struct plait_control *c = comm->peers[rank].control;
     const uint64_t next = atomic_load(&c->done) + 1;
 
-    return (uint32_t)atomic_load(&plait_ring_record(&c->ring, next)->word) == (uint32_t)next &&
+    return ((uint32_t)atomic_load(&plait_ring_record(&c->ring, next)->word) == (uint32_t)next ||
+            atomic_load(&c->receiving)) &&
            !atomic_load(&c->noticed) && !atomic_load(&c->departed) && atomic_load(&c->id) == comm->id;
 }
 
@@ -516,7 +521,8 @@ static void wait_for_insiders(struct plait_comm *comm)
         const struct plait_process *p = comm->peers[r].process;
         while (r != comm->rank && is_inside(comm, r) &&
                (p->base == NULL || (!plait_process_dead(p) && plait_clock() < until)))
-            usleep(200);
+            if (!plait_progress()) /* it may be a rank of this thread's */
+                usleep(200);
     }
 }
 
@@ -582,7 +588,10 @@ void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *ou
     memset(out, 0, sizeof *out);
     if (comm == NULL)
         return;
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock; /* other threads may run what is pending */
+    pthread_mutex_lock(lock);
     *out = comm->stats;
     out->wakes = atomic_load_explicit(&comm->wakes, memory_order_relaxed);
     out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
+    pthread_mutex_unlock(lock);
 }

@@ -74,7 +74,8 @@ struct plait_control {
     _Atomic uint32_t failing;                    /* somebody writes the text */
     uint32_t culprit;                            /* rank + 1; 0: nobody in particular. Written with the text */
     char failure[512];
-    _Atomic uint32_t noticed; /* it is out of its operation, or leaves without another look at what others offer */
+    _Atomic uint32_t noticed;   /* it is out of its operation, or leaves without another look at what others offer */
+    _Atomic uint32_t receiving; /* it has receives pending: it may read what others lend */
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     _Alignas(PLAIT_LINE) struct plait_tiny tiny[2];

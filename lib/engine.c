@@ -303,10 +303,11 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
-        if (wrong && run->failed == PLAIT_OK)
-            run->failed = plait_comm_blame(run->comm, PLAIT_ERR_MISMATCH, (uint32_t)in->peer,
-                                           "rank %d sends %zu bytes where rank %u expects %zu", in->peer, sent,
-                                           run->comm->rank, bytes);
+        if (wrong) {
+            run->wrong = (uint32_t)in->peer + 1;
+            run->wrong_bytes = sent;
+            run->expected_bytes = bytes;
+        }
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -440,11 +441,12 @@ static uint64_t steps_done(const void *context)
 /* A slice more is done, and so is every step of it. */
 static void note_slice(struct plait_run *run)
 {
-    struct plait_progress *p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
+    struct plait_progress *p;
 
     run->done_slices++;
     if (!PLAIT_GUARDS)
         return;
+    p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
     atomic_store_explicit(&p->slices, (uint32_t)run->done_slices, memory_order_relaxed);
     atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
 }
@@ -512,7 +514,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->nslice = job->o->selection.nslice;
     run->next_slice = run->done_slices = 0;
-    run->failed = PLAIT_OK;
+    run->wrong = 0;
     run->fits = false;
     plait_wait_init(&run->wait, awaited, run);
     run->wait.steps = steps_done;
@@ -578,8 +580,10 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     *moved = turn_flights(run);
-    if (run->failed != PLAIT_OK)
-        return run->failed;
+    if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
+        return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
+                                "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,
+                                comm->rank, run->expected_bytes);
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);

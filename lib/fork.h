@@ -29,6 +29,8 @@ enum plait_status plait_fork_watch(void);
 /* What each module with a lock does: take it before, let go of it after, forget the parent's things in the child. */
 void plait_comms_fork(enum plait_fork when);
 void plait_progress_fork(enum plait_fork when);
+void plait_requests_fork(enum plait_fork when);
+void plait_groups_fork(enum plait_fork when);
 void plait_processes_fork(enum plait_fork when);
 void plait_arena_fork(enum plait_fork when);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group.h"
 
-#include "bind.h"
+#include "fork.h"
 #include "progress.h"
 #include "request.h"
 #include "status.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ struct creation { /* of a comm */
     enum plait_status status;
     char text[512];
     pthread_t thread;
+    atomic_bool done;
 };
 
 struct group {
@@ -32,6 +34,7 @@ struct group {
 
 _Atomic unsigned plait_ngroup;
 static _Thread_local struct group group;
+static _Thread_local bool creator; /* this thread creates a comm for another */
 
 bool plait_in_group(void)
 {
@@ -47,9 +50,9 @@ void plait_group_add(struct plait_request *r, bool own)
     group.end = &r->next_of_group;
 }
 
-enum plait_status plait_group_refuse(enum plait_status status)
+enum plait_status plait_refuse(enum plait_status status)
 {
-    if (group.refused == PLAIT_OK) {
+    if (plait_in_group() && group.refused == PLAIT_OK) {
         group.refused = status;
         snprintf(group.text, sizeof group.text, "%s", plait_last_error());
     }
@@ -62,7 +65,7 @@ enum plait_status plait_group_make(enum plait_status (*make)(const void *args, s
     struct creation *c = calloc(1, sizeof *c);
 
     if (c == NULL)
-        return plait_group_refuse(plait_fail_memory("out of memory for a comm"));
+        return plait_refuse(plait_fail_memory("out of memory for a comm"));
     c->make = make;
     memcpy(c->args, args, bytes);
     c->out = out;
@@ -100,32 +103,30 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
     snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
 }
 
-/* What was refused is not begun: whoever holds a request is told. */
-static void drop(struct plait_request *r, enum plait_status status)
-{
-    struct plait_comm *comm = r->comm;
-
-    if (r->persistent)
-        return;
-    pthread_mutex_lock(&comm->lock);
-    if (r->kind == PLAIT_REQUEST_COLLECTIVE)
-        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
-    pthread_mutex_unlock(&comm->lock);
-    r->status = status;
-    r->started = true;
-    atomic_store_explicit(&r->ended, true, memory_order_release);
-    if (r->own || r->stream != NULL)
-        plait_request_take(&r);
-}
-
 static void *create(void *arg)
 {
     struct creation *c = arg;
 
+    creator = true;
     c->status = c->make(c->args, c->out);
     if (c->status != PLAIT_OK)
         snprintf(c->text, sizeof c->text, "%s", plait_last_error());
+    atomic_store(&c->done, true);
+    plait_progress_news();
     return NULL;
+}
+
+/* The other ranks may wait for pending operations of this one before they come. */
+static void await_creation(struct creation *c)
+{
+    struct plait_idle idle = { 0 };
+
+    while (!atomic_load(&c->done))
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else
+            plait_idle(&idle, PLAIT_SPINS_SHARED);
+    pthread_join(c->thread, NULL);
 }
 
 /* Ranks of one comm must come together: each in a thread of its own until it has. */
@@ -146,20 +147,63 @@ static void create_all(struct creation *first, struct outcome *o)
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     for (struct creation *c = first; c != NULL; c = c->next) {
         if (c->out != NULL)
-            pthread_join(c->thread, NULL);
+            await_creation(c);
         note(o, c->status, c->text);
     }
 }
 
-static void begin_all(struct plait_request *first)
+bool plait_creation_needs_thread(void)
 {
-    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
+    return !creator && atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
+}
+
+enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
+                                       const void *args, size_t bytes, struct plait_comm **out)
+{
+    struct creation c = { .make = make, .out = out };
+    struct outcome o = { PLAIT_OK, "" };
+
+    memcpy(c.args, args, bytes);
+    create_all(&c, &o);
+    return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
+}
+
+/* Begin all, or, when one was refused, end all so. Those that the group waits for are left: the others have takers. */
+static struct plait_request *begin_all(struct plait_request *first, enum plait_status refused)
+{
+    struct plait_request *own = NULL, **end = &own, *next;
+
+    for (struct plait_request *r = first; r != NULL; r = next) {
+        next = r->next_of_group;
+        if (r->own || (refused != PLAIT_OK && r->stream != NULL && !r->persistent)) {
+            *end = r;
+            end = &r->next_of_group;
+        }
+        if (refused != PLAIT_OK) {
+            plait_request_drop(r, refused);
+            continue;
+        }
         pthread_mutex_lock(&r->comm->lock);
         plait_request_begin(r);
         pthread_mutex_unlock(&r->comm->lock);
     }
+    *end = NULL;
     plait_progress();
     plait_progress_news();
+    return own;
+}
+
+/* Nothing of the group is grouped any more. */
+static void open_up(struct plait_request *first)
+{
+    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
+        r->grouped = false;
+        if (r->comm == NULL && group.refused == PLAIT_OK) {
+            group.refused = PLAIT_ERR_ARG;
+            snprintf(group.text, sizeof group.text,
+                     "plait_group_end: a comm of this group's calls was destroyed before");
+        }
+    }
 }
 
 enum plait_status plait_group_end(void)
@@ -171,29 +215,33 @@ enum plait_status plait_group_end(void)
     struct plait_request *first = group.first, *r, *next;
     struct creation *creations = group.creations;
     struct outcome o = { PLAIT_OK, "" };
+    const int saved = errno; /* of calls that fail on the way to success */
     group.first = NULL;
     group.creations = NULL;
     atomic_fetch_sub(&plait_ngroup, 1);
+    open_up(first);
     note(&o, group.refused, group.text);
-    for (r = first; r != NULL; r = r->next_of_group)
-        r->grouped = false;
-    if (o.status == PLAIT_OK) {
+    if (o.status == PLAIT_OK)
         create_all(creations, &o);
-        begin_all(first);
-    }
-    for (r = first; r != NULL; r = next) {
+    for (r = begin_all(first, group.refused); r != NULL; r = next) {
         next = r->next_of_group;
-        if (group.refused != PLAIT_OK) {
-            drop(r, group.refused);
-        } else if (r->own) {
-            plait_request_await(r);
-            note(&o, plait_request_take(&r), plait_last_error());
-        }
+        const enum plait_status status = plait_wait(&r);
+        if (group.refused == PLAIT_OK)
+            note(&o, status, plait_last_error());
     }
     while (creations != NULL) {
         struct creation *c = creations;
         creations = c->next;
         free(c);
     }
+    errno = saved;
     return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
+}
+
+void plait_groups_fork(enum plait_fork when)
+{
+    if (when != PLAIT_FORK_CHILD)
+        return;
+    memset(&group, 0, sizeof group); /* its calls were the parent's */
+    plait_ngroup = 0;
 }

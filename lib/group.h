@@ -26,7 +26,15 @@ enum plait_status plait_group_make(enum plait_status (*make)(const void *args, s
                                    const void *args, size_t bytes, struct plait_comm **out);
 #define PLAIT_GROUP_ARGS 160
 
-/* One that was refused: the group will not begin. Returns the status. */
-enum plait_status plait_group_refuse(enum plait_status status);
+/* A call ends with this error before it began; if a group is open, that will not begin either. Returns the status. */
+enum plait_status plait_refuse(enum plait_status status);
+
+/*
+ * Create it now, in a thread of its own, while this one drives the pending operations, for which the other ranks may
+ * wait before they come. Needed: there are some, and this is no such thread.
+ */
+bool plait_creation_needs_thread(void);
+enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
+                                       const void *args, size_t bytes, struct plait_comm **out);
 
 #endif

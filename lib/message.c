@@ -44,7 +44,7 @@ static enum plait_status transfer(struct plait_comm *comm, enum plait_request_ki
     if (status == PLAIT_OK)
         status = check(comm, name, data, count, type, peer, call);
     if (status != PLAIT_OK)
-        return plait_in_group() ? plait_group_refuse(status) : status;
+        return plait_refuse(status);
     const struct plait_letter letter = { .data = (char *)(uintptr_t)data,
                                          .count = count,
                                          .bytes = count * plait_dtype_size(type),
@@ -70,7 +70,89 @@ enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, e
     return transfer(comm, PLAIT_REQUEST_RECV, out, count, type, from, call);
 }
 
+/* ---- Waiting --------------------------------------------------------------------------------------------- */
+
+static bool is_open(const struct plait_request *r)
+{
+    return atomic_load_explicit(&r->open, memory_order_acquire);
+}
+
+/* The first message whose receiver, or sender, is awaited; or NULL. */
+static const struct plait_request *first_send(const struct plait_pair *pair)
+{
+    if (pair->lent.first != NULL)
+        return pair->lent.first;
+    return pair->sends.first != NULL && is_open(pair->sends.first) ? pair->sends.first : NULL;
+}
+
+static const struct plait_request *first_recv(const struct plait_pair *pair)
+{
+    return pair->recvs.first != NULL && is_open(pair->recvs.first) ? pair->recvs.first : NULL;
+}
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_pair *pair = context;
+
+    if (most == 0 || pair->peer == pair->comm->rank)
+        return 0;
+    *ranks = pair->peer;
+    return 1;
+}
+
+static bool needs(const void *context, uint32_t rank)
+{
+    const struct plait_pair *pair = context;
+    return rank == pair->peer && rank != pair->comm->rank;
+}
+
+static uint32_t blame(const struct plait_pair *pair, const struct plait_letter *m, const char *verb, const char *side,
+                      char *text, size_t room)
+{
+    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)", pair->peer, verb,
+             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type));
+    return pair->peer + 1;
+}
+
+static uint32_t blame_receiver(const void *context, char *text, size_t room)
+{
+    return blame(context, &first_send(context)->letter, "receive", "from", text, room);
+}
+
+static uint32_t blame_sender(const void *context, char *text, size_t room)
+{
+    return blame(context, &first_recv(context)->letter, "send", "to", text, room);
+}
+
+/* head: what is awaited, or NULL. */
+static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
+                                bool moved, bool rarely)
+{
+    if (moved || head == NULL) {
+        plait_wait_progress(comm, w);
+        return PLAIT_OK;
+    }
+    w->limit = head->letter.deadline;
+    return plait_wait_glance(comm, w, rarely);
+}
+
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
+
+static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
+{
+    struct plait_pair *pair = calloc(1, sizeof *pair);
+
+    if (pair == NULL)
+        return NULL;
+    pair->comm = comm;
+    pair->peer = peer;
+    plait_wait_init(&pair->sending, awaited, pair);
+    plait_wait_init(&pair->receiving, awaited, pair);
+    pair->sending.needs = pair->receiving.needs = needs;
+    pair->sending.blame = blame_receiver;
+    pair->receiving.blame = blame_sender;
+    return pair;
+}
 
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
 {
@@ -80,7 +162,7 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
     }
     if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
         comm->stats.allocations++;
-        comm->messages->pairs[peer] = calloc(1, sizeof *comm->messages->pairs[peer]);
+        comm->messages->pairs[peer] = create_pair(comm, peer);
     }
     if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
         return plait_fail_memory("out of memory for messages");
@@ -115,11 +197,19 @@ void plait_message_add(struct plait_request *r)
     r->letter.lent = false;
     r->letter.number = q->n++;
     push(q, r);
+    /*
+     * A rank that fails waits, before it gives up what it lent, for those that it sees receiving (comm.c): that is
+     * shown before the sender's failure is looked for, see turn_pair().
+     */
+    if (q == &pair->recvs && r->comm->messages->nrecv++ == 0)
+        atomic_store(&r->comm->own->receiving, 1);
 }
 
-static bool is_open(const struct plait_request *r)
+static void end_recv(struct plait_pair *pair, enum plait_status status)
 {
-    return atomic_load_explicit(&r->open, memory_order_acquire);
+    if (--pair->comm->messages->nrecv == 0)
+        atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
+    plait_request_end(pop(&pair->recvs), status);
 }
 
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
@@ -161,7 +251,8 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
             return NULL;
         pair->stage = memory;
     }
-    if (pair->ever[k] && !link->transport->sent(link, pair->used[k]))
+    /* What is a window behind is received, as there is room for this one; numbers come round. */
+    if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
         return NULL;
     pair->used[k] = number;
     pair->ever[k] = true;
@@ -261,7 +352,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
             moved = true;
         if (m->slice < slices_of(m))
             break;
-        plait_request_end(pop(&pair->recvs), PLAIT_OK);
+        end_recv(pair, PLAIT_OK);
     }
     return moved;
 }
@@ -293,129 +384,59 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
             memmove(r->data, s->data, r->bytes);
         comm->stats.bytes_copied += r->bytes;
         plait_request_end(pop(&pair->sends), PLAIT_OK);
-        plait_request_end(pop(&pair->recvs), PLAIT_OK);
+        end_recv(pair, PLAIT_OK);
         moved = true;
     }
     return moved;
 }
 
-/* ---- Waiting --------------------------------------------------------------------------------------------- */
-
-static bool awaits(const struct plait_pair *pair)
+/* Does the peer send something else than what is received next? */
+static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
-    return pair != NULL && ((pair->sends.first != NULL && is_open(pair->sends.first)) || pair->lent.first != NULL ||
-                            (pair->recvs.first != NULL && is_open(pair->recvs.first)));
-}
-
-static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
-{
-    const struct plait_comm *comm = context;
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; r < comm->nrank && n < most; r++)
-        if (r != comm->rank && awaits(comm->messages->pairs[r]))
-            ranks[n++] = r;
-    return n;
-}
-
-static bool needs(const void *context, uint32_t rank)
-{
-    const struct plait_comm *comm = context;
-    return rank != comm->rank && awaits(comm->messages->pairs[rank]);
-}
-
-/* Of the first peer that is awaited. */
-static uint32_t blame(const void *context, char *text, size_t room)
-{
-    const struct plait_comm *comm = context;
-
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (!awaits(pair))
-            continue;
-        const bool recv = pair->recvs.first != NULL && is_open(pair->recvs.first);
-        const struct plait_request *waits = recv                       ? pair->recvs.first
-                                            : pair->lent.first != NULL ? pair->lent.first
-                                                                       : pair->sends.first;
-        const struct plait_letter *m = &waits->letter;
-        snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)", r, recv ? "send" : "receive",
-                 (unsigned long long)m->number + 1, recv ? "to" : "from", comm->rank, m->count,
-                 plait_dtype_name(m->type));
-        return r + 1;
-    }
-    snprintf(text, room, "messages wait");
-    return 0;
-}
-
-/* Does somebody send something else than what is received next? */
-static enum plait_status look_for_mismatch(struct plait_comm *comm)
-{
+    const struct plait_request *r = first_recv(pair);
+    const struct plait_link *link = comm->peers[pair->peer].link[PLAIT_CHANNEL_MESSAGES];
     uint32_t fingerprint;
     uint64_t note;
 
-    for (uint32_t r = 0; PLAIT_GUARDS && r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (r == comm->rank || pair == NULL || pair->recvs.first == NULL || !is_open(pair->recvs.first))
-            continue;
-        const struct plait_letter *m = &pair->recvs.first->letter;
-        if (link->transport->peek(link, link->next_in, &fingerprint, &note) && fingerprint != fingerprint_of(m))
-            return differs(comm, m, m->number, note);
-    }
-    return PLAIT_OK;
+    if (!PLAIT_GUARDS || r == NULL || !link->transport->peek(link, link->next_in, &fingerprint, &note) ||
+        fingerprint == fingerprint_of(&r->letter))
+        return PLAIT_OK;
+    return differs(comm, &r->letter, r->letter.number, note);
 }
 
-/* The shortest deadline of those that wait; 0: the comm's. */
-static double shortest_limit(const struct plait_comm *comm)
+static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
 {
-    double least = 0;
+    const bool self = pair->peer == comm->rank;
+    enum plait_status status = PLAIT_OK;
+    bool in, out;
 
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        const struct plait_request *const heads[] = { pair != NULL ? pair->sends.first : NULL,
-                                                      pair != NULL ? pair->lent.first : NULL,
-                                                      pair != NULL ? pair->recvs.first : NULL };
-        for (unsigned k = 0; k < 3; k++)
-            if (heads[k] != NULL && heads[k]->letter.deadline > 0 && (least == 0 || heads[k]->letter.deadline < least))
-                least = heads[k]->letter.deadline;
-    }
-    return least;
+    if (first_recv(pair) == NULL && first_send(pair) == NULL)
+        return PLAIT_OK;
+    if (!self && atomic_load(&comm->peers[pair->peer].control->failed) != PLAIT_OK)
+        return plait_look_for_failures(comm);
+    in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
+    out = self ? in : status == PLAIT_OK && turn_sends(comm, pair, &status);
+    *moved |= in || out;
+    if (status == PLAIT_OK && !in && !self)
+        status = look_for_mismatch(comm, pair);
+    if (status == PLAIT_OK)
+        status = glance(comm, &pair->receiving, first_recv(pair), in, rarely);
+    if (status == PLAIT_OK)
+        status = glance(comm, &pair->sending, first_send(pair), out, rarely);
+    return status;
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 {
     struct plait_messages *all = comm->messages;
     enum plait_status status = PLAIT_OK;
-    bool moved = false, waits = false;
+    bool moved = false;
 
     if (all == NULL)
         return false;
-    if (all->wait.awaited == NULL) {
-        plait_wait_init(&all->wait, awaited, comm);
-        all->wait.needs = needs;
-        all->wait.blame = blame;
-    }
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
-        struct plait_pair *pair = all->pairs[r];
-        if (!awaits(pair))
-            continue;
-        if (r == comm->rank) {
-            moved |= turn_self(comm, pair, &status);
-        } else {
-            moved |= turn_recvs(comm, pair, &status);
-            if (status == PLAIT_OK)
-                moved |= turn_sends(comm, pair, &status);
-        }
-        waits |= awaits(pair);
-    }
-    if (moved || !waits) {
-        plait_wait_progress(comm, &all->wait);
-    } else if (status == PLAIT_OK) {
-        all->wait.limit = shortest_limit(comm);
-        status = look_for_mismatch(comm);
-        if (status == PLAIT_OK)
-            status = plait_wait_glance(comm, &all->wait, rarely);
-    }
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
+        if (all->pairs[r] != NULL)
+            status = turn_pair(comm, all->pairs[r], rarely, &moved);
     if (status == PLAIT_OK)
         return moved;
     if (comm->failed == PLAIT_OK)
@@ -426,18 +447,26 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 
 uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
 {
-    return comm->messages != NULL ? awaited(comm, ranks, most) : 0;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && (first_recv(pair) != NULL || first_send(pair) != NULL))
+            n += awaited(pair, ranks + n, most - n);
+    }
+    return n;
 }
 
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
 {
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
-        struct plait_queue *const queues[] = { pair != NULL ? &pair->lent : NULL, pair != NULL ? &pair->sends : NULL,
-                                               pair != NULL ? &pair->recvs : NULL };
-        for (unsigned k = 0; k < 3; k++)
-            while (queues[k] != NULL && queues[k]->first != NULL)
-                plait_request_end(pop(queues[k]), status);
+        while (pair != NULL && pair->lent.first != NULL)
+            plait_request_end(pop(&pair->lent), status);
+        while (pair != NULL && pair->sends.first != NULL)
+            plait_request_end(pop(&pair->sends), status);
+        while (pair != NULL && pair->recvs.first != NULL)
+            end_recv(pair, status);
     }
 }
 

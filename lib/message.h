@@ -23,15 +23,18 @@ struct plait_queue {
 };
 
 struct plait_pair { /* this rank and another, or itself */
+    struct plait_comm *comm;
+    uint32_t peer;
     struct plait_queue sends, recvs;
-    struct plait_queue lent;            /* offered, but still read where they lie */
-    char *stage;                        /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
-    uint32_t used[PLAIT_MESSAGE_STAGE]; /* number of the slice that last used it, plus 1 */
-    bool ever[PLAIT_MESSAGE_STAGE];     /* one did */
+    struct plait_queue lent;              /* offered, but still read where they lie */
+    struct plait_wait sending, receiving; /* each its own: what moves elsewhere does not excuse who is awaited here */
+    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
+    uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */
+    bool ever[PLAIT_MESSAGE_STAGE];       /* one did */
 };
 
-struct plait_messages { /* of a comm */
-    struct plait_wait wait;
+struct plait_messages {         /* of a comm */
+    uint32_t nrecv;             /* pending receives; that there are some is in the control block */
     struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
 };
 

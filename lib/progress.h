@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 
+extern _Atomic uint32_t plait_nactive; /* comms with pending operations */
+
 /* One turn of every active comm that no other thread is at. Something moved? */
 bool plait_progress(void);
 

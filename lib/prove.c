@@ -14,7 +14,7 @@
 static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
                                   struct plait_plan ***out)
 {
-    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    struct plait_plan **plans = calloc((size_t)shape->nrank + 1, sizeof *plans);
     enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
 
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
@@ -98,8 +98,8 @@ static struct plait_plan *with_window(const struct plait_plan *plan)
 static enum plait_status prove(struct plait_plan **plans, const char *spec, uint32_t nrank, enum plait_fusing fusing,
                                bool *out)
 {
-    struct plait_plan **windows = calloc(nrank, sizeof *windows);
-    uint32_t **nodes = calloc(nrank, sizeof *nodes);
+    struct plait_plan **windows = calloc((size_t)nrank + 1, sizeof *windows);
+    uint32_t **nodes = calloc((size_t)nrank + 1, sizeof *nodes);
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++) {

@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "call.h"
+#include "fork.h"
 #include "message.h"
 #include "progress.h"
 #include "status.h"
@@ -11,38 +12,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Memory: a comm keeps its requests for the next ones; its lock is held ------------------------------ */
+/* ---- Memory: a comm keeps its requests for the next ones ------------------------------------------------ */
 
-static struct plait_request *get(struct plait_comm *comm)
-{
-    struct plait_request *r = comm->spare;
-
-    if (r != NULL) {
-        comm->spare = r->next;
-    } else {
-        comm->stats.allocations++;
-        r = calloc(1, sizeof *r);
-        if (r == NULL)
-            return NULL;
-        r->comm = comm;
-        r->next_of_all = comm->requests;
-        comm->requests = r;
-    }
-    r->stream = NULL;
-    r->persistent = r->grouped = r->started = false;
-    return r;
-}
-
-static void give_back(struct plait_request *r)
-{
-    r->next = r->comm->spare;
-    r->comm->spare = r;
-}
+static pthread_mutex_t homes = PTHREAD_MUTEX_INITIALIZER; /* see struct plait_request */
 
 static void destroy(struct plait_request *r)
 {
     free(r->sizes);
     free(r);
+}
+
+static struct plait_request *take_spare(struct plait_comm *comm)
+{
+    pthread_mutex_lock(&homes);
+    struct plait_request *r = comm->spare;
+    if (r != NULL)
+        comm->spare = r->next;
+    pthread_mutex_unlock(&homes);
+    return r;
+}
+
+static struct plait_request *make(struct plait_comm *comm)
+{
+    struct plait_request *r = calloc(1, sizeof *r);
+
+    comm->stats.allocations++;
+    if (r == NULL)
+        return NULL;
+    r->comm = comm;
+    r->generation = comm->generation;
+    r->spins = plait_spins(comm);
+    pthread_mutex_lock(&homes);
+    r->next_of_all = comm->requests;
+    comm->requests = r;
+    pthread_mutex_unlock(&homes);
+    return r;
+}
+
+static struct plait_request *get(struct plait_comm *comm)
+{
+    struct plait_request *r = take_spare(comm);
+
+    if (r == NULL && (r = make(comm)) == NULL)
+        return NULL;
+    r->stream = NULL;
+    r->persistent = r->grouped = r->own = r->started = false;
+    r->status = PLAIT_OK;
+    return r;
+}
+
+static void give_back(struct plait_request *r)
+{
+    pthread_mutex_lock(&homes);
+    const bool orphan = r->comm == NULL;
+    if (!orphan) {
+        r->next = r->comm->spare;
+        r->comm->spare = r;
+    }
+    pthread_mutex_unlock(&homes);
+    if (orphan)
+        destroy(r);
+}
+
+void plait_requests_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&homes);
+    else
+        pthread_mutex_unlock(&homes);
 }
 
 static enum plait_status copy_sizes(struct plait_request *r)
@@ -77,6 +114,7 @@ void plait_request_begin(struct plait_request *r)
     struct plait_comm *comm = r->comm;
 
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->passed, false, memory_order_relaxed);
     atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
     r->started = true;
     r->next = NULL;
@@ -94,11 +132,24 @@ void plait_request_begin(struct plait_request *r)
         plait_stream_add(r);
 }
 
+/* The comm's lock is held and let go of. */
+static void begin(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    const bool now = r->stream == NULL;
+
+    plait_request_begin(r);
+    if (now)
+        plait_progress_comm(comm, false); /* the others need not wait for the caller's next call */
+    pthread_mutex_unlock(&comm->lock);
+    plait_progress_news();
+}
+
 /* The way of the call: who takes the request, and when it begins. The comm's lock is held and let go of. */
 static enum plait_status dispatch(struct plait_request *r, const struct plait_call *call)
 {
     struct plait_comm *comm = r->comm;
-    const bool held = call != NULL && call->request != NULL;
+    const bool held = call != NULL && call->request != NULL, waits = !held && (call == NULL || call->stream == NULL);
 
     r->stream = call != NULL ? call->stream : NULL;
     r->persistent = call != NULL && call->persistent;
@@ -107,22 +158,18 @@ static enum plait_status dispatch(struct plait_request *r, const struct plait_ca
     if (r->persistent || plait_in_group()) {
         pthread_mutex_unlock(&comm->lock);
         if (!r->persistent)
-            plait_group_add(r, !held && r->stream == NULL);
+            plait_group_add(r, waits);
         return PLAIT_OK;
     }
-    plait_request_begin(r);
-    if (r->stream == NULL)
-        plait_progress_comm(comm, false); /* the others need not wait for the caller's next call */
-    pthread_mutex_unlock(&comm->lock);
-    plait_progress_news();
-    return held || r->stream != NULL ? PLAIT_OK : plait_wait(&r);
+    begin(r);
+    return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
 /* The call ends here, without an operation. */
 static enum plait_status refuse(struct plait_comm *comm, enum plait_status status)
 {
     pthread_mutex_unlock(&comm->lock);
-    return plait_in_group() ? plait_group_refuse(status) : status;
+    return plait_refuse(status);
 }
 
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
@@ -145,8 +192,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
             give_back(r);
     }
     if (status != PLAIT_OK)
-        return refuse(comm, job->o == NULL ? status
-                                           : plait_cannot_run(comm, status, job->o));
+        return refuse(comm, job->o == NULL ? status : plait_cannot_run(comm, status, job->o));
     comm->last->users++;
     return dispatch(r, call);
 }
@@ -242,6 +288,21 @@ uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, 
     return comm->running ? w->awaited(w->context, ranks, most) : 0;
 }
 
+void plait_request_drop(struct plait_request *r, enum plait_status status)
+{
+    struct plait_comm *comm = r->comm;
+
+    if (comm != NULL && r->kind == PLAIT_REQUEST_COLLECTIVE && !r->persistent) {
+        pthread_mutex_lock(&comm->lock);
+        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        pthread_mutex_unlock(&comm->lock);
+    }
+    r->status = status;
+    r->started = true;
+    atomic_store_explicit(&r->passed, true, memory_order_release);
+    atomic_store_explicit(&r->ended, true, memory_order_release);
+}
+
 /* ---- Taking --------------------------------------------------------------------------------------------- */
 
 static inline bool has_ended(const struct plait_request *r)
@@ -249,37 +310,60 @@ static inline bool has_ended(const struct plait_request *r)
     return atomic_load_explicit(&r->ended, memory_order_acquire);
 }
 
+/* For who holds it: a persistent one on a stream is the stream's until that has passed it. */
+static inline bool is_over(const struct plait_request *r)
+{
+    return r->stream != NULL ? atomic_load_explicit(&r->passed, memory_order_acquire) : has_ended(r);
+}
+
 void plait_request_await(struct plait_request *r)
 {
     struct plait_idle idle = { 0 };
-    const uint32_t spins = r->comm != NULL ? plait_spins(r->comm) : 0;
 
     while (!has_ended(r))
         if (plait_progress())
             plait_idle_over(&idle);
         else if (!has_ended(r))
-            plait_idle(&idle, spins);
+            plait_idle(&idle, r->spins);
+}
+
+/* Why it ended with an error, as this thread's last error. */
+static enum plait_status tell(const struct plait_request *r, enum plait_status status)
+{
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    pthread_mutex_lock(&homes);
+    const struct plait_control *own = r->comm != NULL ? r->comm->own : NULL;
+    if (own != NULL && atomic_load_explicit(&own->failed, memory_order_acquire) != PLAIT_OK)
+        plait_fail(status, "%s", own->failure);
+    else
+        plait_fail(status, "%s: %s", plait_status_text(status),
+                   own != NULL ? "a call of its group was refused, so it was not begun; plait_group_end() said why"
+                               : "its comm failed and was destroyed; plait_comm_destroy() said why");
+    pthread_mutex_unlock(&homes);
+    return status;
 }
 
 enum plait_status plait_request_take(struct plait_request **request)
 {
     struct plait_request *r = *request;
-    struct plait_comm *comm = r->comm;
-    const enum plait_status status = r->status;
+    const enum plait_status status = tell(r, r->status);
 
-    if (status != PLAIT_OK)
-        plait_fail(status, "%s", comm != NULL ? comm->own->failure : "the comm was destroyed");
     r->started = false;
     if (r->persistent)
         return status;
     *request = NULL;
-    if (comm == NULL) {
-        destroy(r);
-        return status;
-    }
-    pthread_mutex_lock(&comm->lock);
     give_back(r);
-    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+enum plait_status plait_request_pass(struct plait_request *r)
+{
+    if (!r->persistent)
+        return plait_request_take(&r);
+    const enum plait_status status = tell(r, r->status);
+    atomic_store_explicit(&r->passed, true, memory_order_release);
+    plait_progress_news();
     return status;
 }
 
@@ -288,11 +372,27 @@ static enum plait_status check(struct plait_request *const *request, const char 
 {
     if (request == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: request is NULL", name);
-    if (*request != NULL && (*request)->comm != NULL && plait_comm_inherited((*request)->comm))
-        return plait_comm_is_closed((*request)->comm, name);
+    if (*request != NULL && (*request)->generation != plait_generation)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request belongs to another process, of which this is a forked child",
+                          name);
     if (*request != NULL && (*request)->grouped)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
     return PLAIT_OK;
+}
+
+/* Who tests does not poll all the time: it looks around each time. */
+static void drive(struct plait_request *r)
+{
+    plait_progress();
+    pthread_mutex_lock(&homes);
+    struct plait_comm *comm = r->comm;
+    const bool locked = !has_ended(r) && comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
+    pthread_mutex_unlock(&homes);
+    if (!locked)
+        return;
+    if (!has_ended(r))
+        plait_progress_comm(comm, true);
+    pthread_mutex_unlock(&comm->lock);
 }
 
 enum plait_status plait_test(struct plait_request **request, int *done)
@@ -307,33 +407,38 @@ enum plait_status plait_test(struct plait_request **request, int *done)
     *done = 1;
     if (r == NULL || !r->started)
         return PLAIT_OK;
-    if (!has_ended(r)) {
-        plait_progress();
-        if (!has_ended(r) && pthread_mutex_trylock(&r->comm->lock) == 0) {
-            struct plait_comm *comm = r->comm;
-            if (!has_ended(r))
-                plait_progress_comm(comm, true);
-            pthread_mutex_unlock(&comm->lock);
-        }
-    }
-    *done = has_ended(r);
+    if (!is_over(r))
+        drive(r);
+    *done = is_over(r);
     return *done ? plait_request_take(request) : PLAIT_OK;
 }
 
 enum plait_status plait_wait(struct plait_request **request)
 {
     const enum plait_status status = check(request, "plait_wait");
+    size_t index;
 
-    if (status != PLAIT_OK || *request == NULL || !(*request)->started)
-        return status;
-    plait_request_await(*request);
-    return plait_request_take(request);
+    return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
+}
+
+/* The first of them that is over, or n. *spins: of one that is not; UINT32_MAX: there is none to wait for. */
+static size_t find_over(struct plait_request *const *requests, size_t n, uint32_t *spins)
+{
+    *spins = UINT32_MAX;
+    for (size_t i = 0; i < n; i++)
+        if (requests[i] != NULL && requests[i]->started) {
+            *spins = requests[i]->spins;
+            if (is_over(requests[i]))
+                return i;
+        }
+    return n;
 }
 
 enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
 {
     struct plait_idle idle = { 0 };
     enum plait_status status = PLAIT_OK;
+    uint32_t spins;
 
     if (index == NULL || (requests == NULL && n > 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_wait_any: %s is NULL", index == NULL ? "index" : "requests");
@@ -341,27 +446,12 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
         status = check(&requests[i], "plait_wait_any");
     if (status != PLAIT_OK)
         return status;
-    for (*index = n;;) {
-        bool any = false;
-        uint32_t spins = 0;
-        for (size_t i = 0; i < n; i++) {
-            struct plait_request *r = requests[i];
-            if (r == NULL || !r->started)
-                continue;
-            any = true;
-            if (has_ended(r)) {
-                *index = i;
-                return plait_request_take(&requests[i]);
-            }
-            spins = plait_spins(r->comm);
-        }
-        if (!any)
-            return PLAIT_OK;
+    while ((*index = find_over(requests, n, &spins)) == n && spins != UINT32_MAX)
         if (plait_progress())
             plait_idle_over(&idle);
         else
             plait_idle(&idle, spins);
-    }
+    return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
 }
 
 enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
@@ -383,6 +473,11 @@ enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
 
 /* ---- Again and again ------------------------------------------------------------------------------------ */
 
+static inline bool is_pending(const struct plait_request *r)
+{
+    return r->started && !(r->stream != NULL && is_over(r)); /* nobody needs to wait for what a stream has passed */
+}
+
 static enum plait_status check_start(struct plait_request *r, const char *name)
 {
     if (r == NULL || !r->persistent)
@@ -390,42 +485,40 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
                           r == NULL ? "NULL" : "not persistent");
     if (r->comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
-    if (r->started)
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request is pending; wait for it first", name);
+    if (r->grouped || is_pending(r))
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
+                          r->grouped ? "started in this group already" : "pending; wait for it first");
     return plait_enter(r->comm, name, PLAIT_SUM, NULL);
+}
+
+/* waits: the group for its end. */
+static enum plait_status start(struct plait_request *r, bool waits)
+{
+    r->started = false;
+    if (plait_in_group()) {
+        plait_group_add(r, waits);
+        return PLAIT_OK;
+    }
+    pthread_mutex_lock(&r->comm->lock);
+    begin(r);
+    return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
 enum plait_status plait_start(struct plait_request *r)
 {
-    enum plait_status status = check_start(r, "plait_start");
-
-    if (status != PLAIT_OK)
-        return status;
-    if (plait_in_group()) {
-        plait_group_add(r, false);
-        return PLAIT_OK;
-    }
-    struct plait_comm *comm = r->comm;
-    pthread_mutex_lock(&comm->lock);
-    plait_request_begin(r);
-    if (r->stream == NULL)
-        plait_progress_comm(comm, false);
-    pthread_mutex_unlock(&comm->lock);
-    plait_progress_news();
-    return PLAIT_OK;
+    const enum plait_status status = check_start(r, "plait_start");
+    return status == PLAIT_OK ? start(r, false) : plait_refuse(status);
 }
 
 enum plait_status plait_run_again(struct plait_request *r)
 {
-    enum plait_status status = check_start(r, "plait_run_again");
+    const enum plait_status status = check_start(r, "plait_run_again");
 
     if (status != PLAIT_OK)
-        return status;
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL)) {
-        status = plait_start(r);
-        return status == PLAIT_OK && !r->grouped ? plait_wait(&r) : status;
-    }
-    if (r->job.scale != NULL || r->job.deadline > 0)
+        return plait_refuse(status);
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL))
+        return start(r, true);
+    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0)
         return plait_run_job(r->comm, &r->job);
     return plait_run(r->comm, r->job.o, r->job.in, r->job.out, NULL);
 }
@@ -436,20 +529,22 @@ enum plait_status plait_request_free(struct plait_request **request)
 
     if (r == NULL)
         return PLAIT_OK;
-    if (!r->persistent || r->started)
-        return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s; wait for it",
-                          r->persistent ? "pending" : "not persistent");
-    *request = NULL;
-    if (r->comm == NULL) {
-        destroy(r);
+    if (r->generation != plait_generation) { /* the parent's goes on */
+        *request = NULL;
         return PLAIT_OK;
     }
-    struct plait_comm *comm = r->comm;
-    pthread_mutex_lock(&comm->lock);
-    if (r->kind == PLAIT_REQUEST_COLLECTIVE)
+    if (!r->persistent || r->grouped || is_pending(r))
+        return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s",
+                          !r->persistent ? "not persistent; wait for it"
+                          : r->grouped   ? "in a group; call plait_group_end() first"
+                                         : "pending; wait for it");
+    *request = NULL;
+    if (r->comm != NULL && r->kind == PLAIT_REQUEST_COLLECTIVE) {
+        pthread_mutex_lock(&r->comm->lock);
         plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        pthread_mutex_unlock(&r->comm->lock);
+    }
     give_back(r);
-    pthread_mutex_unlock(&comm->lock);
     return PLAIT_OK;
 }
 
@@ -470,6 +565,7 @@ void plait_requests_finish(struct plait_comm *comm)
 
 void plait_requests_forget(struct plait_comm *comm)
 {
+    pthread_mutex_lock(&homes);
     while (comm->spare != NULL) {
         struct plait_request *r = comm->spare;
         comm->spare = r->next;
@@ -486,4 +582,5 @@ void plait_requests_forget(struct plait_comm *comm)
             plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
         r->comm = NULL;
     }
+    pthread_mutex_unlock(&homes);
 }

@@ -20,15 +20,20 @@ struct plait_letter { /* a message and how far it is */
     enum plait_dtype type;
     uint32_t peer;
     uint64_t number; /* among those to, or from, this peer */
-    uint64_t record; /* in the ring of messages */
     uint64_t slice;  /* next to be offered or taken */
     uint32_t last;   /* transport's number of its last slice, once all are offered */
     bool lent;       /* the receiver reads it where it lies */
     double deadline; /* 0: the comm's */
 };
 
+/*
+ * A request may be taken by any thread while its comm is destroyed by another: whether it still has a comm, and the
+ * lists of all and of spare ones, are under one lock of this process (request.c), which nests inside a comm's.
+ */
 struct plait_request {
     struct plait_comm *comm; /* NULL: it is gone, and so is the operation */
+    uint32_t generation;     /* the comm's */
+    uint32_t spins;          /* before who waits for it yields */
     struct plait_request *next, *next_of_group, *next_of_all;
     enum plait_request_kind kind;
     struct plait_stream *stream; /* begins only when this has come to it; NULL: at once */
@@ -37,8 +42,9 @@ struct plait_request {
     bool persistent;
     bool grouped;        /* in a group that has not ended */
     bool own;            /* the group's, which takes it */
-    atomic_bool started; /* begun and not yet taken */
+    atomic_bool started; /* begun and not yet taken by who holds it */
     atomic_bool ended;
+    atomic_bool passed; /* its stream has seen its end and goes on */
     enum plait_status status;
 
     struct plait_job job;
@@ -68,8 +74,11 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
                                         const struct plait_letter *letter, const struct plait_call *call,
                                         enum plait_status status);
 
-/* The comm's lock is held: put it into its queue. */
+/* The comm's lock is held: put it into its queue. It may be ended and taken before this returns, but for its comm. */
 void plait_request_begin(struct plait_request *r);
+
+/* It will not be begun: it ends with this error. */
+void plait_request_drop(struct plait_request *r, enum plait_status status);
 
 /* One turn of the comm's collectives; see plait_progress_comm(). Something moved? */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
@@ -79,9 +88,12 @@ uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 void plait_request_end(struct plait_request *r, enum plait_status status);
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Wait until it has ended; without taking it. Take it: its result; free unless persistent. */
+/* Wait until it has ended; without taking it. Take it: its result; free unless persistent. It is not touched again. */
 void plait_request_await(struct plait_request *r);
 enum plait_status plait_request_take(struct plait_request **r);
+
+/* The stream's way to take it: a persistent one stays for who holds it. */
+enum plait_status plait_request_pass(struct plait_request *r);
 
 /* The comm is left: wait for what is pending; free what nobody holds, part from the rest. */
 void plait_requests_finish(struct plait_comm *comm);

@@ -40,13 +40,14 @@ struct plait_run {
     const struct plait_prog *prog;
     uint32_t fingerprint; /* of its messages */
     uint64_t nslice, next_slice, done_slices;
-    size_t need;  /* library memory of the largest slice */
-    bool fits;    /* there is room for it */
-    unsigned way; /* of writing: enum plait_way */
-    bool timed;   /* measure `busy` */
-    double busy;  /* seconds spent copying and reducing before the first message came */
-    double began; /* clock when it came; from then on waiting counts too, as the others' writing causes it */
-    enum plait_status failed; /* a message is not what it must be */
+    size_t need;    /* library memory of the largest slice */
+    bool fits;      /* there is room for it */
+    unsigned way;   /* of writing: enum plait_way */
+    bool timed;     /* measure `busy` */
+    double busy;    /* seconds spent copying and reducing before the first message came */
+    double began;   /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    uint32_t wrong; /* rank + 1 whose message has another size than expected; 0: none */
+    size_t wrong_bytes, expected_bytes;
 };
 
 /* Elements of the vector, or of the largest block. */

@@ -226,7 +226,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
     w.user = op == PLAIT_USER;
-    w.ordered = w.user && !call->user->commutative;
+    w.ordered = call != NULL && w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";

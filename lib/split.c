@@ -124,7 +124,7 @@ static enum plait_status now_or_later(enum plait_status status,
     const int saved = errno;
 
     if (plait_in_group())
-        return status != PLAIT_OK ? plait_group_refuse(status) : plait_group_make(what, args, bytes, out);
+        return status != PLAIT_OK ? plait_refuse(status) : plait_group_make(what, args, bytes, out);
     if (status == PLAIT_OK)
         status = what(args, out);
     errno = saved;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stream.h"
 
+#include "fork.h"
 #include "progress.h"
 #include "request.h"
 #include "status.h"
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 struct plait_stream {
+    uint32_t generation; /* fork.h */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more, idle;
@@ -42,7 +44,7 @@ static enum plait_status run_request(struct plait_request *r)
     atomic_store_explicit(&r->open, true, memory_order_release);
     plait_progress_news();
     plait_request_await(r);
-    return plait_request_take(&r);
+    return plait_request_pass(r);
 }
 
 static void *work(void *arg)
@@ -89,6 +91,7 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     s = calloc(1, sizeof *s);
     if (s == NULL)
         return plait_fail_memory("out of memory for a stream");
+    s->generation = plait_generation;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->more, NULL);
     pthread_cond_init(&s->idle, NULL);
@@ -104,12 +107,28 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     return PLAIT_OK;
 }
 
+/* NULL, or of the parent of this forked child, which has none of its threads? */
+static enum plait_status check(const struct plait_stream *s, const char *name)
+{
+    if (s == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: stream is NULL", name);
+    if (s->generation != plait_generation)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: the stream belongs to another process, of which this is a forked child; create one in "
+                          "the child",
+                          name);
+    return PLAIT_OK;
+}
+
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
 {
+    const enum plait_status status = check(s, "plait_stream_call");
     struct plait_item *item;
 
-    if (s == NULL || function == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: %s is NULL", s == NULL ? "stream" : "function");
+    if (status != PLAIT_OK)
+        return status;
+    if (function == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: function is NULL");
     item = calloc(1, sizeof *item);
     if (item == NULL)
         return plait_fail_memory("out of memory for a call on a stream");
@@ -121,14 +140,16 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
 
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
-    if (s == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: stream is NULL");
+    enum plait_status status = check(s, "plait_stream_synchronize");
+
+    if (status != PLAIT_OK)
+        return status;
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: a function on the stream cannot wait for its end");
     pthread_mutex_lock(&s->lock);
     while (s->first != NULL || s->busy)
         pthread_cond_wait(&s->idle, &s->lock);
-    const enum plait_status status = s->status;
+    status = s->status;
     if (status != PLAIT_OK)
         plait_fail(status, "%s", s->text);
     s->status = PLAIT_OK;
@@ -138,8 +159,12 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
 
 enum plait_status plait_stream_query(struct plait_stream *s, int *done)
 {
-    if (s == NULL || done == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: %s is NULL", s == NULL ? "stream" : "done");
+    const enum plait_status status = check(s, "plait_stream_query");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (done == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: done is NULL");
     pthread_mutex_lock(&s->lock);
     *done = s->first == NULL && !s->busy;
     pthread_mutex_unlock(&s->lock);
@@ -150,7 +175,7 @@ enum plait_status plait_stream_destroy(struct plait_stream *s)
 {
     enum plait_status status;
 
-    if (s == NULL)
+    if (s == NULL || s->generation != plait_generation) /* the parent's goes on */
         return PLAIT_OK;
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_destroy: a function on the stream cannot wait for its end");

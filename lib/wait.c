@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_EVERY   8       /* long turns between looks at the others and the clock */
-#define YIELD_FOR    2e-3    /* seconds without progress before sleeping */
+#define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
+#define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define MOST_YIELDS  10000
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
@@ -245,12 +245,13 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 /* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
 static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
 {
-    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+    struct plait_progress *p;
     uint32_t rank;
 
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
+    p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
         plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
     if (w->steps != NULL)
@@ -268,6 +269,8 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
 
     if (w->last_awaited > 0)
         comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
+    if (w->blame != NULL)
+        return; /* messages are not in the ring */
 
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);

@@ -10,9 +10,7 @@
 #ifndef PLAIT_LIB_WAIT_H
 #define PLAIT_LIB_WAIT_H
 
-#include "bells.h"
-
-extern _Atomic uint32_t plait_nactive; /* comms with pending operations (progress.h) */
+#include "progress.h"
 
 #define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
 #define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduce on real ranks: right, the same on all ranks, the same again. */
+#include "clock.h"
 #include "ranks.h"
 #include "specs.h"
 #include "values.h"
@@ -21,7 +22,12 @@ static const enum plait_dtype types[] = {
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
 };
-#define NTYPE (sizeof types / sizeof *types)
+#define NTYPE  (sizeof types / sizeof *types)
+#define NSMALL 6     /* counts of small_count() */
+#define LARGE  65537 /* the smallest of the large counts */
+#define GUARD  64    /* bytes after a buffer that must stay as they are */
+
+static uint64_t first_seed; /* PLAIT_TEST_SEED */
 
 static bool full(void)
 {
@@ -37,6 +43,13 @@ static uint64_t next_random(uint64_t *state)
     return *state * 0x2545f4914f6cdd1dull;
 }
 
+/* Falling: what was made for the first serves the others. */
+static size_t small_count(uint32_t nrank, size_t i)
+{
+    const size_t counts[NSMALL] = { 4099, 997, 17, nrank > 1 ? nrank - 1 : 2, 1, 0 };
+    return counts[i];
+}
+
 struct trial {                 /* one operation; equal on all ranks */
     char spec[PLAIT_MAX_SPEC]; /* "": chosen */
     enum plait_dtype type;
@@ -46,8 +59,10 @@ struct trial {                 /* one operation; equal on all ranks */
     enum plait_round round;
 };
 
-struct sums { /* where ranks leave a hash of their result, shared between processes */
-    _Atomic uint64_t hash[256];
+#define TOGETHER 64 /* operations after which ranks compare what they got */
+
+struct sums { /* where ranks leave hashes of their results, shared between processes */
+    _Atomic uint64_t hash[256][TOGETHER];
 };
 
 struct plan_of_trials {
@@ -62,8 +77,8 @@ static void *get_memory(bool library, size_t bytes)
     void *p = NULL;
 
     if (!library)
-        return malloc(bytes + 64);
-    return plait_mem_alloc(bytes + 64, &p) == PLAIT_OK ? p : NULL;
+        return malloc(bytes + GUARD);
+    return plait_mem_alloc(bytes + GUARD, &p) == PLAIT_OK ? p : NULL;
 }
 
 static void drop_memory(bool library, void *p)
@@ -74,59 +89,119 @@ static void drop_memory(bool library, void *p)
         free(p);
 }
 
-static uint64_t hash_bytes(const void *data, size_t bytes)
+/* By words; the last may be half filled. What a word brings in reaches all bits: two signs do not cancel. */
+static uint64_t hash_bytes(const char *data, size_t bytes)
 {
     uint64_t h = 1469598103934665603u;
 
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0;
+        if (bytes - i >= sizeof word)
+            memcpy(&word, data + i, sizeof word);
+        else
+            memcpy(&word, data + i, bytes - i);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
     return h;
 }
 
-static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_trials *p, const struct trial *t)
+struct input { /* what a rank gave last: operations of other counts have the same values */
+    enum plait_dtype type;
+    enum plait_op op;
+    size_t count;
+    char *bytes;
+};
+
+static int take_input(struct input *input, const struct trial *t, uint32_t nrank, uint32_t rank)
 {
-    const size_t size = plait_dtype_size(t->type), bytes = t->count * size;
-    char *in = get_memory(t->library, bytes), *out = t->inplace ? in : get_memory(t->library, bytes);
+    if (input->bytes != NULL && input->type == t->type && input->op == t->op && input->count >= t->count)
+        return 0;
+    free(input->bytes);
+    *input = (struct input){ t->type, t->op, t->count, malloc(t->count * plait_dtype_size(t->type) + 1) };
+    CHECK(input->bytes != NULL);
+    values_fill(input->bytes, t->type, t->op, nrank, rank, t->count);
+    return 0;
+}
+
+/* Always 1, as a rank that failed. */
+static int complain(const struct plan_of_trials *p, uint32_t rank, const struct trial *t, const char *what)
+{
+    fprintf(stderr, "rank %u of %u: %s %s %s count %zu slice %zu %s %s: %s\n", rank, p->nrank, t->spec,
+            plait_dtype_name(t->type), plait_op_name(t->op), t->count, t->slice,
+            t->inplace ? "in place" : "out of place", t->library ? "library" : "malloc", what);
+    return 1;
+}
+
+static int try_once(struct plait_comm *comm, uint32_t rank, const struct plan_of_trials *p, const struct trial *t,
+                    const char *input, char *in, char *out)
+{
+    const size_t bytes = t->count * plait_dtype_size(t->type);
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    CHECK(in != NULL && out != NULL);
     call.algorithm = t->spec[0] != '\0' ? t->spec : NULL;
     call.slice = t->slice;
     call.round = t->round;
+    memset(out, 0x7b, bytes + GUARD);
+    memcpy(in, input, bytes);
+    CHECK(plait_allreduce(comm, in, out, t->count, t->type, t->op, &call) == PLAIT_OK);
+    CHECK(values_wrong(out, t->type, t->op, p->nrank, t->count) == 0);
+    CHECK(t->inplace || memcmp(in, input, bytes) == 0);
+    for (size_t i = bytes; i < bytes + GUARD; i++)
+        CHECK(out[i] == 0x7b);
+    return 0;
+}
+
+/* Twice, with the same bits. Leaves their hash. */
+static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_trials *p, size_t i,
+                   struct input *input)
+{
+    const struct trial *t = &p->trials[i];
+    const size_t bytes = t->count * plait_dtype_size(t->type);
+    char *in = get_memory(t->library, bytes), *out = t->inplace ? in : get_memory(t->library, bytes);
+    uint64_t hash[2];
+
+    CHECK(in != NULL && out != NULL);
+    CHECK(take_input(input, t, p->nrank, rank) == 0);
     for (unsigned again = 0; again < 2; again++) {
-        memset(out, 0x7b, bytes + 64);
-        values_fill(in, t->type, t->op, p->nrank, rank, t->count);
-        CHECK(plait_allreduce(comm, in, out, t->count, t->type, t->op, &call) == PLAIT_OK);
-        const size_t wrong = values_wrong(out, t->type, t->op, p->nrank, t->count);
-        if (wrong > 0)
-            fprintf(stderr, "rank %u of %u: %s %s %s count %zu slice %zu %s %s: %zu wrong\n", rank, p->nrank, t->spec,
-                    plait_dtype_name(t->type), plait_op_name(t->op), t->count, t->slice,
-                    t->inplace ? "in place" : "out of place", t->library ? "library" : "malloc", wrong);
-        CHECK(wrong == 0);
-        for (size_t i = bytes; i < bytes + 64; i++)
-            CHECK(out[i] == 0x7b);
-        p->sums->hash[rank] = hash_bytes(out, bytes);
-        CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
-        for (uint32_t r = 0; r < p->nrank; r++)
-            CHECK(p->sums->hash[r] == p->sums->hash[rank]);
-        CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
+        if (try_once(comm, rank, p, t, input->bytes, in, out) != 0)
+            return complain(p, rank, t, "not as it must be");
+        hash[again] = hash_bytes(out, bytes);
     }
+    if (hash[0] != hash[1])
+        return complain(p, rank, t, "not the same again");
+    p->sums->hash[rank][i % TOGETHER] = hash[0];
     drop_memory(t->library, in);
     if (!t->inplace)
         drop_memory(t->library, out);
     return 0;
 }
 
+/* Have the ranks the same results of the operations up to `end`? Each compares with the next. */
+static int compare_ranks(struct plait_comm *comm, uint32_t rank, const struct plan_of_trials *p, size_t end)
+{
+    const uint32_t next = (rank + 1) % p->nrank;
+
+    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
+    for (size_t i = (end - 1) / TOGETHER * TOGETHER; i < end; i++)
+        if (p->sums->hash[rank][i % TOGETHER] != p->sums->hash[next][i % TOGETHER])
+            return complain(p, rank, &p->trials[i], "not what the next rank has");
+    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
 static int try_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plan_of_trials *p = arg;
+    struct input input = { 0 };
+    int failed = 0;
 
-    for (size_t i = 0; i < p->n; i++)
-        if (try_one(*comm, rank, p, &p->trials[i]) != 0) {
-            fprintf(stderr, "rank %u: trial %zu failed\n", rank, i);
-            return 1;
-        }
-    return 0;
+    for (size_t i = 0; i < p->n && !failed; i++) {
+        const bool compare = (i + 1) % TOGETHER == 0 || i + 1 == p->n;
+        failed = try_one(*comm, rank, p, i, &input) != 0 || (compare && compare_ranks(*comm, rank, p, i + 1) != 0);
+    }
+    free(input.bytes);
+    return failed;
 }
 
 static struct sums *new_sums(void)
@@ -145,23 +220,36 @@ static void run_trials(uint32_t nprocess, uint32_t nthread, const uint32_t *node
                        .body = try_all,
                        .arg = &p,
                        .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    const double begin = plait_clock();
 
+    for (size_t i = 0; i < n; i++)
+        values_prepare(trials[i].type, trials[i].op, p.nrank, trials[i].count);
     r.options.node = node;
     assert_int_equal(ranks_run(&r), 0);
     munmap(p.sums, sizeof *p.sums);
+    print_message("%u ranks in %u processes%s: %zu operations, twice each, %.1f s\n", p.nrank, nprocess,
+                  node != NULL ? ", several nodes" : "", n, plait_clock() - begin);
+    fflush(stdout);
+}
+
+/* Every second is a small count; of the others each octave up to `largest` is as much work as the next. */
+static size_t draw_count(uint64_t *seed, uint32_t nrank, size_t largest)
+{
+    const double part = (double)(next_random(seed) >> 11) * 0x1p-53; /* 0 .. 1 */
+
+    if (largest < LARGE || next_random(seed) % 2 == 0)
+        return small_count(nrank, next_random(seed) % NSMALL);
+    return (size_t)(LARGE / (1 - part * (1 - (double)LARGE / (double)largest)));
 }
 
 /* Every algorithm `each` times, everything else drawn at random. `map`: which of the specs' node maps. */
 static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nrank, uint64_t seed, unsigned each,
                           size_t largest, struct trial **out)
 {
-    const size_t counts[] = { 0, 1, nrank > 1 ? nrank - 1 : 2, 17, 997, 4099, 65537, 1000003, 10000000 };
     struct trial *trials = calloc((size_t)specs->n * each + 1, sizeof *trials);
-    size_t n = 0, ncount = sizeof counts / sizeof *counts;
+    size_t n = 0;
 
     assert_non_null(trials);
-    while (counts[ncount - 1] > largest)
-        ncount--;
     for (size_t i = 0; i < (size_t)specs->n * each; i++) {
         const struct spec *spec = &specs->spec[i / each];
         struct trial *t = &trials[n];
@@ -172,7 +260,7 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
         t->op = (enum plait_op)(next_random(&seed) % PLAIT_PREMULSUM);
         if (t->op == PLAIT_AVG && nrank > 16 && (nrank & (nrank - 1)) != 0)
             t->op = PLAIT_SUM;
-        t->count = counts[next_random(&seed) % ncount];
+        t->count = draw_count(&seed, nrank, largest);
         t->slice = next_random(&seed) % 2 ? 0 : 64 + next_random(&seed) % 100000;
         if (t->slice > 0 && t->count * 8 / t->slice > 200)
             t->slice = t->count * 8 / 200;
@@ -181,6 +269,11 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
         t->round = (enum plait_round)(next_random(&seed) % 3);
         n++;
     }
+    if (n > 0) { /* one is the largest */
+        struct trial *t = &trials[next_random(&seed) % n];
+        t->count = largest;
+        t->slice = 0;
+    }
     *out = trials;
     return n;
 }
@@ -188,38 +281,29 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
 /* Every algorithm with every type, operator, place and small count; in the short tier half of them. */
 static size_t list_product(const struct specs *specs, unsigned map, uint32_t nrank, struct trial **out)
 {
-    const size_t counts[] = { 0, 1, nrank > 1 ? nrank - 1 : 2, 17, 997, 4099 };
-    const size_t ncount = sizeof counts / sizeof *counts, each = NTYPE * PLAIT_PREMULSUM * 2 * ncount;
+    const size_t each = NTYPE * PLAIT_PREMULSUM * 2 * NSMALL;
     struct trial *trials = calloc((size_t)specs->n * each + 1, sizeof *trials);
     size_t n = 0;
 
     assert_non_null(trials);
     for (size_t i = 0; i < (size_t)specs->n * each; i++) {
         const struct spec *spec = &specs->spec[i / each];
-        const size_t k = i % each;
+        const size_t k = i % each, count = k % NSMALL, place = k / NSMALL % 2, type = k / NSMALL / 2 % NTYPE,
+                     op = k / NSMALL / 2 / NTYPE;
         struct trial *t = &trials[n];
-        if (!full() && (i / each + k + k / NTYPE) % 2 == 1)
+        if (!full() && (i / each + count + place + type + op) % 2 == 1)
             continue; /* the other half falls to the neighbours */
         if (spec->shape.node != specs->maps[map])
             continue;
         snprintf(t->spec, sizeof t->spec, "%.*s", (int)strcspn(spec->text, " "), spec->text);
-        t->type = types[k % NTYPE];
-        t->op = (enum plait_op)(k / NTYPE % PLAIT_PREMULSUM);
-        t->inplace = k / NTYPE / PLAIT_PREMULSUM % 2;
-        t->count = counts[k / NTYPE / PLAIT_PREMULSUM / 2];
+        t->type = types[type];
+        t->op = (enum plait_op)op;
+        t->inplace = place == 1;
+        t->count = small_count(nrank, count);
         n++;
     }
     *out = trials;
     return n;
-}
-
-static uint64_t seed_of_run(void)
-{
-    const char *v = getenv("PLAIT_TEST_SEED");
-    const uint64_t seed = v != NULL ? strtoull(v, NULL, 0) : 20261121;
-
-    print_message("PLAIT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
 }
 
 static void random_trials(uint32_t nprocess, uint32_t nthread, unsigned each, size_t largest)
@@ -230,8 +314,7 @@ static void random_trials(uint32_t nprocess, uint32_t nthread, unsigned each, si
 
     specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
     for (unsigned map = 0; map < 3; map++) {
-        const size_t n =
-            draw_trials(&specs, map, nrank, seed_of_run() + nprocess * 100 + nthread, each, largest, &trials);
+        const size_t n = draw_trials(&specs, map, nrank, first_seed + nprocess * 100 + nthread, each, largest, &trials);
         if (n > 0)
             run_trials(nprocess, nthread, specs.maps[map], trials, n);
         free(trials);
@@ -250,7 +333,6 @@ static void the_full_product(void **state)
         specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
         for (unsigned map = 0; map < 3; map++) {
             const size_t n = list_product(&specs, map, nrank, &trials);
-            print_message("%u ranks: %zu operations between processes, as many between threads\n", nrank, n);
             if (n > 0) {
                 run_trials(nrank, 1, specs.maps[map], trials, n);
                 run_trials(1, nrank, specs.maps[map], trials, n);
@@ -319,6 +401,7 @@ static void every_type_and_operator_is_right(void **state)
 
 int main(void)
 {
+    const char *seed = getenv("PLAIT_TEST_SEED");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_and_operator_is_right),
         cmocka_unit_test(every_algorithm_is_right_between_processes),
@@ -329,5 +412,7 @@ int main(void)
         cmocka_unit_test(two_hundred_and_fifty_six_threads_reduce_a_megabyte),
     };
 
+    first_seed = seed != NULL ? strtoull(seed, NULL, 0) : 20261121;
+    print_message("PLAIT_TEST_SEED=%llu\n", (unsigned long long)first_seed);
     return cmocka_run_group_tests_name("allreduce", tests, NULL, NULL);
 }

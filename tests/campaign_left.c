@@ -11,6 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__ /* it keeps what is freed, in mappings of its own */
+#define MAPS_MEMORY true
+#else
+#define MAPS_MEMORY false
+#endif
+
 static unsigned count_entries(const char *path, struct footprint *f)
 {
     char target[256];
@@ -37,7 +43,7 @@ static void count_mappings(struct footprint *f)
     must(maps != NULL, "/proc/self/maps");
     while (fgets(line, sizeof line, maps) != NULL) {
         f->shared += strstr(line, "/memfd:") != NULL;
-        if (strstr(line, "[heap]") == NULL && sscanf(line, "%lx-%lx", &from, &to) == 2)
+        if (!MAPS_MEMORY && strstr(line, "[heap]") == NULL && sscanf(line, "%lx-%lx", &from, &to) == 2)
             f->mapped += to - from;
         if (strstr(line, "/dev/shm/") != NULL)
             snprintf(f->named, sizeof f->named, "%.200s", line);

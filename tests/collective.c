@@ -131,15 +131,27 @@ static enum plait_status run_sized(struct plait_comm *comm, const struct collect
     }
 }
 
-enum plait_status collective_run(struct plait_comm *comm, const struct collective *c, const void *in, void *out)
+static enum plait_status run(struct plait_comm *comm, const struct collective *c, const void *in, void *out,
+                             const struct plait_call *call)
 {
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    const bool plain = c->spec[0] == '\0' && c->slice == 0 && c->round == PLAIT_ROUND_DEFAULT;
+    return (c->sizes != 0 ? run_sized : run_equal)(comm, c, in, out, call);
+}
 
+enum plait_status collective_call(struct plait_comm *comm, const struct collective *c, const void *in, void *out,
+                                  struct plait_call call)
+{
     call.algorithm = c->spec[0] != '\0' ? c->spec : NULL;
     call.slice = c->slice;
     call.round = c->round;
-    return (c->sizes != 0 ? run_sized : run_equal)(comm, c, in, out, plain ? NULL : &call);
+    return run(comm, c, in, out, &call);
+}
+
+enum plait_status collective_run(struct plait_comm *comm, const struct collective *c, const void *in, void *out)
+{
+    const struct plait_call call = PLAIT_CALL_DEFAULT;
+    const bool plain = c->spec[0] == '\0' && c->slice == 0 && c->round == PLAIT_ROUND_DEFAULT;
+
+    return plain ? run(comm, c, in, out, NULL) : collective_call(comm, c, in, out, call);
 }
 
 /* ---- Values -------------------------------------------------------------------------------------------- */

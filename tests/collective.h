@@ -29,6 +29,10 @@ struct collective { /* equal on all ranks, but for `odd` */
 
 enum plait_status collective_run(struct plait_comm *comm, const struct collective *c, const void *in, void *out);
 
+/* The same in the form that the call asks for. */
+enum plait_status collective_call(struct plait_comm *comm, const struct collective *c, const void *in, void *out,
+                                  struct plait_call call);
+
 /* Elements of a block. */
 size_t collective_block(const struct collective *c, uint32_t blk);
 

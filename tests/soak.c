@@ -31,13 +31,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_RANKS  16
-#define NCOMM       6                 /* alive at most */
-#define MOST_BYTES  ((size_t)8 << 20) /* of a vector */
-#define MEMORIES    4
-#define BATCH       200         /* operations between checkpoints */
-#define FLAT_HEAP   (256 << 10) /* bytes that the heap may differ at checkpoints: what the C library keeps for later */
-#define FLAT_MEMORY (4 << 20)   /* as much of resident memory that is not shared */
+#define MOST_RANKS 16
+#define NCOMM      6                 /* alive at most */
+#define MOST_BYTES ((size_t)8 << 20) /* of a vector */
+#define MEMORIES   4
+#define BATCH      200         /* operations between checkpoints */
+#define FLAT_HEAP  (256 << 10) /* bytes that the heap may differ at checkpoints: what the C library keeps for later */
+#ifdef __SANITIZE_ADDRESS__
+#define FLAT_MEMORY (260 << 20) /* address sanitizer keeps the last 256 MiB of what is freed */
+#else
+#define FLAT_MEMORY (4 << 20) /* as much of resident memory that is not shared */
+#endif
 
 struct shared {
     pthread_barrier_t all;

@@ -126,24 +126,38 @@ void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t
         memcpy((char *)vector + i * size, vector, (count - i < PERIOD ? count - i : PERIOD) * size);
 }
 
-/* One period of results, kept: every rank compares with it again and again. One number of ranks at a time. */
-static const char *results(enum plait_dtype type, enum plait_op op, uint32_t nrank)
+/*
+ * The first `count` results, at most one period, kept and added to: every rank compares with them again and again. One
+ * number of ranks at a time.
+ */
+static const char *results(enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static char kept[PLAIT_NDTYPE][PLAIT_PREMULSUM][PERIOD * 8];
-    static uint32_t kept_nrank[PLAIT_NDTYPE][PLAIT_PREMULSUM];
+    static struct {
+        uint32_t nrank;
+        size_t n;
+        char value[PERIOD * 8];
+    } all[PLAIT_NDTYPE][PLAIT_PREMULSUM], *kept;
 
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; kept_nrank[type][op] != nrank && i < PERIOD; i++)
-        values_store(kept[type][op], type, i, value_out(type, op, nrank, i));
-    kept_nrank[type][op] = nrank;
+    kept = &all[type][op];
+    if (kept->nrank != nrank)
+        kept->n = 0;
+    kept->nrank = nrank;
+    for (; kept->n < count && kept->n < PERIOD; kept->n++)
+        values_store(kept->value, type, kept->n, value_out(type, op, nrank, kept->n));
     pthread_mutex_unlock(&lock);
-    return kept[type][op];
+    return all[type][op].value;
+}
+
+void values_prepare(enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
+{
+    (void)results(type, op, nrank, count);
 }
 
 void values_want(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
-    const char *want = results(type, op, nrank);
+    const char *want = results(type, op, nrank, count);
     const size_t size = plait_dtype_size(type);
 
     for (size_t i = 0; i < count; i += PERIOD)
@@ -166,20 +180,17 @@ static bool same(const char *have, const char *want, enum plait_dtype type)
 
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count)
 {
+    const char *want = results(type, op, nrank, count);
     const size_t size = plait_dtype_size(type);
-    const char *want = count >= PERIOD / 8 ? results(type, op, nrank) : NULL, *have = vector;
     size_t wrong = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const size_t k = i % PERIOD, n = count - i < PERIOD ? count - i : PERIOD;
-        char one[8];
-        if (want != NULL && k == 0 && memcmp(have + i * size, want, n * size) == 0) {
-            i += n - 1;
+    for (size_t at = 0; at < count; at += PERIOD) {
+        const char *have = (const char *)vector + at * size;
+        const size_t n = count - at < PERIOD ? count - at : PERIOD;
+        if (memcmp(have, want, n * size) == 0)
             continue;
-        }
-        if (want == NULL)
-            values_store(one, type, 0, value_out(type, op, nrank, i));
-        wrong += !same(have + i * size, want != NULL ? want + k * size : one, type);
+        for (size_t i = 0; i < n; i++)
+            wrong += !same(have + i * size, want + i * size, type);
     }
     return wrong;
 }

@@ -15,6 +15,8 @@ void values_store(void *vector, enum plait_dtype type, size_t i, double x);
 /* Fill a rank's input; fill the result, bit by bit as it must be; count wrong results. */
 void values_fill(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, uint32_t rank, size_t count);
 void values_want(void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count);
+/* Work the results out that will be compared with, so that processes forked after this have them. */
+void values_prepare(enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count);
 size_t values_wrong(const void *vector, enum plait_dtype type, enum plait_op op, uint32_t nrank, size_t count);
 
 #endif

@@ -122,9 +122,11 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     const struct plait_post *post = &shm(link)->in[number % PLAIT_WINDOW];
     const uint64_t word = atomic_load_explicit(&post->word, memory_order_acquire);
 
+    if ((uint32_t)word != number + 1) /* then its line may be written at this moment */
+        return false;
     *fingerprint = (uint32_t)(word >> 32);
     *note = post->note;
-    return (uint32_t)word == number + 1;
+    return true;
 }
 
 const struct plait_transport plait_transport_shm = {

@@ -128,15 +128,15 @@ enum plait_scale_when {
  * combine      inout[i] = inout[i] op in[i] for `count` elements of `type`: on the left what comes from the lower
  *              ranks. Called any number of times, for any part of the vector (count is 1 or more); elements are
  *              independent of each other. `inout` and `in` do not overlap and are aligned as the caller's buffers are
- *              to elements. Runs in the calling thread with the default floating point environment; may not call
- *              this library, nor leave by longjmp() or an exception. It must be associative as far as the caller cares:
- *              the result is that of in[rank 0] op in[rank 1] op ... with parentheses.
- * context      handed to it; may differ between ranks
- * commutative  the promise that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
- *              parentheses of the canonical order (plan.h), so only algorithms that have it are eligible, as with
- *              `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise must be equal on all ranks; that
- *              the functions are is the caller's care.
- * The result has the same bits on all ranks if the function gives the same bits on all.
+ *              to elements. Runs, with the default floating point environment, in the thread that drives the
+ *              operation: the caller of a blocking one; of others any thread that waits or tests, or is the library's,
+ *              one at a time for an operation. May not call this library, nor leave by longjmp() or an exception. It
+ * must be associative as far as the caller cares: the result is that of in[rank 0] op in[rank 1] op ... with
+ * parentheses. context      handed to it; may differ between ranks commutative  the promise that a op b is b op a. 0:
+ * the ranks' elements are combined in rank order, with the parentheses of the canonical order (plan.h), so only
+ * algorithms that have it are eligible, as with `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise
+ * must be equal on all ranks; that the functions are is the caller's care. The result has the same bits on all ranks if
+ * the function gives the same bits on all.
  */
 struct plait_user_op {
     size_t size; /* sizeof (struct plait_user_op) */
@@ -219,6 +219,9 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
  * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
  * ranks. root   rank that gives or gets everything; must be equal on all ranks
+ *
+ * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that
+ * waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
  */
 
 /**

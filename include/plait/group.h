@@ -12,7 +12,7 @@
  * Collectives, sends and receives of any comms, and creations of comms, between start and end return at once and run
  * at the end, all together: in whatever order ranks call them, they do not wait for each other, but for the
  * collectives of one comm, whose order must be the same on all ranks as always. One thread may so hold several ranks of
- * a comm.
+ * a comm. A comm that is created in a group is there when that has ended; what its options point to must stay so long.
  */
 #ifndef PLAIT_GROUP_H
 #define PLAIT_GROUP_H

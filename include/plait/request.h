@@ -13,6 +13,8 @@
  * the order of the calls, blocking ones among them; comms do not wait for each other. They go on while any thread of
  * the process waits or tests, or on the progress thread (comm options, `progress`).
  * The buffers are the library's until the request has ended; count and start arrays, options and names are copied.
+ * When the comm fails every pending request of it ends with the error. plait_comm_destroy() waits for what is pending;
+ * a request that has ended keeps its result and may be waited for afterwards, by any thread.
  * Memory:  some hundred bytes for each pending operation, kept by the comm for the next.
  */
 #ifndef PLAIT_REQUEST_H
@@ -64,14 +66,16 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  * Start a persistent operation: what call->persistent made is run again with the same buffers. Its memory stays bound:
  * nothing is looked up or checked again.
  *
- * request  not pending: it was never started, or its last run was waited for
+ * request  not pending: it was never started, or its last run was waited for or, on a stream, has ended there
+ * On a stream (call->stream), which must live as long as the request: each start is one operation of the stream, which
+ *          tells its error too; waiting for the request ends when the stream goes on.
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
  */
 PLAIT_API enum plait_status plait_start(struct plait_request *request);
 
 /**
- * Start it and wait for its end: the shortest way to run the same operation again and again.
+ * Start it and wait for its end: the shortest way to run the same operation again and again. In a group that waits.
  *
  * Order, Thread, Errors: as the call it stands for
  */

@@ -5,6 +5,9 @@
  * A call with call->stream returns at once; its operation begins when everything before it on the stream has ended,
  * and what comes after it begins when it has ended. What a GPU's stream is to kernels, this is to functions on the
  * host.
+ *
+ * A forked child has none of its parent's streams: every call with one is PLAIT_ERR_ARG, but for
+ * plait_stream_destroy(), which does nothing.
  */
 #ifndef PLAIT_STREAM_H
 #define PLAIT_STREAM_H
@@ -36,7 +39,7 @@ PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void 
  */
 PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream);
 
-/** The same without waiting: *done is 1 when everything has ended. Thread: any. */
+/** Has everything ended? Errors are left to plait_stream_synchronize(). Thread: any. */
 PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 
 /** Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed. Thread: any but the stream's.

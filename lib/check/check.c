@@ -28,7 +28,7 @@ const char *plait_check_name(enum plait_check check)
     return (unsigned)check < PLAIT_NCHECK ? names[check] : "?";
 }
 
-enum plait_status plait_check_fail(struct plait_checker *c, enum plait_check check, const char *format, ...)
+enum plait_status(plait_check_fail)(struct plait_checker *c, enum plait_check check, const char *format, ...)
 {
     struct plait_report *r = c->report;
     const int n = snprintf(r->text, sizeof r->text, "%.80s, %u rank%s: ", c->name, c->nrank, c->nrank == 1 ? "" : "s");
@@ -41,7 +41,7 @@ enum plait_status plait_check_fail(struct plait_checker *c, enum plait_check che
     return plait_fail(PLAIT_ERR_PLAN, "%s", r->text);
 }
 
-enum plait_status plait_check_nomem(const struct plait_checker *c)
+enum plait_status(plait_check_nomem)(const struct plait_checker *c)
 {
     return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
 }

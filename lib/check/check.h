@@ -41,6 +41,11 @@ enum plait_status plait_check_fail(struct plait_checker *c, enum plait_check che
     __attribute__((format(printf, 3, 4)));
 enum plait_status plait_check_nomem(const struct plait_checker *c);
 
+#ifdef __clang_analyzer__ /* as in lib/status.h */
+#define plait_check_fail(c, check, ...) (plait_check_fail(c, check, __VA_ARGS__), PLAIT_ERR_PLAN)
+#define plait_check_nomem(c)            (plait_check_nomem(c), PLAIT_ERR_NOMEM)
+#endif
+
 /* "out[4]" or "out[4..6]", for messages. */
 struct plait_span_text {
     char s[40];

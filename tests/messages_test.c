@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages between ranks, alone and in groups: right, in order, with what is wrong told on both ends. */
+#include "clock.h"
+#include "ranks.h"
+
+#include <plait/group.h>
+#include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NRANK 4
+#define LATE  300.0 /* seconds: far above a loaded machine's delays, below the default deadline */
+
+static struct ranks ranks;
+
+static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
+/* As processes and as threads. */
+static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    run(nrank, 1, body, arg);
+    run(1, nrank, body, arg);
+}
+
+static void fill(int32_t *v, size_t n, uint32_t from, uint32_t to, uint32_t k)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] = (int32_t)(i * 3 + from * 1000 + to * 100 + k);
+}
+
+static int holds(const int32_t *v, size_t n, uint32_t from, uint32_t to, uint32_t k)
+{
+    const uint32_t rank = to;
+
+    for (size_t i = 0; i < n; i++)
+        CHECK(v[i] == (int32_t)(i * 3 + from * 1000 + to * 100 + k));
+    return 0;
+}
+
+/* ---- Right ----------------------------------------------------------------------------------------------- */
+
+/* Every size around the line, the slice and the staged slices, in caller's and in library memory. */
+static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[] = { 0, 1, 8, 9, 1000, 65535, 65536, 65537, 300000, 700001 };
+    const size_t most = 700001 * sizeof(int32_t);
+    int32_t *memory[2];
+    void *library;
+
+    (void)arg;
+    CHECK(plait_mem_alloc(most, &library) == PLAIT_OK);
+    memory[0] = malloc(most);
+    memory[1] = library;
+    CHECK(memory[0] != NULL);
+    for (uint32_t k = 0; k < 40; k++) {
+        const size_t n = counts[k % 10];
+        int32_t *v = memory[k / 10 % 2];
+        if (rank == 0) {
+            fill(v, n, 0, 1, k);
+            CHECK(plait_send(*comm, n > 0 ? v : NULL, n, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+            memset(v, 0x55, n * sizeof *v); /* it may be used again */
+        } else if (rank == 1) {
+            memset(v, 0, n * sizeof *v);
+            CHECK(plait_recv(*comm, n > 0 ? v : NULL, n, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+            if (holds(v, n, 0, 1, k) != 0)
+                return 1;
+        }
+    }
+    free(memory[0]);
+    plait_mem_free(library);
+    return 0;
+}
+
+static void messages_of_any_size_arrive(void **state)
+{
+    (void)state;
+    run_both(2, send_sizes, NULL);
+    run(2, 1, send_sizes, NULL);
+}
+
+/* What was sent arrives although the sender has left, and its process has ended. */
+static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static int32_t v[100000], small[4];
+
+    (void)arg;
+    if (rank == 0) {
+        fill(v, 100000, 0, 1, 1);
+        fill(small, 4, 0, 1, 2);
+        CHECK(plait_send(*comm, v, 100000, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+        CHECK(plait_send(*comm, small, 4, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+        *comm = NULL;
+        return 0;
+    }
+    usleep(300000);
+    CHECK(plait_recv(*comm, v, 100000, PLAIT_INT32, 0, NULL) == PLAIT_OK && holds(v, 100000, 0, 1, 1) == 0);
+    CHECK(plait_recv(*comm, small, 4, PLAIT_INT32, 0, NULL) == PLAIT_OK && holds(small, 4, 0, 1, 2) == 0);
+    return 0;
+}
+
+static void a_message_outlives_its_sender(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_and_leave, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Different ranks do different things, messages beside collectives. */
+static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t v[8], w[8] = { 0 };
+    struct plait_request *r = NULL;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.request = &r;
+    for (uint32_t k = 0; k < 50; k++) {
+        fill(v, 8, rank, 1, k);
+        if (rank == 0)
+            CHECK(plait_send(*comm, v, 8, PLAIT_INT32, 1, &call) == PLAIT_OK);
+        if (rank == 1)
+            CHECK(plait_recv(*comm, w, 8, PLAIT_INT32, 0, &call) == PLAIT_OK);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        CHECK(plait_wait(&r) == PLAIT_OK && r == NULL);
+        CHECK(rank != 1 || holds(w, 8, 0, 1, k) == 0);
+    }
+    return 0;
+}
+
+static void messages_and_collectives_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
+    run_both(3, differ_without_mismatch, NULL);
+}
+
+static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static int32_t v[2][70000], w[2][70000];
+    struct plait_request *r[3];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    for (uint32_t k = 0; k < 2; k++)
+        fill(v[k], 70000, rank, rank, k);
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (uint32_t k = 0; k < 2; k++)
+        CHECK(plait_send(*comm, v[k], 70000, PLAIT_INT32, rank, NULL) == PLAIT_OK &&
+              plait_recv(*comm, w[k], 70000, PLAIT_INT32, rank, NULL) == PLAIT_OK);
+    CHECK(plait_group_end() == PLAIT_OK);
+    CHECK(holds(w[0], 70000, rank, rank, 0) == 0 && holds(w[1], 70000, rank, rank, 1) == 0);
+    memset(w, 0, sizeof w);
+    call.request = &r[0];
+    CHECK(plait_recv(*comm, w[0], 70000, PLAIT_INT32, rank, &call) == PLAIT_OK);
+    call.request = &r[1];
+    CHECK(plait_send(*comm, v[0], 70000, PLAIT_INT32, rank, &call) == PLAIT_OK);
+    CHECK(plait_wait_all(r, 2) == PLAIT_OK && holds(w[0], 70000, rank, rank, 0) == 0);
+    CHECK(plait_send(*comm, v[0], 1, PLAIT_INT32, rank, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: to is this rank itself") != NULL);
+    CHECK(plait_recv(*comm, v[0], 1, PLAIT_INT32, rank, NULL) == PLAIT_ERR_ARG);
+    return 0;
+}
+
+static void a_rank_may_send_to_itself(void **state)
+{
+    (void)state;
+    run(1, 1, send_to_itself, NULL);
+    run(2, 1, send_to_itself, NULL);
+}
+
+/* ---- In groups ------------------------------------------------------------------------------------------- */
+
+/* Everyone to everyone and to itself, again and again; `arg`: elements. */
+static int all_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t n = *(const size_t *)arg;
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    int32_t *out = malloc((nrank * n + 1) * sizeof *out), *in = malloc((nrank * n + 1) * sizeof *in);
+
+    CHECK(out != NULL && in != NULL);
+    for (uint32_t k = 0; k < 5; k++) {
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t p = 0; p < nrank; p++) {
+            fill(out + p * n, n, rank, p, k);
+            CHECK(plait_send(*comm, out + p * n, n, PLAIT_INT32, p, NULL) == PLAIT_OK);
+            CHECK(plait_recv(*comm, in + p * n, n, PLAIT_INT32, p, NULL) == PLAIT_OK);
+        }
+        CHECK(plait_group_end() == PLAIT_OK);
+        for (uint32_t p = 0; p < nrank; p++)
+            if (holds(in + p * n, n, p, rank, k) != 0)
+                return 1;
+    }
+    free(out);
+    free(in);
+    return 0;
+}
+
+static int ring(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t n = *(const size_t *)arg;
+    const uint32_t nrank = plait_comm_nrank(*comm), to = (rank + 1) % nrank, from = (rank + nrank - 1) % nrank;
+    int32_t *out = malloc((n + 1) * sizeof *out), *in = malloc((n + 1) * sizeof *in);
+
+    CHECK(out != NULL && in != NULL);
+    for (uint32_t k = 0; k < 20; k++) {
+        fill(out, n, rank, to, k);
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_send(*comm, out, n, PLAIT_INT32, to, NULL) == PLAIT_OK);
+        CHECK(plait_recv(*comm, in, n, PLAIT_INT32, from, NULL) == PLAIT_OK);
+        CHECK(plait_group_end() == PLAIT_OK && holds(in, n, from, rank, k) == 0);
+    }
+    free(out);
+    free(in);
+    return 0;
+}
+
+static void rings_and_all_to_alls_in_groups(void **state)
+{
+    size_t counts[] = { 0, 5, 1000, 400000 }; /* the last: 1.5 MiB, more than is staged at once */
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        run_both(NRANK, ring, &counts[i]);
+        run_both(i < 3 ? NRANK : 3, all_to_all, &counts[i]);
+    }
+}
+
+#define MANY 1000
+
+struct drawn { /* messages, in an order of each rank's own */
+    uint64_t seed;
+    struct {
+        uint32_t from, to;
+        size_t count;
+    } message[MANY];
+};
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/*
+ * All that concerns this rank in one group: per pair in the order of the list, but which pair comes next is drawn, and
+ * so is whether it sends or receives.
+ */
+static int random_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct drawn *d = arg;
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    uint64_t state = d->seed + rank + 1;
+    size_t at[2 * 8] = { 0 }; /* [send or receive][peer] where in the list */
+    int32_t *v[MANY] = { NULL }, *w[MANY] = { NULL };
+
+    for (uint32_t m = 0; m < MANY; m++) {
+        v[m] = malloc((d->message[m].count + 1) * sizeof **v);
+        w[m] = malloc((d->message[m].count + 1) * sizeof **w);
+        CHECK(v[m] != NULL && w[m] != NULL);
+        fill(v[m], d->message[m].count, d->message[m].from, d->message[m].to, m);
+    }
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (uint32_t left = 2 * nrank; left > 0;) {
+        const uint32_t which = (uint32_t)(next(&state) % (2 * nrank)), peer = which / 2, send = which % 2;
+        size_t *m = &at[which];
+        if (*m > MANY)
+            continue;
+        while (*m < MANY && (d->message[*m].from != (send ? rank : peer) || d->message[*m].to != (send ? peer : rank)))
+            ++*m;
+        if (*m == MANY)
+            left--;
+        else if (send)
+            CHECK(plait_send(*comm, v[*m], d->message[*m].count, PLAIT_INT32, peer, NULL) == PLAIT_OK);
+        else
+            CHECK(plait_recv(*comm, w[*m], d->message[*m].count, PLAIT_INT32, peer, NULL) == PLAIT_OK);
+        ++*m;
+    }
+    CHECK(plait_group_end() == PLAIT_OK);
+    for (uint32_t m = 0; m < MANY; m++) {
+        if (d->message[m].to == rank &&
+            holds(w[m], d->message[m].count, d->message[m].from, d->message[m].to, m) != 0) {
+            fprintf(stderr, "message %u of seed %llu\n", m, (unsigned long long)d->seed);
+            return 1;
+        }
+        free(v[m]);
+        free(w[m]);
+    }
+    return 0;
+}
+
+static void a_thousand_random_messages_in_a_group(void **state)
+{
+    const char *given = getenv("PLAIT_TEST_SEED");
+    static struct drawn d;
+
+    (void)state;
+    d.seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    printf("PLAIT_TEST_SEED=%llu\n", (unsigned long long)d.seed);
+    for (uint32_t nrank = 2; nrank <= 6; nrank += 2) {
+        uint64_t s = d.seed;
+        for (uint32_t m = 0; m < MANY; m++) {
+            d.message[m].from = (uint32_t)(next(&s) % nrank);
+            d.message[m].to = (uint32_t)(next(&s) % nrank);
+            d.message[m].count = next(&s) % 5 == 0 ? next(&s) % 5000 : next(&s) % 12;
+            if (m % 250 == 0)
+                d.message[m].count = 300000;
+        }
+        run_both(nrank, random_pattern, &d);
+    }
+}
+
+/* ---- Wrong ----------------------------------------------------------------------------------------------- */
+
+static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t v[4] = { 0 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    CHECK(plait_send(NULL, v, 4, PLAIT_INT32, 1, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: comm is NULL") != NULL);
+    CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 2, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "recv: from is 2, but the comm has 2 ranks") != NULL);
+    CHECK(plait_send(*comm, v, 4, (enum plait_dtype)99, 1, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: type is 99") != NULL);
+    CHECK(plait_send(*comm, NULL, 4, PLAIT_INT32, 1 - rank, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: in is NULL") != NULL);
+    CHECK(plait_recv(*comm, v, SIZE_MAX / 4, PLAIT_INT32, 1 - rank, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "recv: count is") != NULL);
+    call.persistent = 1;
+    CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 1 - rank, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "call->request is NULL") != NULL);
+    call.persistent = 0;
+    call.deadline = -1;
+    CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 1 - rank, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "call->deadline is -1") != NULL);
+    if (rank == 0)
+        CHECK(plait_send(*comm, v, 4, PLAIT_INT32, 1, NULL) == PLAIT_OK); /* nothing has happened */
+    else
+        CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_arguments_are_named_and_change_nothing(void **state)
+{
+    (void)state;
+    run(2, 1, ask_wrongly, NULL);
+}
+
+struct difference {
+    size_t sent, received;
+    enum plait_dtype type;
+    const char *says;
+};
+
+/* Both ranks are told what each said; the sender perhaps only at its next call. */
+static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct difference *d = arg;
+    int32_t *v = calloc(400000, sizeof *v);
+    enum plait_status status;
+
+    CHECK(v != NULL);
+    CHECK(rank == 2 || plait_send(*comm, v, 2, PLAIT_INT32, 1 - rank, NULL) == PLAIT_OK);
+    CHECK(rank == 2 || plait_recv(*comm, v, 2, PLAIT_INT32, 1 - rank, NULL) == PLAIT_OK);
+    if (rank == 0)
+        status = plait_send(*comm, v, d->sent, PLAIT_INT32, 1, NULL);
+    else
+        status = rank == 1 ? plait_recv(*comm, v, d->received, d->type, 0, NULL) : PLAIT_OK;
+    CHECK(rank != 1 || status == PLAIT_ERR_MISMATCH);
+    if (status == PLAIT_OK)
+        status = plait_barrier(*comm, NULL);
+    CHECK(status == PLAIT_ERR_MISMATCH || status == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), d->says) != NULL);
+    CHECK(strstr(plait_last_error(), "message #2 from rank 0 to rank 1") != NULL);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    free(v);
+    return 0;
+}
+
+static void messages_that_differ_are_named_on_both_ranks(void **state)
+{
+    static struct difference all[] = {
+        { 4, 5, PLAIT_INT32, "rank 0 sends 4 int32, rank 1 receives 5 int32" },
+        { 4, 4, PLAIT_FLOAT32, "rank 0 sends 4 int32, rank 1 receives 4 float32" },
+        { 0, 1, PLAIT_INT32, "rank 0 sends 0 int32, rank 1 receives 1 int32" },
+        { 400000, 300000, PLAIT_INT32, "rank 0 sends 400000 int32, rank 1 receives 300000 int32" },
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        run_both(3, differ, &all[i]);
+}
+
+enum absence { DIES, LEAVES, SILENT, NEVER_RECEIVES };
+
+/* Rank 1 does not send. Rank 0 is told who, in time; rank 2's messages go on meanwhile and excuse nobody. */
+static int miss(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const enum absence absence = *(const enum absence *)arg;
+    static int32_t v[400000];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL;
+    enum plait_status status = PLAIT_OK;
+    const double start = plait_clock();
+
+    if (rank == 1) {
+        usleep(50000);
+        if (absence == DIES)
+            _exit(0);
+        while ((absence == SILENT || absence == NEVER_RECEIVES) && plait_barrier(*comm, NULL) == PLAIT_OK)
+            ;
+        plait_comm_destroy(*comm);
+        *comm = NULL;
+        return 0;
+    }
+    call.request = &r;
+    call.deadline = absence == SILENT || absence == NEVER_RECEIVES ? 0.5 : 0;
+    if (rank == 0 && absence == NEVER_RECEIVES)
+        CHECK(plait_send(*comm, v, 400000, PLAIT_INT32, 1, &call) == PLAIT_OK);
+    else if (rank == 0)
+        CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 1, &call) == PLAIT_OK);
+    while (status == PLAIT_OK && plait_clock() - start < LATE) /* without end: only the failure ends it */
+        status = rank == 0 ? plait_recv(*comm, v + 10, 1, PLAIT_INT32, 2, NULL)
+                           : plait_send(*comm, v + 10, 1, PLAIT_INT32, 0, NULL);
+    CHECK(status != PLAIT_OK && status != PLAIT_ERR_ARG);
+    if (rank == 0)
+        CHECK(plait_wait(&r) == (absence >= SILENT ? PLAIT_ERR_TIMEOUT : PLAIT_ERR_PEER));
+    CHECK(strstr(plait_last_error(), absence == DIES     ? "rank 1 (process"
+                                     : absence == LEAVES ? "rank 1 left"
+                                     : absence == NEVER_RECEIVES
+                                         ? "rank 1 does not receive message #1 from rank 0"
+                                         : "rank 1 does not send message #1 to rank 0") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void who_does_not_send_or_receive_is_named_in_time(void **state)
+{
+    (void)state;
+    for (enum absence a = DIES; a <= NEVER_RECEIVES; a++) {
+        const struct ranks r = {
+            .nprocess = 3, .nthread = 1, .limit = 2 * LATE, .body = miss, .arg = &a, .processes = true
+        };
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_any_size_arrive),
+        cmocka_unit_test(a_message_outlives_its_sender),
+        cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
+        cmocka_unit_test(a_rank_may_send_to_itself),
+        cmocka_unit_test(rings_and_all_to_alls_in_groups),
+        cmocka_unit_test(a_thousand_random_messages_in_a_group),
+        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(messages_that_differ_are_named_on_both_ranks),
+        cmocka_unit_test(who_does_not_send_or_receive_is_named_in_time),
+    };
+    return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
+}

@@ -1,0 +1,727 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests, host streams and persistent operations: their order, their end, what is told of those that fail. */
+#include "clock.h"
+#include "ranks.h"
+#include "values.h"
+
+#include <plait/group.h>
+#include <plait/message.h>
+#include <plait/request.h>
+#include <plait/stream.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct ranks ranks;
+
+/* [rank][in, out]: threads have little room of their own. */
+#define LONG 200000
+#define MANY 12
+static int32_t memory[3][2][MANY * 50000];
+
+static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
+static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    run(nrank, 1, body, arg);
+    run(1, nrank, body, arg);
+}
+
+/* Make a second comm of the same ranks. Rank 0 passes its id through the first one. */
+static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_comm **out)
+{
+    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_unique_id id;
+
+    CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
+    CHECK(plait_broadcast(first, rank == 0 ? &id : NULL, &id, sizeof id, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    o.id = &id;
+    o.name = "second";
+    CHECK(plait_comm_create(&o, out) == PLAIT_OK);
+    return 0;
+}
+
+static enum plait_status begin_sum(struct plait_comm *comm, const int32_t *in, int32_t *out, size_t n,
+                                   struct plait_request **r)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = r;
+    return plait_allreduce(comm, in, out, n, PLAIT_INT32, PLAIT_SUM, &call);
+}
+
+/* ---- Going on -------------------------------------------------------------------------------------------- */
+
+/* Rank 0 is in an operation of one comm while the others wait for a pending one of the other first. */
+static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t *in = memory[rank][0], *out = memory[rank][1];
+    struct plait_comm *second, *third;
+    struct plait_request *r;
+    int32_t one = 1, sum;
+
+    (void)arg;
+    if (second_comm(*comm, rank, &second) != 0)
+        return 1;
+    for (uint32_t k = 0; k < 5; k++) {
+        in[0] = in[LONG - 1] = (int32_t)k;
+        CHECK(begin_sum(*comm, in, out, LONG, &r) == PLAIT_OK);
+        if (rank > 0)
+            CHECK(plait_wait(&r) == PLAIT_OK);
+        if (k == 4 && second_comm(second, rank, &third) != 0) /* so is one that makes a comm */
+            return 1;
+        CHECK(plait_allreduce(second, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == 3);
+        CHECK(plait_wait(&r) == PLAIT_OK && out[LONG - 1] == 3 * (int32_t)k);
+    }
+    CHECK(plait_comm_destroy(second) == PLAIT_OK && plait_comm_destroy(third) == PLAIT_OK);
+    return 0;
+}
+
+static void pending_operations_go_on_while_their_thread_is_in_another_comm(void **state)
+{
+    (void)state;
+    run_both(3, cross, NULL);
+}
+
+/* Creation alone is what rank 0 waits in. */
+static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t *in = memory[rank][0], *out = memory[rank][1];
+    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm *second;
+    struct plait_unique_id id;
+    struct plait_request *r;
+
+    (void)arg;
+    CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
+    CHECK(plait_broadcast(*comm, rank == 0 ? &id : NULL, &id, sizeof id, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    o.id = &id;
+    o.timeout = 30;
+    CHECK(begin_sum(*comm, in, out, LONG, &r) == PLAIT_OK);
+    if (rank > 0)
+        CHECK(plait_wait(&r) == PLAIT_OK);
+    CHECK(plait_comm_create(&o, &second) == PLAIT_OK);
+    CHECK(plait_wait(&r) == PLAIT_OK && plait_comm_destroy(second) == PLAIT_OK);
+    return 0;
+}
+
+static void pending_operations_go_on_while_their_thread_makes_a_comm(void **state)
+{
+    (void)state;
+    run(3, 1, create_meanwhile, NULL);
+}
+
+struct job { /* of a thread besides */
+    struct plait_comm *comm;
+    uint32_t rank;
+    int result;
+};
+
+static int sum_often(struct plait_comm *comm, uint32_t rank)
+{
+    int32_t in[1000], out[8][1000];
+    struct plait_request *r[8];
+
+    for (int32_t k = 0; k < 200; k++) {
+        for (uint32_t i = 0; i < 1000; i++)
+            in[i] = k;
+        for (uint32_t i = 0; i < 8; i++)
+            CHECK(begin_sum(comm, in, out[i], i % 2 ? 1000 : 5, &r[i]) == PLAIT_OK);
+        CHECK(plait_wait_all(r, 8) == PLAIT_OK);
+        for (uint32_t i = 0; i < 8; i++)
+            CHECK(out[i][4] == 3 * k && (i % 2 == 0 || out[i][999] == 3 * k));
+    }
+    return 0;
+}
+
+static void *work(void *arg)
+{
+    struct job *j = arg;
+
+    j->result = sum_often(j->comm, j->rank);
+    return NULL;
+}
+
+static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct job j = { .rank = rank };
+    pthread_t thread;
+
+    (void)arg;
+    if (second_comm(*comm, rank, &j.comm) != 0)
+        return 1;
+    CHECK(pthread_create(&thread, NULL, work, &j) == 0);
+    const int result = sum_often(*comm, rank);
+    pthread_join(thread, NULL);
+    CHECK(plait_comm_destroy(j.comm) == PLAIT_OK);
+    return result + j.result;
+}
+
+static void two_comms_are_used_from_two_threads_at_once(void **state)
+{
+    (void)state;
+    run_both(3, two_threads, NULL);
+}
+
+static void *wait_elsewhere(void *arg)
+{
+    return (void *)(intptr_t)plait_wait(arg);
+}
+
+/* Any thread may wait, also one that is another's than the comm's; the comm goes on being used, and is left. */
+static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(&ranks, rank);
+
+    (void)arg;
+    for (int32_t k = 0; k < 30; k++) {
+        int32_t in[4] = { k, k, k, k }, out[3][4];
+        struct plait_request *r[3];
+        pthread_t thread[3];
+        void *status;
+        CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+        for (uint32_t i = 0; i < 3; i++) {
+            CHECK(begin_sum(*comm, in, out[i], 4, &r[i]) == PLAIT_OK);
+            CHECK(pthread_create(&thread[i], NULL, wait_elsewhere, &r[i]) == 0);
+        }
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK); /* while others may still take their requests */
+        *comm = NULL;
+        for (uint32_t i = 0; i < 3; i++) {
+            pthread_join(thread[i], &status);
+            CHECK(status == NULL && r[i] == NULL && out[i][3] == 2 * k);
+        }
+    }
+    return 0;
+}
+
+static void requests_are_taken_by_other_threads_while_their_comm_is_destroyed(void **state)
+{
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 120, .body = hand_over, .no_comm = true };
+    assert_int_equal(ranks_run(&ranks), 0);
+    ranks.nprocess = 1;
+    ranks.nthread = 2;
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
+/* ---- Persistent ------------------------------------------------------------------------------------------ */
+
+static int run_v(struct plait_comm *comm, uint32_t rank)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    size_t counts[8];
+    int32_t in[8] = { 0 }, out[64];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+
+    for (uint32_t p = 0; p < nrank; p++)
+        counts[p] = p + 1;
+    call.request = &r;
+    call.persistent = 1;
+    CHECK(plait_allgatherv(comm, in, out, counts, NULL, PLAIT_INT32, &call) == PLAIT_OK);
+    memset(counts, 0x77, sizeof counts); /* they were copied */
+    for (int32_t k = 0; k < 10; k++) {
+        memset(out, 0, sizeof out);
+        for (uint32_t i = 0; i <= rank; i++)
+            in[i] = k * 10 + (int32_t)rank;
+        CHECK((k % 2 ? plait_run_again(r) : plait_start(r)) == PLAIT_OK && plait_wait(&r) == PLAIT_OK && r != NULL);
+        for (uint32_t p = 0, at = 0; p < nrank; p++)
+            for (uint32_t i = 0; i <= p; i++)
+                CHECK(out[at++] == k * 10 + (int32_t)p);
+    }
+    CHECK(plait_request_free(&r) == PLAIT_OK && r == NULL);
+    return 0;
+}
+
+/* Bound once: other operations that take its place in the comm's memory do not matter. */
+static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t *in = memory[rank][0], *out = memory[rank][1], *other = out + 3000;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r[3];
+    struct plait_comm_stats before, after;
+
+    (void)arg;
+    call.persistent = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        call.request = &r[i];
+        CHECK(plait_allreduce(*comm, in, out, i == 2 ? 3000 : 4 + i, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    }
+    for (uint32_t n = 1; n < 600; n++)
+        CHECK(plait_allreduce(*comm, other, other, n, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(plait_run_again(r[i]) == PLAIT_OK);
+    plait_comm_stats(*comm, &before);
+    for (int32_t k = 0; k < 300; k++) {
+        const uint32_t i = (uint32_t)k % 3, n = i == 2 ? 3000 : 4 + i;
+        in[0] = in[n - 1] = k;
+        out[0] = out[n - 1] = -1;
+        if (k % 2 == 0) {
+            CHECK(plait_run_again(r[i]) == PLAIT_OK);
+        } else {
+            CHECK(plait_start(r[i]) == PLAIT_OK);
+            CHECK(plait_start(r[i]) == PLAIT_ERR_ARG && strstr(plait_last_error(), "pending") != NULL);
+            CHECK(plait_request_free(&r[i]) == PLAIT_ERR_ARG);
+            CHECK(plait_wait(&r[i]) == PLAIT_OK && r[i] != NULL);
+        }
+        CHECK(out[0] == 3 * k && out[n - 1] == 3 * k);
+    }
+    plait_comm_stats(*comm, &after);
+    CHECK(before.allocations == after.allocations);
+    CHECK(plait_wait(&r[0]) == PLAIT_OK); /* it is not started */
+    CHECK(plait_request_free(&r[0]) == PLAIT_OK && r[0] == NULL);
+    if (run_v(*comm, rank) != 0)
+        return 1;
+    CHECK(plait_start(r[1]) == PLAIT_OK); /* pending when its comm is left */
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    CHECK(plait_wait(&r[1]) == PLAIT_OK);
+    CHECK(plait_start(r[1]) == PLAIT_ERR_ARG && strstr(plait_last_error(), "the request's comm was destroyed") != NULL);
+    CHECK(plait_run_again(r[2]) == PLAIT_ERR_ARG && plait_start(NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_request_free(&r[1]) == PLAIT_OK && plait_request_free(&r[2]) == PLAIT_OK);
+    return 0;
+}
+
+static void persistent_operations_run_again_and_again(void **state)
+{
+    (void)state;
+    run_both(3, persist, NULL);
+}
+
+/* ---- Streams --------------------------------------------------------------------------------------------- */
+
+struct trail { /* what a stream's functions saw */
+    const int32_t *watched;
+    int32_t seen[3];
+    uint32_t n;
+    float scale, *to;
+    sigset_t masked;
+    _Atomic int *gate;
+};
+
+static void look(void *context)
+{
+    struct trail *t = context;
+
+    t->seen[t->n++] = *t->watched;
+    pthread_sigmask(SIG_SETMASK, NULL, &t->masked);
+}
+
+static void set_scale(void *context)
+{
+    struct trail *t = context;
+    *t->to = t->scale;
+}
+
+static void wait_at_gate(void *context)
+{
+    const struct trail *t = context;
+
+    while (!atomic_load(t->gate))
+        usleep(100);
+}
+
+static int stream_order(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t *v = memory[rank][0];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct trail t = { .watched = v, .scale = (float)(rank + 2) };
+    float x[4] = { 1, 2, 3, 4 }, y[4], factor = 1000;
+    int done = 0;
+
+    (void)arg;
+    t.to = &factor;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    v[0] = 1;
+    CHECK(plait_stream_call(call.stream, look, &t) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, v, v, LONG, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, look, &t) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, v, v, LONG, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, look, &t) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, set_scale, &t) == PLAIT_OK);
+    call.scale = &factor; /* read when its turn has come */
+    call.scale_when = PLAIT_SCALE_LATE;
+    CHECK(plait_allreduce(*comm, x, y, 4, PLAIT_FLOAT32, PLAIT_PREMULSUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(call.stream) == PLAIT_OK);
+    CHECK(plait_stream_query(call.stream, &done) == PLAIT_OK && done == 1);
+    CHECK(t.n == 3 && t.seen[0] == 1 && t.seen[1] == 3 && t.seen[2] == 9);
+    CHECK(y[3] == 4 * (2 + 3 + 4));
+    CHECK(sigismember(&t.masked, SIGTERM) == 1 && sigismember(&t.masked, SIGUSR1) == 1);
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK);
+    return 0;
+}
+
+/* Behind one that waits for its stream, calls without a stream wait too: their order is that of the calls. */
+static int gate(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    _Atomic int open = 0;
+    struct trail t = { .gate = &open };
+    int32_t a[4] = { 1, 1, 1, 1 }, b[4] = { 0 }, c[4] = { 0 };
+    struct plait_request *r;
+    int done;
+
+    (void)arg;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(begin_sum(*comm, b, c, 4, &r) == PLAIT_OK);
+    for (uint32_t k = 0; k < 100; k++)
+        CHECK(plait_test(&r, &done) == PLAIT_OK && !done);
+    CHECK(b[0] == 0);
+    open = 1;
+    CHECK(plait_wait(&r) == PLAIT_OK && b[0] == 3 && c[0] == 9);
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK);
+    return 0;
+}
+
+/* Started again and again, taken by the stream or by who holds it, in any mix. */
+static int persistent_on_stream(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t a[4] = { 1, 2, 3, 4 }, b[4] = { 0 };
+    struct plait_request *r;
+    size_t index;
+
+    (void)arg;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    call.request = &r;
+    CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
+    call.persistent = 1;
+    CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    for (int32_t k = 0; k < 400; k++) {
+        a[3] = k;
+        CHECK(plait_start(r) == PLAIT_OK);
+        if (k % 3 == 0)
+            CHECK(plait_stream_synchronize(call.stream) == PLAIT_OK);
+        else if (k % 3 == 1)
+            CHECK(plait_wait(&r) == PLAIT_OK);
+        else
+            CHECK(plait_wait_any(&r, 1, &index) == PLAIT_OK && index == 0);
+        CHECK(r != NULL && b[3] == 3 * k);
+    }
+    CHECK(plait_run_again(r) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(call.stream) == PLAIT_OK && plait_request_free(&r) == PLAIT_OK);
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK);
+    return 0;
+}
+
+/* A comm may be left while its operations are still on streams. */
+static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_options o = ranks_options(&ranks, rank);
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    (void)arg;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    for (uint32_t k = 0; k < 50; k++) {
+        CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+        for (uint32_t i = 0; i < 3; i++)
+            CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_MAX, &call) == PLAIT_OK);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+        *comm = NULL;
+    }
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK && v[0] == 1);
+    return 0;
+}
+
+static void streams_keep_their_order(void **state)
+{
+    (void)state;
+    run_both(3, stream_order, NULL);
+    run_both(3, gate, NULL);
+    run_both(3, persistent_on_stream, NULL);
+    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = leave_with_stream, .no_comm = true };
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
+/* ---- Functions of the caller's --------------------------------------------------------------------------- */
+
+static void add_up(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+    int32_t *a = inout;
+    const int32_t *b = in;
+
+    (void)type;
+    for (size_t i = 0; i < count; i++)
+        a[i] += b[i];
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t *a = memory[rank][0], *b = memory[rank][1];
+    atomic_int calls = 0;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    pthread_t thread;
+    void *status;
+
+    (void)arg;
+    {
+        struct plait_user_op user = { sizeof user, add_up, &calls, 0 }; /* is not kept */
+        call.user = &user;
+        call.request = &r;
+        a[LONG - 1] = (int32_t)rank;
+        CHECK(plait_allreduce(*comm, a, b, LONG, PLAIT_INT32, PLAIT_USER, &call) == PLAIT_OK);
+        memset(&user, 0, sizeof user);
+    }
+    CHECK(pthread_create(&thread, NULL, wait_elsewhere, &r) == 0);
+    pthread_join(thread, &status);
+    CHECK(status == NULL && b[LONG - 1] == 0 + 1 + 2);
+    return 0;
+}
+
+static void functions_of_the_caller_run_in_whatever_thread_drives(void **state)
+{
+    (void)state;
+    run_both(3, user_function, NULL);
+}
+
+/* ---- Failing --------------------------------------------------------------------------------------------- */
+
+enum failure { ABORT, DEATH, DEADLINE, MISMATCH, NFAILURE };
+
+/* Many requests pending, of every kind, when the comm fails: each ends with the error, and so do later calls. */
+static int fail_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const enum failure failure = *(const enum failure *)arg;
+    int32_t(*v)[50000] = (void *)memory[rank][0], (*w)[50000] = (void *)memory[rank][1];
+    struct plait_request *r[MANY] = { NULL };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    enum plait_status first;
+
+    const enum plait_status met = plait_barrier(*comm, NULL);
+    CHECK(met == PLAIT_OK || failure == ABORT || failure == DEATH); /* it may come early */
+    if (rank == 1 && failure == DEATH)
+        _exit(0);
+    if (rank == 1 && failure == ABORT)
+        CHECK(plait_comm_abort(*comm, "for a test") == PLAIT_OK);
+    if (rank == 1 && failure == DEADLINE) {
+        usleep(1500000);
+        plait_comm_destroy(*comm);
+        *comm = NULL;
+        return 0;
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        enum plait_status status;
+        call.request = &r[i];
+        call.deadline = failure == DEADLINE ? 0.3 : 0;
+        if (i % 3 == 2)
+            status = plait_recv(*comm, w[i], 50000, PLAIT_INT32, (rank + 1) % 3, &call);
+        else if (failure == MISMATCH && rank == 1)
+            status = plait_barrier(*comm, &call);
+        else
+            status = plait_allreduce(*comm, v[i], w[i], i % 2 ? 5 : 50000, PLAIT_INT32, PLAIT_SUM, &call);
+        if (status != PLAIT_OK) {
+            CHECK(status == PLAIT_ERR_FAILED && r[i] == NULL);
+            break;
+        }
+    }
+    first = plait_wait_all(r, MANY);
+    CHECK(first != PLAIT_ERR_ARG);
+    for (uint32_t i = 0; i < MANY; i++)
+        CHECK(r[i] == NULL);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), failure == ABORT      ? "aborted by rank 1: for a test"
+                                     : failure == DEATH    ? "rank 1 (process"
+                                     : failure == DEADLINE ? "no progress for 0.3 s: rank"
+                                                           : "collective is ") != NULL);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+static void every_pending_request_ends_with_the_error_of_its_comm(void **state)
+{
+    (void)state;
+    for (enum failure f = ABORT; f < NFAILURE; f++) {
+        struct ranks r = { .nprocess = 3, .nthread = 1, .body = fail_with_pending, .arg = &f, .processes = true };
+        assert_int_equal(ranks_run(&r), 0);
+        r.nprocess = 1;
+        r.nthread = 3;
+        if (f != DEATH)
+            assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t v[4] = { 0 };
+    struct plait_request *r = NULL;
+    struct plait_stream *stream;
+
+    (void)arg;
+    CHECK(plait_stream_create(&stream) == PLAIT_OK);
+    CHECK(begin_sum(*comm, v, v, 4, &r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
+    call.request = &r;
+    CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, rank, &call) == PLAIT_OK);
+    call.request = NULL;
+    call.stream = stream;
+    CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, rank, &call) == PLAIT_OK);
+    CHECK(plait_comm_abort(*comm, "for a test") == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    CHECK(plait_wait(&r) == PLAIT_ERR_FAILED && r == NULL);
+    CHECK(strstr(plait_last_error(), "its comm failed and was destroyed") != NULL);
+    CHECK(plait_stream_synchronize(stream) == PLAIT_ERR_FAILED); /* once */
+    CHECK(plait_stream_synchronize(stream) == PLAIT_OK && plait_stream_destroy(stream) == PLAIT_OK);
+    return 0;
+}
+
+static void requests_of_a_destroyed_comm_keep_their_result(void **state)
+{
+    (void)state;
+    run(1, 1, fail_then_ask, NULL);
+}
+
+static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL, *none = NULL;
+    int32_t v[4] = { 0 };
+    size_t index;
+    int done;
+
+    (void)arg;
+    CHECK(plait_wait(NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "plait_wait: request is NULL") != NULL);
+    CHECK(plait_test(&none, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "done is NULL") != NULL);
+    CHECK(plait_test(&none, &done) == PLAIT_OK && done == 1 && plait_wait(&none) == PLAIT_OK);
+    CHECK(plait_wait_any(NULL, 1, &index) == PLAIT_ERR_ARG && plait_wait_any(&none, 1, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_wait_any(&none, 1, &index) == PLAIT_OK && index == 1);
+    CHECK(plait_wait_all(NULL, 2) == PLAIT_ERR_ARG && plait_wait_all(NULL, 0) == PLAIT_OK);
+    CHECK(plait_request_free(NULL) == PLAIT_OK && plait_request_free(&none) == PLAIT_OK);
+    call.persistent = 1;
+    CHECK(plait_barrier(*comm, &call) == PLAIT_ERR_ARG && strstr(plait_last_error(), "call->request is NULL") != NULL);
+    call.persistent = 0;
+    call.request = &r;
+    CHECK(plait_allreduce(*comm, NULL, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG && r == NULL);
+    CHECK(strstr(plait_last_error(), "allreduce: in is NULL") != NULL);
+    CHECK(plait_barrier(*comm, &call) == PLAIT_OK);
+    CHECK(plait_start(r) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not persistent") != NULL);
+    CHECK(plait_request_free(&r) == PLAIT_ERR_ARG && plait_wait(&r) == PLAIT_OK);
+    CHECK(plait_stream_create(NULL) == PLAIT_ERR_ARG && plait_stream_synchronize(NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_stream_call(NULL, look, NULL) == PLAIT_ERR_ARG && plait_stream_query(NULL, &done) == PLAIT_ERR_ARG);
+    CHECK(plait_stream_destroy(NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_arguments_are_named_and_change_nothing(void **state)
+{
+    (void)state;
+    run(2, 1, ask_wrongly, NULL);
+}
+
+/* ---- What is kept ---------------------------------------------------------------------------------------- */
+
+static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t v[4] = { 1, 2, 3, 4 }, w[5000] = { 0 };
+    struct plait_comm_stats before, after;
+    struct plait_request *r[6];
+    int done;
+
+    (void)arg;
+    for (uint32_t k = 0; k < 200; k++) {
+        if (k == 20)
+            plait_comm_stats(*comm, &before);
+        errno = EDOM;
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        for (uint32_t i = 0; i < 4; i++)
+            CHECK(begin_sum(*comm, v, v, 4, &r[i]) == PLAIT_OK);
+        call.request = &r[4];
+        CHECK(plait_send(*comm, w, 5000, PLAIT_INT32, 1 - rank, &call) == PLAIT_OK);
+        call.request = &r[5];
+        CHECK(plait_recv(*comm, w, 5000, PLAIT_INT32, 1 - rank, &call) == PLAIT_OK);
+        CHECK(plait_test(&r[0], &done) == PLAIT_OK);
+        if (k % 50 == rank)
+            usleep(5000); /* the others sleep */
+        CHECK(plait_wait_all(r, 6) == PLAIT_OK && errno == EDOM);
+        v[0] = 1;
+    }
+    plait_comm_stats(*comm, &after);
+    CHECK(before.allocations == after.allocations);
+    return 0;
+}
+
+static void nothing_is_allocated_and_errno_is_kept(void **state)
+{
+    (void)state;
+    run_both(2, keep, NULL);
+}
+
+static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t v[4] = { 1, 1, 1, 1 }, w[4];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r, *again;
+    struct plait_stream *stream;
+    int how;
+
+    (void)arg;
+    CHECK(plait_stream_create(&stream) == PLAIT_OK);
+    call.request = &again;
+    call.persistent = 1;
+    CHECK(plait_barrier(*comm, &call) == PLAIT_OK);
+    CHECK(begin_sum(*comm, v, w, 4, &r) == PLAIT_OK);
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool good = plait_group_end() == PLAIT_ERR_ARG && plait_wait(&r) == PLAIT_ERR_ARG &&
+                          plait_start(again) == PLAIT_ERR_ARG && plait_request_free(&again) == PLAIT_OK &&
+                          plait_barrier(*comm, NULL) == PLAIT_ERR_ARG &&
+                          plait_stream_synchronize(stream) == PLAIT_ERR_ARG && plait_stream_destroy(stream) == PLAIT_OK;
+        _exit(good ? 0 : 1);
+    }
+    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(plait_group_end() == PLAIT_OK && plait_wait(&r) == PLAIT_OK && w[0] == 2);
+    CHECK(plait_run_again(again) == PLAIT_OK && plait_request_free(&again) == PLAIT_OK);
+    CHECK(plait_stream_destroy(stream) == PLAIT_OK);
+    return 0;
+}
+
+static void a_forked_child_has_no_requests_streams_or_groups(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = fork_with_pending, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pending_operations_go_on_while_their_thread_is_in_another_comm),
+        cmocka_unit_test(pending_operations_go_on_while_their_thread_makes_a_comm),
+        cmocka_unit_test(two_comms_are_used_from_two_threads_at_once),
+        cmocka_unit_test(requests_are_taken_by_other_threads_while_their_comm_is_destroyed),
+        cmocka_unit_test(persistent_operations_run_again_and_again),
+        cmocka_unit_test(streams_keep_their_order),
+        cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
+        cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
+        cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
+        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),
+        cmocka_unit_test(a_forked_child_has_no_requests_streams_or_groups),
+    };
+    return cmocka_run_group_tests_name("requests", tests, NULL, NULL);
+}
