@@ -201,6 +201,8 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
 
     if (comm == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
+    if (plait_comm_unborn(comm))
+        return plait_comm_is_closed(comm, "plait_comm_choose");
     if ((unsigned)coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
     status = plait_check_operation(comm->kernels, coll, comm->nrank, count, type, op, call);

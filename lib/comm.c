@@ -388,6 +388,7 @@ static enum plait_status create_in_background(const struct plait_comm_options *o
     if (comm != NULL && (comm->birth = calloc(1, sizeof *comm->birth)) != NULL && copy_options(comm->birth, options)) {
         comm->rank = options->rank;
         comm->nrank = options->nrank;
+        snprintf(comm->name, sizeof comm->name, "%s", comm->birth->options.name);
         sigfillset(&all); /* the caller's signals arrive as before */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
         error = pthread_create(&comm->birth->thread, NULL, give_birth, comm);
@@ -402,6 +403,12 @@ static enum plait_status create_in_background(const struct plait_comm_options *o
         discard(comm);
     }
     return plait_fail_errno(error, "no thread to create a comm in the background");
+}
+
+bool plait_comm_unborn(const struct plait_comm *comm)
+{
+    return comm->birth != NULL &&
+           (!atomic_load_explicit(&comm->birth->over, memory_order_acquire) || comm->birth->status != PLAIT_OK);
 }
 
 enum plait_status plait_comm_status(struct plait_comm *comm)
@@ -572,7 +579,7 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
-    if (plait_comm_inherited(comm))
+    if (plait_comm_inherited(comm) || plait_comm_unborn(comm))
         return plait_comm_is_closed(comm, "plait_comm_abort");
     char text[sizeof comm->own->failure];
     snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,

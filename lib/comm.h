@@ -234,6 +234,9 @@ static inline bool plait_comm_closed(const struct plait_comm *comm)
 }
 enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call);
 
+/* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
+bool plait_comm_unborn(const struct plait_comm *comm);
+
 /* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
 struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
 

@@ -84,7 +84,7 @@ const char *plait_comm_name(const struct plait_comm *comm)
 
 double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 {
-    return comm != NULL && peer < comm->nrank ? comm->peers[peer].waited : 0;
+    return comm != NULL && peer < comm->nrank && !plait_comm_unborn(comm) ? comm->peers[peer].waited : 0;
 }
 
 void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out)
@@ -92,7 +92,7 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     if (out == NULL)
         return;
     memset(out, 0, sizeof *out);
-    if (comm == NULL || plait_comm_inherited(comm) || comm->own == NULL)
+    if (comm == NULL || plait_comm_inherited(comm) || plait_comm_unborn(comm))
         return;
     out->control = plait_control_bytes(comm->nrank);
     out->staging = plait_flights_bytes(comm) + plait_messages_bytes(comm) + comm->scaled_bytes;

@@ -210,6 +210,21 @@ static void one_thread_splits_for_all_its_ranks(void **state)
 
 /* ---- In the background --------------------------------------------------------------------------------------- */
 
+/* These used to crash. */
+static int comm_that_is_not_there_can_be_looked_at(struct plait_comm *c, uint32_t rank)
+{
+    struct plait_comm_memory memory;
+    struct plait_choice choice;
+
+    CHECK(strcmp(plait_comm_name(c), "later") == 0 && plait_comm_nrank(c) == 3 && plait_comm_rank(c) == 0);
+    CHECK(plait_comm_abort(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not there yet") != NULL);
+    CHECK(plait_comm_choose(c, PLAIT_ALLREDUCE, 1, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_waited(c, 1) == 0);
+    plait_comm_memory(c, &memory);
+    CHECK(memory.control == 0 && memory.staging == 0);
+    return 0;
+}
+
 static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm_options o = ranks_options(arg, rank);
@@ -224,6 +239,7 @@ static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
         memset(name, '?', sizeof name - 1); /* it was copied */
         CHECK(plait_comm_status(c) == PLAIT_IN_PROGRESS);
         CHECK(plait_barrier(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not there yet") != NULL);
+        CHECK(comm_that_is_not_there_can_be_looked_at(c, rank) == 0);
     } else {
         usleep(100000);
         CHECK(plait_comm_create(&o, &c) == PLAIT_OK);

@@ -30,21 +30,43 @@ def fits(kind, c):
         return kind is PLAIN[c]
     if c == '(*)':
         return kind is _library.Combine
+    if '(*' in c:
+        return c == 'void (*function)(void*context)' and kind is _library.OnStream
     assert c.endswith('*'), c
     pointed = re.sub(r'^const ', '', c[:-1])
-    if kind is ctypes.c_void_p:  # arrays, handles
-        return not pointed.endswith('*') or 'plait_alg' in pointed
-    struct = _library.STRUCTS.get(pointed.replace('struct ', ''))
-    target = struct or {'void*': ctypes.c_void_p, 'struct plait_comm*': ctypes.c_void_p}.get(pointed) or PLAIN[pointed]
-    return kind is ctypes.POINTER(target)
+    if kind is ctypes.c_void_p:  # arrays
+        return pointed in ('void', 'size_t') or 'plait_alg' in pointed
+    return kind is ctypes.POINTER(target(pointed))
 
 
-def every_collective_has_a_method():
-    methods = [row[1].strip('"') for row in headers.rows(folders, 'PLAIT_COLL_LIST')]
-    methods += [name + 'v' for name in methods if 'plait_' + name + 'v' in declared]
-    assert len(methods) >= 14, methods
-    missing = [name for name in methods if not hasattr(plait.Comm, name)]
+def target(c):
+    """What a pointer in C points to, of those that are not to arrays."""
+    if c == 'void*':
+        return ctypes.c_void_p
+    if c.endswith('*'):
+        return ctypes.POINTER(target(c[:-1]))
+    return PLAIN.get(c) or {**_library.STRUCTS, **_library.OPAQUE}[c.replace('struct ', '')]
+
+
+OTHER_NAMES = {'plait_comm_status': 'ready'}
+ONLY_IN_C = {'plait_comm_choose'}
+
+
+def every_function_of_a_comm_has_a_method():
+    functions = [f.name for f in declared.values()
+                 if re.match(r'(const )?struct plait_comm\*comm$', (f.parameters or [''])[0])]
+    assert len(functions) >= 30, functions
+    methods = {OTHER_NAMES.get(name) or re.sub('^plait_(comm_)?', '', name) for name in functions
+               if name not in ONLY_IN_C}
+    with plait.Comm.create(1, 0) as comm:
+        missing = [name for name in methods if not hasattr(comm, name)]
     assert not missing, missing
+
+
+def every_handle_is_opaque():
+    for name in _library.OPAQUE:
+        assert re.search(rf'struct {name};', headers.code(folders)), f'no struct {name}'
+        assert not re.search(rf'struct {name}\s*{{', headers.code(folders)), f'struct {name} is not opaque'
 
 
 def functions_take_what_the_headers_say():
@@ -76,7 +98,8 @@ def structs_have_the_sizes_of_the_library():
 
 def exceptions_are_the_list_of_statuses():
     rows = headers.rows(folders, 'PLAIT_STATUS_LIST')
-    expected = {name: int(value) for name, value, _ in rows if name != 'PLAIT_OK'}
+    expected = {name: int(value) for name, value, _ in rows if int(value) < 0}
+    assert {name for name, value, _ in rows if int(value) >= 0} == {'PLAIT_OK', 'PLAIT_IN_PROGRESS'}, rows
     classes = [getattr(plait, name) for name in plait.__all__ if name.endswith('Error') and name != 'Error']
     assert {c.name: c.status for c in classes} == expected
     for name in expected:
@@ -88,6 +111,10 @@ def names_of_rounding_are_the_enum():
     assert names == ['PLAIT_ROUND_' + name.upper() for name in _library.ROUNDS], names
 
 
+def no_color_is_the_header_s():
+    assert f'#define PLAIT_NO_COLOR ({_library.NO_COLOR})' in headers.code(folders)
+
+
 def versions_and_soname_are_the_library_s():
     with open(pyproject, encoding='utf-8') as file:
         assert f'version = "{plait.version()}"' in file.read(), plait.version()
@@ -96,7 +123,7 @@ def versions_and_soname_are_the_library_s():
 
 
 sentences.run([
-    every_collective_has_a_method, functions_take_what_the_headers_say, structs_have_the_fields_of_the_headers,
-    structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses, names_of_rounding_are_the_enum,
+    every_function_of_a_comm_has_a_method, every_handle_is_opaque, functions_take_what_the_headers_say,
+    structs_have_the_fields_of_the_headers, no_color_is_the_header_s, structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses, names_of_rounding_are_the_enum,
     versions_and_soname_are_the_library_s,
 ])

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a function as every rank, in processes or threads, with a time limit."""
+"""What tests of the Python package share: a function as every rank, in processes or threads, with a time limit."""
 import multiprocessing
+import re
 import threading
 import time
 
+import numpy
+
 import plait
 
+NRANK = 4
 LIMIT = 60  # seconds; a hard limit against hangs
 
 
@@ -75,3 +79,23 @@ def good(outcomes):
         if isinstance(outcome, Exception):
             raise AssertionError(f'rank {rank}: {type(outcome).__name__}: {outcome}') from outcome
     return outcomes
+
+
+def both(body, nrank=NRANK):
+    """As processes and as threads."""
+    good(processes(nrank, body))
+    good(threads(nrank, body))
+
+
+def equal(got, expected):
+    numpy.testing.assert_array_equal(got, expected)
+
+
+def wrong(expected, text, function):
+    """function() raises `expected` with a text like this."""
+    try:
+        function()
+    except expected as error:
+        assert re.search(text, str(error)), f'{error} does not say {text}'
+    else:
+        raise AssertionError(f'no {expected.__name__} that says {text}')

@@ -3,7 +3,6 @@
 """The Python package: every collective against NumPy, between processes and between threads; errors."""
 import gc
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,24 +15,14 @@ import numpy
 import plait
 import python_ranks as ranks
 import sentences
+from python_ranks import NRANK, both, equal, wrong
 
-NRANK = 4
 NATIVE = ['int8', 'uint8', 'int32', 'uint32', 'int64', 'uint64', 'float16', 'float32', 'float64']
-
-
-def both(body, nrank=NRANK):
-    """As processes and as threads."""
-    ranks.good(ranks.processes(nrank, body))
-    ranks.good(ranks.threads(nrank, body))
 
 
 def vectors(n, dtype='float32', nrank=NRANK):
     """An input for each rank: small whole numbers, whose sums and products are exact in every type."""
     return [((numpy.arange(n) * (r + 3)) % 4).astype(dtype) for r in range(nrank)]
-
-
-def equal(got, expected):
-    numpy.testing.assert_array_equal(got, expected)
 
 
 REFERENCE = {
@@ -226,16 +215,6 @@ def an_operator_that_raises_fails_the_comm():
 
 
 # ---- Errors ------------------------------------------------------------------------------------------------
-
-
-def wrong(expected, text, function):
-    """function() raises `expected` with a text like this."""
-    try:
-        function()
-    except expected as error:
-        assert re.search(text, str(error)), f'{error} does not say {text}'
-    else:
-        raise AssertionError(f'no {expected.__name__} that says {text}')
 
 
 def wrong_arguments_are_named_and_change_nothing():

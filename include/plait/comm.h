@@ -101,6 +101,7 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  *
  * reason  for the error text of all ranks; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
+ * Errors: PLAIT_ERR_ARG for a comm that is still created in the background
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 

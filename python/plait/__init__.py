@@ -3,6 +3,7 @@
 
     with plait.Comm.create(nrank, rank, id) as comm:     # id: plait.unique_id() of one rank
         comm.allreduce(gradient, op="avg")               # in place; or out=
+        r = comm.allreduce(x, wait=False)                # a plait.Request; r.wait() has the result
 
 Calls release the interpreter's lock, so threads can be ranks as well as processes. Set PLAIT_LIBRARY to the path of
 libplait.so where the loader does not find it.
@@ -11,11 +12,15 @@ from ._arrays import zeros
 from ._comm import Comm, unique_id
 from ._errors import BY_NAME as _BY_NAME
 from ._errors import Error
+from ._group import group
 from ._library import lib as _lib
+from ._request import Persistent, Request, wait_all, wait_any
+from ._stream import Stream
 
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Error', 'unique_id', 'version', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
+__all__ = ['Comm', 'Error', 'Persistent', 'Request', 'Stream', 'group', 'unique_id', 'version', 'wait_all', 'wait_any',
+           'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
 def version():

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Communicators and their collectives."""
-import contextlib
 import ctypes
+import functools
 import operator
+import threading
 import warnings
 
 from . import _arrays, _operators
-from ._errors import ArgError, Error, HARMLESS
-from ._library import ROUNDS, Call, CommOptions, CommStats, UniqueId, lib
+from ._errors import ArgError, Error, error_of
+from ._group import join
+from ._library import NO_COLOR, ROUNDS, Call, CommHandle, CommMemory, CommOptions, CommStats, UniqueId, lib
+from ._request import Operation, Persistent, Request
 
-_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'deadline', 'scale', 'commutative')
+_FORMS = ('deadline', 'wait', 'persistent', 'stream')
+_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'commutative') + _FORMS
+_forgotten = []  # what the library may use as long as the process lives
 
 
 def unique_id():
@@ -17,6 +22,10 @@ def unique_id():
     out = UniqueId()
     lib.plait_unique_id_create(ctypes.byref(out))
     return bytes(out.bytes)
+
+
+def _text(name):
+    return None if name is None else name.encode()
 
 
 def _pointers(blocks):
@@ -44,7 +53,12 @@ class Comm:
     starts   where the parts begin, in elements; None: one behind the other
 
     Options of each call, by keyword: algorithm, slice (bytes), round ("once" or "hop"), reproducible, deadline
-    (seconds), scale, commutative. They mean what <plait/coll.h> says.
+    (seconds), scale, commutative. They mean what <plait/coll.h> says. And how it is called:
+
+    wait=False        return a plait.Request at once; its wait() has the result
+    persistent=True   do not begin; return a plait.Persistent, to be started again and again
+    stream=s          return at once; begin when everything before it on that plait.Stream has ended
+    In plait.group() calls return at once, and have ended when the group has.
 
     Errors are plait.Error and its classes. ArgError, UnsupportedError and ConfigError change nothing; after any other
     the comm has failed: leave it and make a new one. Signals, Ctrl-C too, are handled when a call returns.
@@ -55,7 +69,8 @@ class Comm:
 
     @classmethod
     def create(cls, nrank, rank, id=None, *, name=None, timeout=0, deadline=0, warn=0, reproducible=False,
-               round='default', node=None):  # pylint: disable=redefined-builtin
+               round='default', node=None, progress=False,
+               background=False):  # pylint: disable=redefined-builtin
         """Meet the other ranks that have the same id. The keywords are those of `struct plait_comm_options`."""
         if id is not None and (not isinstance(id, bytes) or len(id) != ctypes.sizeof(UniqueId)):
             raise ArgError(f'create: id is {id!r:.60}; it must be {ctypes.sizeof(UniqueId)} bytes from unique_id()')
@@ -65,22 +80,62 @@ class Comm:
         for what, value in (('nrank', nrank), ('rank', rank)):
             if not 0 <= value < 1 << 32:
                 raise ArgError(f'create: {what} is {value}; it must be 0 or more')
-        options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, None if name is None else name.encode(),
-                              timeout, deadline, warn, bool(reproducible), _round('create', round))
+        options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, _text(name), timeout, deadline, warn,
+                              bool(reproducible), _round('create', round),
+                              progress=bool(progress), background=bool(background))
         if id is not None:
             options.id = ctypes.pointer(UniqueId.from_buffer_copy(id))
         if node is not None:
             options.node = (ctypes.c_uint32 * nrank)(*node)
-        handle = ctypes.c_void_p()
-        lib.plait_comm_create(ctypes.byref(options), ctypes.byref(handle))
+        return cls._make(lib.plait_comm_create, ctypes.byref(options))
+
+    @classmethod
+    def _make(cls, function, *arguments):
+        """The comm that function(arguments, out) makes, at once or at the end of this thread's group."""
         self = object.__new__(cls)
-        self._handle, self.nrank, self.rank, self.name = handle, nrank, rank, name or 'comm'
-        self._held = []  # what the library may still read after a failure
+        self._handle, self._leaving = ctypes.POINTER(CommHandle)(), threading.Lock()
+        self.nrank = self.rank = self.name = None
+        self._held = []  # what the library may still use after a failure
+        self._requests = set()  # pending ones, and persistent ones
+        function(*arguments, ctypes.byref(self._handle))
+        if not join(lambda _error: self._introduce(arguments)):
+            self._introduce(arguments)
         return self
 
+    def _introduce(self, _arguments):  # which the library may read until now
+        if self._handle:
+            self.nrank, self.rank = lib.plait_comm_nrank(self._handle), lib.plait_comm_rank(self._handle)
+            self.name = lib.plait_comm_name(self._handle).decode()
+
+    # ---- Comms of comms ---------------------------------------------------------------------------
+
+    def split(self, color, key=0, name=None):
+        """Make comms of parts of this one: of the ranks of one color (0 or more), in the order of their keys. A rank
+        with color None is in none, and gets None."""
+        color = NO_COLOR if color is None else operator.index(color)
+        part = self._make(lib.plait_comm_split, self._open('split'), color, operator.index(key), _text(name))
+        return None if color == NO_COLOR else part
+
+    def duplicate(self, name=None):
+        """A comm of the same ranks."""
+        return self._make(lib.plait_comm_duplicate, self._open('duplicate'), _text(name))
+
+    def shrink(self, excluded, abort=False, name=None):
+        """A comm of all ranks but these, which may be dead; this comm may have failed. All that go on must exclude the
+        same. With abort=True what is in flight is stopped first, as revoke() does."""
+        excluded = [operator.index(r) for r in excluded]
+        return self._make(lib.plait_comm_shrink, self._open('shrink'), (ctypes.c_uint32 * len(excluded))(*excluded),
+                          len(excluded), bool(abort), _text(name))
+
+    # ---- Its life ---------------------------------------------------------------------------------
+
     def destroy(self):
-        """Leave the comm. Raises the comm's error if it has failed; it is gone in any case."""
-        handle, self._handle = self._handle, None
+        """Leave the comm; what is pending ends first. Raises the comm's error if it has failed; it is gone in any
+        case."""
+        for request in list(self._requests):
+            request.settle()
+        with self._leaving:
+            handle, self._handle = self._handle, ctypes.POINTER(CommHandle)()
         try:
             lib.plait_comm_destroy(handle)
         finally:
@@ -89,6 +144,38 @@ class Comm:
     def abort(self, reason=None):
         """Make the comm fail on all ranks, with this reason; from any thread."""
         lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode())
+
+    def ready(self):
+        """Is it there (True), or still being created in the background (False)? Raises the error with which creation
+        ended, or the comm failed. (plait_comm_status)"""
+        return lib.plait_comm_status(self._open('ready')) == 0
+
+    def finalize(self):
+        """End what is pending and wait until nobody reads this rank's memory any more, so that destroy() will not wait.
+        Collective; no further operation is allowed."""
+        lib.plait_comm_finalize(self._open('finalize'))
+
+    def revoke(self):
+        """Stop what is in flight on every rank, as abort() does, and wait until nothing is pending on this one."""
+        lib.plait_comm_revoke(self._open('revoke'))
+
+    def suspend(self):
+        """Give back staging memory until resume(). Collective; calls are refused meanwhile."""
+        lib.plait_comm_suspend(self._open('suspend'))
+
+    def resume(self):
+        """End suspend(). All ranks do it."""
+        lib.plait_comm_resume(self._open('resume'))
+
+    def waited(self, peer):
+        """Seconds that this rank has waited for that one."""
+        return lib.plait_comm_waited(self._open('waited'), self._rank('waited', 'peer', peer))
+
+    def memory(self):
+        """Bytes of shared memory of this rank's end, as a dictionary (`struct plait_comm_memory`)."""
+        out = CommMemory()
+        lib.plait_comm_memory(self._open('memory'), ctypes.byref(out))
+        return {field: getattr(out, field) for field, _ in CommMemory._fields_}
 
     def stats(self):
         """What this rank has counted since creation, as a dictionary (`struct plait_comm_stats`)."""
@@ -101,7 +188,7 @@ class Comm:
 
     def __exit__(self, kind, error, _trace):
         """Leave the comm; an exception is told to the other ranks, which would wait for this one."""
-        if self._handle is None:
+        if not self._handle:
             return
         if error is None or isinstance(error, SystemExit):
             self.destroy()
@@ -113,7 +200,8 @@ class Comm:
             pass  # the first error is on its way
 
     def __del__(self):
-        if getattr(self, '_handle', None) is not None:
+        if getattr(self, '_handle', None):
+            _forgotten.append((self._held, self._requests))
             warnings.warn(f"comm '{self.name}' was not destroyed; use `with` or destroy()", ResourceWarning)
 
     def __repr__(self):
@@ -123,15 +211,14 @@ class Comm:
 
     def barrier(self, **options):
         """Return when every rank has called it."""
-        self._run('barrier', {}, [], options=options)
+        return self._run('barrier', {}, [], options=options)
 
     def allreduce(self, x, op='sum', out=None, dtype=None, **options):
         """Combine x over all ranks; every rank gets the result."""
         self._input('allreduce', x)
         out = self._result('allreduce', x, out)
         self._same('allreduce', 'out', out, 'x', x, 1)
-        self._run('allreduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, options=options)
-        return out
+        return self._run('allreduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, result=out, options=options)
 
     def reduce(self, x, op='sum', root=0, out=None, dtype=None, **options):
         """Combine x over all ranks; the root gets the result, the others None."""
@@ -139,8 +226,8 @@ class Comm:
         out = self._result('reduce', x, out) if self.rank == root else None
         if self.rank == root:
             self._same('reduce', 'out', out, 'x', x, 1)
-        self._run('reduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, root, options=options)
-        return out
+        return self._run('reduce', {'x': x, 'out': out}, [x, out, x.size], dtype, op, ('root', root), result=out,
+                         options=options)
 
     def broadcast(self, x, root=0, out=None, dtype=None, **options):
         """Give every rank the root's x: in x, or in `out` (then x is looked at on the root only)."""
@@ -150,34 +237,33 @@ class Comm:
             self._same('broadcast', 'x', x, 'out', out, 1)
         else:
             x = None
-        self._run('broadcast', {'x': x, 'out': out}, [x, out, out.size], dtype, root=root, options=options)
-        return out
+        return self._run('broadcast', {'x': x, 'out': out}, [x, out, out.size], dtype, rank=('root', root),
+                         result=out, options=options)
 
     def reduce_scatter(self, x, op='sum', out=None, dtype=None, **options):
         """Combine x over all ranks; every rank gets its part of the result, where its part of x is or in `out`."""
         x, out = self._give('reduce_scatter', x, out)
-        self._run('reduce_scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, op, options=options)
-        return out
+        return self._run('reduce_scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, op, result=out,
+                         options=options)
 
     def allgather(self, x, out=None, dtype=None, **options):
         """Give every rank every rank's x, in `out`. Without `out` x is the whole, with one's own part in its place."""
         x, out = self._get('allgather', x, out)
-        self._run('allgather', {'x': x, 'out': out}, [x, out, x.size], dtype, options=options)
-        return out
+        return self._run('allgather', {'x': x, 'out': out}, [x, out, x.size], dtype, result=out, options=options)
 
     def gather(self, x, root=0, out=None, dtype=None, **options):
         """Give the root every rank's x, in `out`, others None. Without `out` the root's x is as in allgather."""
         self._input('gather', x)
         x, out = self._get('gather', x, out) if self.rank == root else (x, None)
-        self._run('gather', {'x': x, 'out': out}, [x, out, x.size], dtype, root=root, options=options)
-        return out
+        return self._run('gather', {'x': x, 'out': out}, [x, out, x.size], dtype, rank=('root', root), result=out,
+                         options=options)
 
     def scatter(self, x, root=0, out=None, dtype=None, **options):
         """Give every rank its part of the root's x, in `out`. Without `out` it stays where it is in the root's x, and
         goes into the others' x, which have the size of a part."""
         x, out = self._give('scatter', x, out) if self.rank == root else (None, self._result('scatter', x, out))
-        self._run('scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, root=root, options=options)
-        return out
+        return self._run('scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, rank=('root', root), result=out,
+                         options=options)
 
     def alltoall(self, x, out, dtype=None, **options):
         """Give every rank its part of x, and get one from each in `out`."""
@@ -185,8 +271,7 @@ class Comm:
         self._output('alltoall', 'out', out)
         self._same('alltoall', 'out', out, 'x', x, 1)
         part = self._part('alltoall', 'x', x)
-        self._run('alltoall', {'x': x, 'out': out}, [x, out, part.size], dtype, options=options)
-        return out
+        return self._run('alltoall', {'x': x, 'out': out}, [x, out, part.size], dtype, result=out, options=options)
 
     # ---- The same with parts of different sizes ---------------------------------------------------
 
@@ -194,33 +279,31 @@ class Comm:
         """reduce_scatter with counts[r] elements for rank r."""
         blocks = self._blocks('reduce_scatterv', 'counts', counts, starts)
         x, out = self._give('reduce_scatterv', x, out, blocks)
-        self._run('reduce_scatterv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, op, options=options)
-        return out
+        return self._run('reduce_scatterv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, op, result=out,
+                         options=options)
 
     def allgatherv(self, x, counts, out=None, starts=None, dtype=None, **options):
         """allgather with counts[r] elements from rank r."""
         blocks = self._blocks('allgatherv', 'counts', counts, starts)
         x, out = self._get('allgatherv', x, out, blocks)
-        self._run('allgatherv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, options=options)
-        return out
+        return self._run('allgatherv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, result=out,
+                         options=options)
 
     def gatherv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
         """gather with counts[r] elements from rank r; the root says counts."""
         self._input('gatherv', x)
         blocks = self._blocks('gatherv', 'counts', counts, starts) if self.rank == root else None
         x, out = self._get('gatherv', x, out, blocks) if self.rank == root else (x, None)
-        self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *_pointers(blocks)], dtype, root=root,
-                  options=options)
-        return out
+        return self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *_pointers(blocks)], dtype,
+                         rank=('root', root), result=out, options=options)
 
     def scatterv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
         """scatter with counts[r] elements for rank r; the root says counts."""
         blocks = self._blocks('scatterv', 'counts', counts, starts) if self.rank == root else None
         x, out = self._give('scatterv', x, out, blocks) if self.rank == root else \
             (None, self._result('scatterv', x, out))
-        self._run('scatterv', {'x': x, 'out': out}, [x, *_pointers(blocks), out, out.size], dtype, root=root,
-                  options=options)
-        return out
+        return self._run('scatterv', {'x': x, 'out': out}, [x, *_pointers(blocks), out, out.size], dtype,
+                         rank=('root', root), result=out, options=options)
 
     def alltoallv(self, x, counts, out, out_counts, starts=None, out_starts=None, dtype=None, **options):
         """alltoall with counts[r] elements of x for rank r and out_counts[r] of `out` from it."""
@@ -230,16 +313,38 @@ class Comm:
         self._output('alltoallv', 'out', out)
         sent.fit('x', x)
         got.fit('out', out)
-        self._run('alltoallv', {'x': x, 'out': out}, [x, *_pointers(sent), out, *_pointers(got)], dtype,
-                  options=options)
-        return out
+        return self._run('alltoallv', {'x': x, 'out': out}, [x, *_pointers(sent), out, *_pointers(got)], dtype,
+                  result=out, options=options)
+
+    # ---- Messages ---------------------------------------------------------------------------------
+
+    def send(self, x, to, dtype=None, **options):
+        """Send x to a rank. The k-th message to it is the k-th that it receives from here, of the same size and dtype.
+        It may return before that. Of the options: deadline, wait, persistent, stream."""
+        self._input('send', x)
+        return self._run('send', {'x': x}, [x, x.size], dtype, rank=('to', to), options=options, allowed=_FORMS)
+
+    def recv(self, out, source, dtype=None, **options):
+        """Receive `out` from a rank. Options as in send()."""
+        self._output('recv', 'out', out)
+        return self._run('recv', {'out': out}, [out, out.size], dtype, rank=('source', source), result=out,
+                         options=options, allowed=_FORMS)
 
     # ---- Arguments --------------------------------------------------------------------------------
 
     def _open(self, name):
-        if self._handle is None:
-            raise ArgError(f"{name}: comm '{self.name}' was destroyed")
-        return self._handle
+        if self._handle:
+            return self._handle
+        if self.nrank is None:
+            raise ArgError(f'{name}: there is no comm: its group has not ended, or it failed')
+        raise ArgError(f"{name}: comm '{self.name}' was destroyed")
+
+    def _rank(self, name, what, value):
+        """A rank of this comm; the library looks whether it is too large."""
+        value = operator.index(value)
+        if not 0 <= value < 1 << 32:
+            raise ArgError(f'{name}: {what} is {value}, but the comm has ranks 0 to {self.nrank - 1}')
+        return value
 
     @staticmethod
     def _input(name, x):
@@ -303,19 +408,30 @@ class Comm:
 
     # ---- Calling ----------------------------------------------------------------------------------
 
-    @staticmethod
-    def _call_of(name, options):
-        for option in options:
-            if option not in _OPTIONS:
-                raise TypeError(f'{name}: there is no option {option!r}; there are {", ".join(_OPTIONS)}')
-        algorithm = options.get('algorithm')
-        return Call(ctypes.sizeof(Call), algorithm=None if algorithm is None else algorithm.encode(),
-                    slice=options.get('slice', 0), round=_round(name, options.get('round', 'default')),
-                    reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0))
+    def _failure(self):
+        """The error with which this comm failed, or None; from any thread."""
+        with self._leaving:
+            return error_of(lib.plait_comm_status, self._handle) if self._handle else None
 
-    def _run(self, name, arrays, arguments, dtype=None, op=None, root=None, *, options):
-        """Call plait_NAME(comm, arguments..., type, op, root, options), as far as it has them."""
-        call, function, scale = self._call_of(name, options), None, options.get('scale')
+    def _forget(self, request):
+        self._requests.discard(request)
+
+    @staticmethod
+    def _call_of(name, options, allowed):
+        for option in options:
+            if option not in allowed:
+                raise TypeError(f'{name}: there is no option {option!r}; there are {", ".join(allowed)}')
+        algorithm, stream = options.get('algorithm'), options.get('stream')
+        return Call(ctypes.sizeof(Call), algorithm=_text(algorithm), slice=options.get('slice', 0),
+                    round=_round(name, options.get('round', 'default')),
+                    reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0),
+                    persistent=bool(options.get('persistent', False)),
+                    stream=None if stream is None else stream._open(name))
+
+    def _run(self, name, arrays, arguments, dtype=None, op=None, rank=None, result=None, *, options, allowed=_OPTIONS):
+        """Call plait_NAME(comm, arguments..., type, op, rank, options), as far as it has them. `result` is the call's,
+        in the form that the options say."""
+        call, function, scale = self._call_of(name, options, allowed), None, options.get('scale')
         arrays = {what: array for what, array in arrays.items() if array is not None}
         arguments = [a if isinstance(a, int) else _arrays.address(a) for a in arguments]
         if arrays:
@@ -331,20 +447,22 @@ class Comm:
         if scale is not None:
             scale = _arrays.scalar(name, scale, dtype)
             call.scale = _arrays.address(scale)
-        if root is not None:
-            root = operator.index(root)
-            if root < 0:
-                raise ArgError(f'{name}: root is {root}, but the comm has ranks 0 to {self.nrank - 1}')
-            arguments.append(root)
+        if rank is not None:
+            arguments.append(self._rank(name, *rank))
+        operation = Operation(self, list(arrays.values()), function, result)
+        request = None if options.get('wait', True) and not call.persistent else \
+            (Persistent if call.persistent else Request)(operation)
+        if request is not None:
+            call.request = ctypes.pointer(request._handle)
         try:
-            with function or contextlib.nullcontext():
-                getattr(lib, 'plait_' + name)(self._open(name), *arguments, ctypes.byref(call))
-        except HARMLESS:
-            raise
+            getattr(lib, 'plait_' + name)(self._open(name), *arguments, ctypes.byref(call))
         except Error:
-            self._held.append(list(arrays.values()))
+            operation.end(failed=True)
             raise
-        finally:
-            if function is not None and function.error is not None:
-                self.abort(f'the operator raised {function.error!r}')
-                raise function.error
+        if request is not None:
+            self._requests.add(request)
+            return request
+        then = operation.end if not call.stream else functools.partial(options['stream']._after, operation)
+        if not join(then):
+            then()
+        return result

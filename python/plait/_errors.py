@@ -42,10 +42,20 @@ HARMLESS = tuple(BY_NAME[name] for name in ('PLAIT_ERR_ARG', 'PLAIT_ERR_UNSUPPOR
 
 
 def _check(status, _function, _arguments):
-    if status != 0:
+    if status < 0:
         raise CLASSES.get(status, Error)(lib.plait_last_error().decode(errors='replace'))
+    return status
 
 
 for _name, (_result, _) in FUNCTIONS.items():
     if _result is Status:
         getattr(lib, _name).errcheck = _check
+
+
+def error_of(function, *arguments):
+    """The library's error in function(arguments), or None."""
+    try:
+        function(*arguments)
+    except Error as error:
+        return error
+    return None

@@ -10,8 +10,25 @@ from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_s
 
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
+NO_COLOR = -1
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
+OnStream = CFUNCTYPE(None, c_void_p)
+
+
+class CommHandle(Structure):
+    """`struct plait_comm`, of which only pointers are known; so are the next two."""
+
+
+class RequestHandle(Structure):
+    pass
+
+
+class StreamHandle(Structure):
+    pass
+
+
+OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle}
 
 
 class UniqueId(Structure):
@@ -25,7 +42,8 @@ class UserOp(Structure):
 class Call(Structure):
     _fields_ = [('size', c_size_t), ('algorithm', c_char_p), ('slice', c_size_t), ('round', c_int),
                 ('reproducible', c_int), ('deadline', c_double), ('scale', c_void_p), ('scale_when', c_int),
-                ('user', POINTER(UserOp)), ('request', c_void_p), ('persistent', c_int), ('stream', c_void_p)]
+                ('user', POINTER(UserOp)), ('request', POINTER(POINTER(RequestHandle))), ('persistent', c_int),
+                ('stream', POINTER(StreamHandle))]
 
 
 class CommOptions(Structure):
@@ -41,8 +59,12 @@ class CommStats(Structure):
         'yields', 'sleeps', 'wakes', 'plan_hash')]
 
 
+class CommMemory(Structure):
+    _fields_ = [('control', c_size_t), ('staging', c_size_t)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
-           'plait_comm_stats': CommStats}
+           'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory}
 
 
 class Status(c_int):
@@ -50,7 +72,8 @@ class Status(c_int):
 
 
 _CALL = POINTER(Call)
-_IN, _OUT, _COMM, _COUNTS = [c_void_p] * 4
+_IN, _OUT, _COUNTS = [c_void_p] * 3
+_COMM, _REQUEST, _STREAM = POINTER(CommHandle), POINTER(RequestHandle), POINTER(StreamHandle)
 _TYPE = _OP = _COLL = c_int
 
 # name: result, parameters
@@ -69,10 +92,38 @@ FUNCTIONS = {
     'plait_mem_alloc': (Status, [c_size_t, POINTER(c_void_p)]),
     'plait_mem_free': (Status, [c_void_p]),
     'plait_unique_id_create': (Status, [POINTER(UniqueId)]),
-    'plait_comm_create': (Status, [POINTER(CommOptions), POINTER(c_void_p)]),
+    'plait_comm_create': (Status, [POINTER(CommOptions), POINTER(_COMM)]),
     'plait_comm_destroy': (Status, [_COMM]),
     'plait_comm_abort': (Status, [_COMM, c_char_p]),
+    'plait_comm_status': (Status, [_COMM]),
+    'plait_comm_finalize': (Status, [_COMM]),
+    'plait_comm_revoke': (Status, [_COMM]),
+    'plait_comm_suspend': (Status, [_COMM]),
+    'plait_comm_resume': (Status, [_COMM]),
+    'plait_comm_split': (Status, [_COMM, c_int, c_int, c_char_p, POINTER(_COMM)]),
+    'plait_comm_duplicate': (Status, [_COMM, c_char_p, POINTER(_COMM)]),
+    'plait_comm_shrink': (Status, [_COMM, POINTER(c_uint32), c_uint32, c_int, c_char_p, POINTER(_COMM)]),
+    'plait_comm_name': (c_char_p, [_COMM]),
+    'plait_comm_rank': (c_uint32, [_COMM]),
+    'plait_comm_nrank': (c_uint32, [_COMM]),
     'plait_comm_stats': (None, [_COMM, POINTER(CommStats)]),
+    'plait_comm_waited': (c_double, [_COMM, c_uint32]),
+    'plait_comm_memory': (None, [_COMM, POINTER(CommMemory)]),
+    'plait_test': (Status, [POINTER(_REQUEST), POINTER(c_int)]),
+    'plait_wait': (Status, [POINTER(_REQUEST)]),
+    'plait_wait_any': (Status, [POINTER(_REQUEST), c_size_t, POINTER(c_size_t)]),
+    'plait_start': (Status, [_REQUEST]),
+    'plait_run_again': (Status, [_REQUEST]),
+    'plait_request_free': (Status, [POINTER(_REQUEST)]),
+    'plait_group_start': (Status, []),
+    'plait_group_end': (Status, []),
+    'plait_stream_create': (Status, [POINTER(_STREAM)]),
+    'plait_stream_call': (Status, [_STREAM, OnStream, c_void_p]),
+    'plait_stream_synchronize': (Status, [_STREAM]),
+    'plait_stream_query': (Status, [_STREAM, POINTER(c_int)]),
+    'plait_stream_destroy': (Status, [_STREAM]),
+    'plait_send': (Status, [_COMM, _IN, c_size_t, _TYPE, c_uint32, _CALL]),
+    'plait_recv': (Status, [_COMM, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
     'plait_allreduce': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, _CALL]),
     'plait_reduce_scatter': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, _CALL]),
     'plait_allgather': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _CALL]),

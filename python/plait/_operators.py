@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Operators: the library's by name, and functions of NumPy arrays."""
 import ctypes
-import threading
+import weakref
 
 import numpy
 
@@ -9,13 +9,13 @@ from . import _arrays
 from ._errors import ArgError
 from ._library import Combine, UserOp, lib
 
-# The library calls back in the thread that is in the call, so one C function serves all operators.
-_running = threading.local()
+# The library calls back in any thread that waits, with the context of the operation, which names the function.
+_functions = weakref.WeakValueDictionary()
 
 
 @Combine
-def _combine(inout, operand, count, _type, _context):
-    function = _running.function
+def _combine(inout, operand, count, _type, context):
+    function = _functions[context]
     try:
         a, b = (numpy.asarray(_arrays.Memory(at, (count,), function.dtype)) for at in (inout, operand))
         a[...] = function.function(a, b)
@@ -24,17 +24,12 @@ def _combine(inout, operand, count, _type, _context):
 
 
 class Function:
-    """A function f(a, b) of two arrays as an operator of one call, which is made inside `with`."""
+    """A function f(a, b) of two arrays as the operator of one call; to be kept until its operation has ended."""
 
     def __init__(self, function, dtype, commutative):
         self.function, self.dtype, self.error = function, dtype, None
-        self.struct = UserOp(ctypes.sizeof(UserOp), _combine, None, bool(commutative))
-
-    def __enter__(self):
-        _running.function = self
-
-    def __exit__(self, *_):
-        _running.function = None
+        self.struct = UserOp(ctypes.sizeof(UserOp), _combine, id(self), bool(commutative))
+        _functions[id(self)] = self
 
 
 def find(name, op):
