@@ -109,6 +109,35 @@ static void describe_how(struct plait_op_plan *o, uint32_t nrank)
     o->last.divisor = o->op == PLAIT_AVG ? nrank : 0;
 }
 
+/* What counts its runs: kept for the comm's life, as another operation may take this one's place. */
+static struct plait_tally *find_tally(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    struct plait_tally *t = comm->tallies;
+
+    while (t != NULL && (t->count.coll != o->coll || strcmp(t->count.algorithm, o->selection.spec) != 0))
+        t = t->next;
+    if (t != NULL)
+        return t;
+    comm->stats.allocations++;
+    t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    t->count.coll = o->coll;
+    memcpy(t->count.algorithm, o->selection.spec, sizeof t->count.algorithm);
+    if (comm->tallies == NULL)
+        comm->tallies_end = &comm->tallies;
+    *comm->tallies_end = t;
+    comm->tallies_end = &t->next;
+    return t;
+}
+
+static void fold(struct plait_op_plan *o)
+{
+    o->tally->count.operations += o->runs;
+    o->tally->count.bytes += o->runs * o->count * o->size;
+    o->runs = 0;
+}
+
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
@@ -134,6 +163,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->size = plait_dtype_size(o->type);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
+    o->claim = o->selection.alg->claim(o->selection.alg, &shape);
+    o->tally = find_tally(comm, o);
+    if (o->tally == NULL)
+        return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
     describe(o, &o->what);
@@ -178,6 +211,8 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
         if (*place != NULL)
             (*place)->forgotten = true;
         *place = o;
+    } else {
+        fold(*place);
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
@@ -218,6 +253,25 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
 
 void plait_unbind(struct plait_op_plan *o)
 {
-    if (--o->users == 0 && o->forgotten)
-        free(o);
+    if (--o->users > 0 || !o->forgotten)
+        return;
+    fold(o);
+    free(o);
+}
+
+enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct plait_comm_count *out)
+{
+    const struct plait_tally *t = comm != NULL ? comm->tallies : NULL;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: out is NULL");
+    for (size_t k = 0; comm != NULL && k < PLAIT_NOP_PLAN; k++)
+        if (comm->op_plans != NULL && comm->op_plans[k] != NULL)
+            fold(comm->op_plans[k]);
+    for (size_t k = i; t != NULL && k > 0; k--)
+        t = t->next;
+    if (t == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: i is %zu, but there are not so many", i);
+    *out = t->count;
+    return PLAIT_OK;
 }

@@ -258,6 +258,11 @@ static void free_private(struct plait_comm *comm)
         plait_prog_destroy(comm->progs);
         comm->progs = next;
     }
+    while (comm->tallies != NULL) {
+        struct plait_tally *next = comm->tallies->next;
+        free(comm->tallies);
+        comm->tallies = next;
+    }
     free(comm->op_plans);
     free(comm->starts);
     free(comm->run);

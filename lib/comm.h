@@ -134,6 +134,9 @@ struct plait_op_plan {
     struct plait_how inner, last; /* of combinations whose result is partial; of the last */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
+    struct plait_claim claim;
+    struct plait_tally *tally;
+    uint64_t runs; /* not yet in the tally */
     struct plait_what what;  /* for the ring */
 
     uint32_t users; /* requests that run it; while there are any it stays */
@@ -151,6 +154,11 @@ static inline uint32_t plait_message_fingerprint(const struct plait_op_plan *o, 
 {
     return PLAIT_GUARDS ? o->fingerprint + (uint32_t)sequence * 0x9e3779b1u : 0;
 }
+
+struct plait_tally { /* of one algorithm of one collective */
+    struct plait_tally *next;
+    struct plait_comm_count count;
+};
 
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
@@ -195,6 +203,7 @@ struct plait_comm {
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
+    struct plait_tally *tallies, **tallies_end;
 
     struct plait_run *run;        /* the operation in progress, or the last */
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */

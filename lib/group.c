@@ -240,6 +240,68 @@ enum plait_status plait_group_end(void)
     return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
 }
 
+/* ---- An estimate --------------------------------------------------------------------------------------------- */
+
+static double time_of(const struct plait_request *r, double latency, double bandwidth)
+{
+    const struct plait_op_plan *o = r->job.o;
+    const struct plait_claim *c = &o->claim;
+    const double blocks = (double)(c->sent > c->received ? c->sent : c->received);
+    const double bytes = (double)(o->sized ? r->job.sizes.most : o->count) * (double)o->size;
+    const double block = o->geometry.kind == PLAIT_KIND_VECTOR && c->nblk > 0 ? bytes / (double)c->nblk : bytes;
+
+    return (double)(c->depth + o->selection.nslice - 1) * latency + blocks * block / bandwidth;
+}
+
+/* Of the comm's collectives, one after the other, when `r` is the first of them in the group. */
+static double time_of_comm(const struct plait_request *r, double latency, double bandwidth)
+{
+    double seconds = 0;
+
+    for (const struct plait_request *e = group.first; e != r; e = e->next_of_group)
+        if (e->comm == r->comm && e->kind == PLAIT_REQUEST_COLLECTIVE)
+            return 0; /* counted there */
+    for (const struct plait_request *e = r; e != NULL; e = e->next_of_group)
+        if (e->comm == r->comm && e->kind == PLAIT_REQUEST_COLLECTIVE)
+            seconds += time_of(e, latency, bandwidth);
+    return seconds;
+}
+
+static double estimate(double latency, double bandwidth)
+{
+    double longest = 0, sent = 0, received = 0;
+    bool messages = false;
+
+    for (const struct plait_request *r = group.first; r != NULL; r = r->next_of_group) {
+        if (r->kind == PLAIT_REQUEST_COLLECTIVE) {
+            const double t = time_of_comm(r, latency, bandwidth);
+            longest = t > longest ? t : longest;
+            continue;
+        }
+        messages = true;
+        *(r->kind == PLAIT_REQUEST_SEND ? &sent : &received) += (double)r->letter.bytes;
+    }
+    return longest + (messages ? latency + (sent > received ? sent : received) / bandwidth : 0);
+}
+
+enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds)
+{
+    if (group.depth != 1)
+        return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: this thread has %s",
+                          group.depth == 0 ? "no group" : "groups in groups; end the inner ones first");
+    if (!(latency >= 0) || !(bandwidth > 0) || seconds == NULL)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_group_estimate: latency %g s, bandwidth %g byte/s, seconds %p: not what is needed",
+                          latency, bandwidth, (void *)seconds);
+    if (group.refused != PLAIT_OK)
+        return plait_group_end();
+    const double result = estimate(latency, bandwidth);
+    plait_refuse(plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: the group was estimated and not begun"));
+    plait_group_end();
+    *seconds = result;
+    return PLAIT_OK;
+}
+
 void plait_groups_fork(enum plait_fork when)
 {
     if (when != PLAIT_FORK_CHILD)

@@ -63,9 +63,10 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
     return PLAIT_OK;
 }
 
-static inline void end(struct plait_comm *comm)
+static inline void end(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     comm->stats.operations++;
+    ((struct plait_op_plan *)(uintptr_t)o)->runs++;
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
@@ -109,7 +110,7 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
         comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
     if (status == PLAIT_OK && *ended)
-        end(comm);
+        end(comm, comm->run->o);
     return status;
 }
 
@@ -146,7 +147,7 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
     const enum plait_status status = plait_tiny_run(comm, o, word, in, out);
     if (status == PLAIT_OK)
-        end(comm);
+        end(comm, o);
     plait_fpenv_leave(environment);
     return status;
 }

@@ -492,6 +492,79 @@ static void waiting_is_counted_for_whom_it_is(void **state)
     run(2, 1, waited, NULL);
 }
 
+static int counted(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float v[1000], w[1000];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_count c;
+    uint64_t ring = 0, all = 0;
+
+    (void)arg;
+    call.algorithm = "ring";
+    for (uint32_t i = 0; i < 700; i++) /* more kinds of operation than are remembered */
+        CHECK(plait_allreduce(*comm, v, w, 1 + i, PLAIT_FLOAT32, PLAIT_SUM, i % 7 == 0 ? &call : NULL) == PLAIT_OK);
+    CHECK(plait_broadcast(*comm, v, w, 10, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+    for (size_t i = 0; plait_comm_count(*comm, i, &c) == PLAIT_OK; i++) {
+        all += c.operations;
+        if (strcmp(c.algorithm, "ring") == 0) {
+            CHECK(c.coll == PLAIT_ALLREDUCE && c.bytes == 4 * (100 + 7 * 99 * 100 / 2));
+            ring = c.operations;
+        }
+        if (c.coll == PLAIT_BROADCAST)
+            CHECK(c.operations == 1 && c.bytes == 40);
+    }
+    CHECK(ring == 100 && all == 701);
+    CHECK(plait_comm_count(NULL, 0, &c) == PLAIT_ERR_ARG && plait_comm_count(*comm, 0, NULL) == PLAIT_ERR_ARG);
+    return 0;
+}
+
+static void operations_are_counted_by_algorithm(void **state)
+{
+    (void)state;
+    run(2, 1, counted, NULL);
+}
+
+static int estimated(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float v[1 << 16], w[1 << 16];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *other;
+    double one, two, both, message;
+
+    (void)arg;
+    CHECK(plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
+    call.algorithm = "ring";
+    call.slice = sizeof v; /* in one */
+    CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_ERR_ARG);
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_group_estimate(1e-6, 0, &one) == PLAIT_ERR_ARG && strstr(plait_last_error(), "bandwidth 0") != NULL);
+    CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_OK);
+    /* 2(P-1) messages one after the other, 2(P-1)/P of the vector */
+    CHECK(one > 0.999 * (6e-6 + 1.5 * sizeof v / 1e9) && one < 1.001 * (6e-6 + 1.5 * sizeof v / 1e9));
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_group_estimate(1e-6, 1e9, &two) == PLAIT_OK && two > 1.999 * one && two < 2.001 * one);
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_allreduce(other, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_group_estimate(1e-6, 1e9, &both) == PLAIT_OK && both == one);
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_send(*comm, v, 1000, PLAIT_FLOAT32, (rank + 1) % 4, NULL) == PLAIT_OK);
+    CHECK(plait_recv(*comm, w, 250, PLAIT_FLOAT32, (rank + 3) % 4, NULL) == PLAIT_OK); /* never compared */
+    CHECK(plait_group_estimate(1e-6, 1e9, &message) == PLAIT_OK && message > 4.99e-6 && message < 5.01e-6);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && plait_barrier(other, NULL) == PLAIT_OK); /* nothing was begun */
+    CHECK(plait_comm_destroy(other) == PLAIT_OK);
+    return 0;
+}
+
+static void a_group_is_estimated_by_the_claims_and_not_begun(void **state)
+{
+    (void)state;
+    run(4, 1, estimated, NULL);
+}
+
 static void foreign_memory_is_not_registered_and_the_error_says_why(void **state)
 {
     char memory[8];
@@ -538,6 +611,8 @@ int main(void)
         cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),
+        cmocka_unit_test(operations_are_counted_by_algorithm),
+        cmocka_unit_test(a_group_is_estimated_by_the_claims_and_not_begun),
         cmocka_unit_test(foreign_memory_is_not_registered_and_the_error_says_why),
         cmocka_unit_test(wrong_arguments_change_nothing),
     };

@@ -197,6 +197,21 @@ struct plait_comm_stats {
 /** What this rank has counted. Thread: one that may call a collective of this rank; none is in progress meanwhile. */
 PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out);
 
+/* What this rank has run of one collective by one algorithm. */
+struct plait_comm_count {
+    enum plait_coll coll;
+    char algorithm[64]; /* spec */
+    uint64_t operations; /* persistent ones may be counted only when they are freed */
+    uint64_t bytes; /* of the vectors, or of one block of each; those whose blocks differ in size count none */
+};
+
+/**
+ * The i-th, from 0, in the order in which they were first called. Thread: as the comm's calls.
+ *
+ * Errors: PLAIT_ERR_ARG when there is no i-th
+ */
+PLAIT_API enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct plait_comm_count *out);
+
 /**
  * Seconds that this rank has waited for `peer` since creation: of waits that outlast the spin (some tens of
  * microseconds), each counted for the rank it waited for last. Thread: as the comm's calls.

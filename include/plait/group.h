@@ -41,6 +41,20 @@ PLAIT_API enum plait_status plait_group_start(void);
  */
 PLAIT_API enum plait_status plait_group_end(void);
 
+/**
+ * End it without beginning anything, and say how long it would take by the algorithms' claims (plan.h): of each
+ * collective the messages on its longest path, one more for every further slice, and the bytes of the rank that sends
+ * or receives most. Collectives of a comm follow each other, those of different comms overlap; sends and receives of
+ * this rank come on top. Combining costs nothing here. Its requests end with PLAIT_ERR_ARG.
+ *
+ * latency    seconds of a message
+ * bandwidth  bytes per second that a rank sends or receives; plait-perf measures both
+ * Thread:    the one that began it
+ * Errors:    PLAIT_ERR_ARG (no group, a nested one, no positive number); what plait_group_end() would say of calls that
+ *            were refused
+ */
+PLAIT_API enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds);
+
 #ifdef __cplusplus
 }
 #endif
