@@ -2,11 +2,12 @@
 #include "compute.h"
 
 #include "stage.h"
+#include "stats.h"
 
 #include <math.h>
 #include <time.h>
 
-#define TRIES 20
+#define TRIES 51
 #define TRY   1000 /* passes: some ten microseconds, so that few tries are interrupted */
 
 const char *computation_name(enum computation computation)
@@ -15,7 +16,8 @@ const char *computation_name(enum computation computation)
     return names[computation];
 }
 
-static void passes(struct computer *c, uint64_t n)
+/* The same code when it is calibrated and when it computes. */
+__attribute__((noinline)) static void passes(struct computer *c, uint64_t n)
 {
     const int size = sizeof c->data / sizeof *c->data;
 
@@ -26,16 +28,16 @@ static void passes(struct computer *c, uint64_t n)
     }
 }
 
-static void calibrate(struct computer *c)
+void compute_calibrate(struct computer *c)
 {
-    double least = INFINITY;
+    double taken[TRIES];
 
     for (int i = 0; i < TRIES; i++) {
         const double begin = now();
         passes(c, TRY);
-        least = fmin(least, now() - begin);
+        taken[i] = now() - begin;
     }
-    c->pass = least / TRY;
+    c->pass = median_of(taken, TRIES) / TRY;
 }
 
 static void sleep_until(double when)
@@ -49,8 +51,6 @@ static void sleep_until(double when)
 bool compute(struct computer *c, enum computation computation, double seconds, uint32_t ntest, bool (*test)(void *),
              void *self)
 {
-    if (computation == COMPUTE_BUSY && c->pass == 0)
-        calibrate(c);
     const uint64_t all = computation == COMPUTE_BUSY ? (uint64_t)(seconds / c->pass) : 0;
     const double begin = now();
     uint64_t done = 0;

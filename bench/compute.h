@@ -15,15 +15,18 @@ enum computation { COMPUTE_BUSY, COMPUTE_SLEEP, NCOMPUTATION };
 const char *computation_name(enum computation computation);
 
 struct computer {
-    double pass; /* seconds that it takes alone; 0: not yet known */
-    float data[256];
+    double pass; /* seconds that it takes; 0: not calibrated */
+    _Alignas(64) float data[256];
 };
+
+/* Find out how fast this processor is. All ranks do it together: two processors may share a core. */
+void compute_calibrate(struct computer *c);
 
 /*
  * So much work as takes this long on a processor of its own; when others use the processor too it takes longer, it is
  * not less work. A sleep ends at its time whatever the tests took: what is waited for goes on meanwhile.
  *
- * c     zeroes before the first call, which finds out how fast this processor is
+ * c     calibrated
  * test  called with `self` `ntest` times, at equal distances; false ends it all, and is the answer
  */
 bool compute(struct computer *c, enum computation computation, double seconds, uint32_t ntest, bool (*test)(void *),

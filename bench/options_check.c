@@ -60,6 +60,7 @@ static bool check_overlap(const struct options *o)
                         : o->aggregate > 1 ? "-m"
                         : o->cputime       ? "-C"
                         : o->per_iter      ? "-I"
+                        : o->timestamps    ? "-S"
                                            : NULL;
 
     if (other != NULL)

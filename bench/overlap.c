@@ -47,15 +47,16 @@ static bool median_time(struct task *t, uint32_t backend, enum way way, double *
 static bool calibrate(struct task *t, uint32_t backend)
 {
     const struct options *o = t->bench->options;
-    double once;
+    double once, blocking;
 
     t->work.way = WAY_BLOCKING;
     if (!measure_warm_up(t, backend, &once))
         return false;
     t->iterations[backend] = measure_iterations(o, once);
-    if (!median_time(t, backend, WAY_BLOCKING, &t->work.seconds))
+    if (!median_time(t, backend, WAY_BLOCKING, &blocking))
         return false;
-    t->iterations[backend] = 1; /* a short sleep takes far longer than it was told */
+    t->work.seconds = fmin(once, blocking); /* if other work held up one of them */
+    t->iterations[backend] = 1;             /* a short sleep takes far longer than it was told */
     if (!median_time(t, backend, WAY_COMPUTE, &once))
         return false;
     t->iterations[backend] = measure_iterations(o, t->work.seconds + once);

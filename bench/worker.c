@@ -303,6 +303,10 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
     if (name == NULL)
         return ANSWER_NONE;
     snprintf(r->text, sizeof r->text, "%s", name);
+    if (c->work.way != WAY_BLOCKING && w->computer.pass == 0) {
+        stage_barrier(w->stage);
+        compute_calibrate(&w->computer);
+    }
     return ANSWER_OK;
 }
 
