@@ -25,7 +25,7 @@ def fits(kind, c):
     if c.endswith(']'):
         base, size = c[:-1].split('[')
         return issubclass(kind, ctypes.Array) and kind._length_ == int(size) and ctypes.sizeof(kind) == int(size) \
-            and base == 'unsigned char'
+            and base in ('unsigned char', 'char')
     if c in PLAIN:
         return kind is PLAIN[c]
     if c == '(*)':

@@ -131,12 +131,14 @@ enum plait_scale_when {
  *              to elements. Runs, with the default floating point environment, in the thread that drives the
  *              operation: the caller of a blocking one; of others any thread that waits or tests, or is the library's,
  *              one at a time for an operation. May not call this library, nor leave by longjmp() or an exception. It
- * must be associative as far as the caller cares: the result is that of in[rank 0] op in[rank 1] op ... with
- * parentheses. context      handed to it; may differ between ranks commutative  the promise that a op b is b op a. 0:
- * the ranks' elements are combined in rank order, with the parentheses of the canonical order (plan.h), so only
- * algorithms that have it are eligible, as with `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise
- * must be equal on all ranks; that the functions are is the caller's care. The result has the same bits on all ranks if
- * the function gives the same bits on all.
+ *              must be associative as far as the caller cares: the result is that of in[rank 0] op in[rank 1] op ...
+ *              with parentheses.
+ * context      handed to it; may differ between ranks
+ * commutative  the promise that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
+ *              parentheses of the canonical order (plan.h), so only algorithms that have it are eligible, as with
+ *              `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise must be equal on all ranks; that
+ *              the functions are is the caller's care.
+ * The result has the same bits on all ranks if the function gives the same bits on all.
  */
 struct plait_user_op {
     size_t size; /* sizeof (struct plait_user_op) */
@@ -218,7 +220,8 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in
  * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
  * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
- * ranks. root   rank that gives or gets everything; must be equal on all ranks
+ * ranks.
+ * root   rank that gives or gets everything; must be equal on all ranks
  *
  * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that
  * waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
@@ -296,8 +299,9 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
  * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of
  *         OUT must not overlap
  * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not,
- * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH). Cost:   one message for each part that is
- * not a rank's own; not cut into slices: parts that are not in library memory are staged whole.
+ * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH).
+ * Cost:   one message for each part that is not a rank's own; not cut into slices: parts that are not in library
+ *         memory are staged whole.
  */
 PLAIT_API enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out,
                                                   const size_t *counts, const size_t *starts, enum plait_dtype type,

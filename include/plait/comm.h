@@ -69,13 +69,13 @@ struct plait_comm_options {
  *          shows them of any process of the same user at any time, also one that hangs or is stopped. Small
  *          operations that waited no longer than the spin have no time; those around them bracket it.
  * Order:   collective over the ranks that hold the id
- * Thread:  any; ranks of one process are created by one thread each
+ * Thread:  any; ranks of one process are created by one thread each, or by one in a group (group.h)
  * Errors:  PLAIT_ERR_ARG (with a wrong size, nrank, rank or id a rank cannot meet the others, which wait until the
  *          timeout), PLAIT_ERR_CONFIG (a variable, named), PLAIT_ERR_TIMEOUT (names the ranks that did not come),
- * PLAIT_ERR_PEER (names the rank that died or left), PLAIT_ERR_MISMATCH (names the option and both values),
- * PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (a limit, its value and how to raise it). What fails on one rank is every rank's
- * result, at once and with the rank named: a rank that cannot make the comm still comes to say so, for at most 20
- * seconds and the timeout. Of a death those learn who are there or come within half a second.
+ *          PLAIT_ERR_PEER (names the rank that died or left), PLAIT_ERR_MISMATCH (names the option and both values),
+ *          PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (a limit, its value and how to raise it). What fails on one rank is every
+ *          rank's result, at once and with the rank named: a rank that cannot make the comm still comes to say so, for
+ *          at most 20 seconds and the timeout. Of a death those learn who are there or come within half a second.
  */
 PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out);
 

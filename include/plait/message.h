@@ -21,9 +21,11 @@ extern "C" {
  * in      [count]
  * to      rank; a message to oneself must be received in the same group, or be a request
  * call    request, stream, persistent, deadline are read; NULL: returns when `in` may be used again, which may be
- * before it is received Order:  its place among the messages from this rank to `to` Thread: one thread per rank at a
- * time Errors: as plait_allreduce(); PLAIT_ERR_PEER when that rank died or left before it had received it Cost:   up to
- * 32 bytes travel in one cache line; memory that the receiver cannot read (between processes: all but
+ *         before it is received
+ * Order:  its place among the messages from this rank to `to`
+ * Thread: one thread per rank at a time
+ * Errors: as plait_allreduce(); PLAIT_ERR_PEER when that rank died or left before it had received it
+ * Cost:   up to 32 bytes travel in one cache line; memory that the receiver cannot read (between processes: all but
  *         plait_mem_alloc()'s) is copied once more, in slices of 256 KiB
  */
 PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,

@@ -9,7 +9,7 @@ import warnings
 from . import _arrays, _operators
 from ._errors import ArgError, Error, error_of
 from ._group import join
-from ._library import NO_COLOR, ROUNDS, Call, CommHandle, CommMemory, CommOptions, CommStats, UniqueId, lib
+from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, UniqueId, lib
 from ._request import Operation, Persistent, Request
 
 _FORMS = ('deadline', 'wait', 'persistent', 'stream')
@@ -176,6 +176,14 @@ class Comm:
         out = CommMemory()
         lib.plait_comm_memory(self._open('memory'), ctypes.byref(out))
         return {field: getattr(out, field) for field, _ in CommMemory._fields_}
+
+    def count(self):
+        """What this rank has run, by collective and algorithm: a list of dictionaries (`struct plait_comm_count`)."""
+        handle, result, out = self._open('count'), [], CommCount()
+        while lib.plait_comm_count(handle, len(result), ctypes.byref(out)) == 0:
+            result.append({'coll': lib.plait_coll_name(out.coll).decode(), 'algorithm': out.algorithm.decode(),
+                           'operations': out.operations, 'bytes': out.bytes})
+        return result
 
     def stats(self):
         """What this rank has counted since creation, as a dictionary (`struct plait_comm_stats`)."""

@@ -5,7 +5,7 @@ All that has to agree with the public headers is here, and tests/python_headers_
 """
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint32, c_uint64, \
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint32, c_uint64, \
     c_void_p
 
 SONAME = 'libplait.so.0'
@@ -63,8 +63,13 @@ class CommMemory(Structure):
     _fields_ = [('control', c_size_t), ('staging', c_size_t)]
 
 
+class CommCount(Structure):
+    _fields_ = [('coll', c_int), ('algorithm', c_char * 64), ('operations', c_uint64), ('bytes', c_uint64)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
-           'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory}
+           'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
+           'plait_comm_count': CommCount}
 
 
 class Status(c_int):
@@ -107,6 +112,7 @@ FUNCTIONS = {
     'plait_comm_rank': (c_uint32, [_COMM]),
     'plait_comm_nrank': (c_uint32, [_COMM]),
     'plait_comm_stats': (None, [_COMM, POINTER(CommStats)]),
+    'plait_comm_count': (Status, [_COMM, c_size_t, POINTER(CommCount)]),
     'plait_comm_waited': (c_double, [_COMM, c_uint32]),
     'plait_comm_memory': (None, [_COMM, POINTER(CommMemory)]),
     'plait_test': (Status, [POINTER(_REQUEST), POINTER(c_int)]),
