@@ -204,6 +204,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;
     comm->deadline = o->deadline > 0 ? o->deadline : comm->config.deadline;
     comm->warn = o->warn > 0 ? o->warn : comm->config.warn;
+    comm->config.timeout = o->timeout > 0 ? o->timeout : comm->config.timeout;
     comm->reproducible = o->reproducible;
     comm->round = o->round;
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
@@ -305,13 +306,14 @@ static void discard(struct plait_comm *comm)
 }
 
 /* comm may be NULL: memory is short, which the others must hear of. */
-static enum plait_status create(struct plait_comm *comm, const struct plait_comm_options *options)
+static enum plait_status create(struct plait_comm *comm, const struct plait_comm_options *options,
+                                const struct plait_watch *watch)
 {
     enum plait_status status = comm != NULL ? check_options(options) : plait_fail_memory("out of memory for a comm");
 
     if (status == PLAIT_OK)
         status = create_own(comm, options);
-    status = plait_meet(comm, options, status);
+    status = plait_meet(comm, options, status, watch);
     if (status == PLAIT_OK) {
         comm->open = plait_generation;
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
@@ -325,7 +327,9 @@ struct plait_birth {
     struct plait_comm_options options; /* with copies of what they pointed to */
     struct plait_unique_id id;
     pthread_t thread;
-    atomic_bool over; /* the rest is known */
+    struct plait_watch watch;
+    atomic_bool cancelled; /* by plait_comm_abort() or destroy */
+    atomic_bool over;      /* the rest is known */
     enum plait_status status;
     char text[512];
 };
@@ -336,12 +340,20 @@ static void *memcpy_new(const void *from, size_t bytes)
     return to != NULL ? memcpy(to, from, bytes) : NULL;
 }
 
+static enum plait_status look_if_cancelled(const void *context)
+{
+    const struct plait_birth *b = context;
+
+    return atomic_load(&b->cancelled) ? plait_fail(PLAIT_ERR_FAILED, "comm creation: aborted on this rank") : PLAIT_OK;
+}
+
 static void *give_birth(void *arg)
 {
     struct plait_comm *comm = arg;
     struct plait_birth *b = comm->birth;
 
-    b->status = create(comm, &b->options);
+    b->watch = (struct plait_watch){ look_if_cancelled, b };
+    b->status = create(comm, &b->options, &b->watch);
     if (b->status != PLAIT_OK)
         snprintf(b->text, sizeof b->text, "%s", plait_last_error());
     atomic_store_explicit(&b->over, true, memory_order_release);
@@ -420,32 +432,40 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_status: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_closed(comm, "plait_comm_status");
     if (comm->birth != NULL) {
         if (!atomic_load_explicit(&comm->birth->over, memory_order_acquire))
             return PLAIT_IN_PROGRESS;
         if (comm->birth->status != PLAIT_OK)
             return plait_fail(comm->birth->status, "%s", comm->birth->text);
     }
-    if (plait_comm_inherited(comm))
-        return plait_comm_is_closed(comm, "plait_comm_status");
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
 }
 
 static enum plait_status create_now(const void *args, struct plait_comm **out)
 {
-    const struct plait_comm_options *options = args;
+    const struct plait_making *m = args;
     struct plait_comm *comm;
     enum plait_status status;
 
     retire(NULL);
     comm = allocate();
-    status = create(comm, options);
+    status = create(comm, &m->options, m->watch);
     if (status == PLAIT_OK)
         *out = comm;
     else if (comm != NULL)
         discard(comm);
     return status;
+}
+
+enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
+                                  struct plait_comm **out)
+{
+    const struct plait_making m = { *options, watch };
+
+    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, sizeof m, out) : create_now(&m, out);
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
@@ -456,12 +476,9 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (plait_in_group())
-        return plait_group_make(create_now, options, sizeof *options, out);
-    if (options->background)
-        status = create_in_background(options, out);
-    else
-        status = plait_creation_needs_thread() ? plait_make_in_thread(create_now, options, sizeof *options, out)
-                                               : create_now(options, out);
+        return plait_group_make(create_now, &(struct plait_making){ *options, NULL }, sizeof(struct plait_making), NULL,
+                                out);
+    status = options->background ? create_in_background(options, out) : plait_comm_make(options, NULL, out);
     errno = saved;
     return status;
 }
@@ -471,6 +488,7 @@ struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
 
     o.name = comm->name;
+    o.timeout = comm->config.timeout;
     o.deadline = comm->deadline;
     o.warn = comm->warn;
     o.reproducible = comm->reproducible;
@@ -554,7 +572,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     const int saved = errno;
     enum plait_status status;
 
-    if (comm != NULL && comm->birth != NULL) {
+    if (comm != NULL && comm->birth != NULL && !plait_comm_inherited(comm)) {
+        atomic_store(&comm->birth->cancelled, true);
         pthread_join(comm->birth->thread, NULL);
         status = comm->birth->status;
         forget_birth(comm);
@@ -584,8 +603,12 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
-    if (plait_comm_inherited(comm) || plait_comm_unborn(comm))
+    if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_abort");
+    if (plait_comm_unborn(comm)) {
+        atomic_store(&comm->birth->cancelled, true);
+        return PLAIT_OK;
+    }
     char text[sizeof comm->own->failure];
     snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
              (unsigned long long)atomic_load(&comm->own->done), comm->rank,

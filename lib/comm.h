@@ -136,8 +136,8 @@ struct plait_op_plan {
     struct plait_prog *prog; /* NULL when tiny */
     struct plait_claim claim;
     struct plait_tally *tally;
-    uint64_t runs; /* not yet in the tally */
-    struct plait_what what;  /* for the ring */
+    uint64_t runs;          /* not yet in the tally */
+    struct plait_what what; /* for the ring */
 
     uint32_t users; /* requests that run it; while there are any it stays */
     bool forgotten; /* and goes with the last, as another operation has its place */
@@ -245,6 +245,18 @@ enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char
 
 /* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
 bool plait_comm_unborn(const struct plait_comm *comm);
+
+/*
+ * plait_comm_create() now, whatever group is open, for one made of another comm. watch: what ends the meeting from
+ * outside, or NULL.
+ */
+struct plait_watch;
+struct plait_making {
+    struct plait_comm_options options;
+    const struct plait_watch *watch;
+};
+enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
+                                  struct plait_comm **out);
 
 /* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
 struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);

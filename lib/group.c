@@ -17,6 +17,9 @@ struct creation { /* of a comm */
     struct creation *next;
     enum plait_status (*make)(const void *args, struct plait_comm **out);
     _Alignas(16) char args[PLAIT_GROUP_ARGS];
+    const struct plait_comm *of; /* what it is made of, or NULL */
+    struct creation *then;       /* the next of the same, in the same thread */
+    bool chained;                /* behind another */
     struct plait_comm **out;
     enum plait_status status;
     char text[512];
@@ -59,8 +62,19 @@ enum plait_status plait_refuse(enum plait_status status)
     return status;
 }
 
+/* Behind the last one of the same comm. */
+static void chain(struct creation *c)
+{
+    for (struct creation *e = c->of != NULL ? group.creations : NULL; e != NULL; e = e->next)
+        if (e->of == c->of && e->then == NULL) {
+            e->then = c;
+            c->chained = true;
+            return;
+        }
+}
+
 enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                   const void *args, size_t bytes, struct plait_comm **out)
+                                   const void *args, size_t bytes, const struct plait_comm *of, struct plait_comm **out)
 {
     struct creation *c = calloc(1, sizeof *c);
 
@@ -68,7 +82,9 @@ enum plait_status plait_group_make(enum plait_status (*make)(const void *args, s
         return plait_refuse(plait_fail_memory("out of memory for a comm"));
     c->make = make;
     memcpy(c->args, args, bytes);
+    c->of = of;
     c->out = out;
+    chain(c);
     *group.last_creation = c;
     group.last_creation = &c->next;
     return PLAIT_OK;
@@ -107,13 +123,15 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
 
 static void *create(void *arg)
 {
-    struct creation *c = arg;
+    struct creation *first = arg;
 
     creator = true;
-    c->status = c->make(c->args, c->out);
-    if (c->status != PLAIT_OK)
-        snprintf(c->text, sizeof c->text, "%s", plait_last_error());
-    atomic_store(&c->done, true);
+    for (struct creation *c = first; c != NULL; c = c->then) {
+        c->status = c->make(c->args, c->out);
+        if (c->status != PLAIT_OK)
+            snprintf(c->text, sizeof c->text, "%s", plait_last_error());
+    }
+    atomic_store(&first->done, true);
     plait_progress_news();
     return NULL;
 }
@@ -139,16 +157,16 @@ static void create_all(struct creation *first, struct outcome *o)
     sigfillset(&all); /* the caller's signals arrive as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     for (struct creation *c = first; c != NULL; c = c->next) {
-        const int error = pthread_create(&c->thread, NULL, create, c);
-        if (error != 0) {
-            c->status = plait_fail_errno(error, "no thread in which a comm of this group could be created");
-            snprintf(c->text, sizeof c->text, "%s", plait_last_error());
-            c->out = NULL;
+        const int error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
+        for (struct creation *e = c; error != 0 && e != NULL; e = e->then) {
+            e->status = plait_fail_errno(error, "no thread in which a comm of this group could be created");
+            snprintf(e->text, sizeof e->text, "%s", plait_last_error());
+            e->out = NULL;
         }
     }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     for (struct creation *c = first; c != NULL; c = c->next) {
-        if (c->out != NULL)
+        if (c->out != NULL && !c->chained)
             await_creation(c);
         note(o, c->status, c->text);
     }

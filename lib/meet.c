@@ -264,17 +264,20 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     return status == PLAIT_OK ? plait_bootstrap_agree(boot, find_controls(comm, m)) : status;
 }
 
-enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own)
+enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,
+                             const struct plait_watch *watch)
 {
     struct meeting m = { .given = { -1, -1 } };
     struct plait_bootstrap *boot = NULL;
     const double timeout = o->timeout > 0 || comm == NULL ? o->timeout : comm->config.timeout;
     enum plait_status status = own == PLAIT_OK ? open_meeting(&m, comm, o) : own;
 
+    plait_frame_watch(watch);
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, status, &boot);
     if (status == PLAIT_OK)
         status = join(comm, boot, &m);
     plait_bootstrap_destroy(boot);
+    plait_frame_watch(NULL);
     close_meeting(&m);
     return status;
 }

@@ -269,7 +269,8 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
 
 bool plait_requests_turn(struct plait_comm *comm, bool rarely)
 {
-    enum plait_status status = plait_has_failed(comm) ? plait_look_for_failures(comm) : PLAIT_OK;
+    const bool closed = !comm->running && (comm->first == NULL || !atomic_load(&comm->first->open));
+    enum plait_status status = plait_has_failed(comm) || closed ? plait_look_for_failures(comm) : PLAIT_OK;
     bool moved = false, ended = true;
 
     while (status == PLAIT_OK && comm->first != NULL && ended) {

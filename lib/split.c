@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms made of comms. */
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/frame.h"
 #include "call.h"
 #include "hash.h"
 #include "status.h"
@@ -11,10 +12,38 @@
 
 /* ---- Making one of some of the ranks ---------------------------------------------------------------------- */
 
-/* This rank becomes the rank-th of nrank; members[i] is the rank in `comm` of the i-th. */
-static enum plait_status make(const struct plait_comm *comm, const struct plait_unique_id *id, const char *name,
-                              const uint32_t *members, uint32_t nrank, uint32_t rank, struct plait_comm **out)
+struct family { /* what the new comm is made of */
+    const struct plait_comm *comm;
+    const uint32_t *members; /* [nrank] ranks in `comm` */
+    uint32_t nrank;
+    bool failed; /* `comm` has failed before: survivors go on */
+};
+
+/* Those who meet know each other: a death, and a failure of the comm they come from, ends the meeting. */
+static enum plait_status look(const void *context)
 {
+    const struct family *f = context;
+
+    for (uint32_t r = 0; r < f->comm->nrank && !f->failed; r++)
+        if (atomic_load(&f->comm->peers[r].control->failed) != PLAIT_OK)
+            return plait_fail(PLAIT_ERR_FAILED, "comm creation: the comm it is made of failed: %s",
+                              f->comm->peers[r].control->failure);
+    for (uint32_t i = 0; i < f->nrank; i++) {
+        const struct plait_process *p = f->comm->peers[f->members[i]].process;
+        if (p->base != NULL && plait_process_dead(p))
+            return plait_fail(PLAIT_ERR_FAILED, "comm creation: rank %u (process %d; rank %u of comm '%s') died", i,
+                              p->pid, f->members[i], f->comm->name);
+    }
+    return PLAIT_OK;
+}
+
+/* This rank becomes the rank-th of the family. */
+static enum plait_status make(const struct family *family, const struct plait_unique_id *id, const char *name,
+                              uint32_t rank, struct plait_comm **out)
+{
+    const struct plait_comm *comm = family->comm;
+    const struct plait_watch watch = { look, family };
+    const uint32_t nrank = family->nrank;
     struct plait_comm_options o = plait_comm_options_of(comm);
     const struct plait_alg **own = calloc(comm->nown_algorithms + 1, sizeof *own);
     uint32_t *node = malloc(nrank * sizeof *node);
@@ -27,10 +56,10 @@ static enum plait_status make(const struct plait_comm *comm, const struct plait_
     if (own != NULL && node != NULL) {
         memcpy(own, comm->algorithms, comm->nown_algorithms * sizeof *own);
         for (uint32_t i = 0; comm->node != NULL && i < nrank; i++)
-            node[i] = comm->node[members[i]];
+            node[i] = comm->node[family->members[i]];
         o.algorithms = comm->nown_algorithms > 0 ? own : NULL;
         o.node = comm->node != NULL ? node : NULL;
-        status = plait_comm_create(&o, out);
+        status = plait_comm_make(&o, &watch, out);
     } else {
         plait_fail_memory("out of memory for a comm of %u ranks", nrank);
     }
@@ -87,7 +116,8 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
         members[i] = all[i].rank;
         rank = all[i].rank == comm->rank ? i : rank;
     }
-    status = make(comm, &all[0].id, s->name[0] != '\0' ? s->name : NULL, members, n, rank, out);
+    const struct family family = { comm, members, n, false };
+    status = make(&family, &all[0].id, s->name[0] != '\0' ? s->name : NULL, rank, out);
     free(members);
     return status;
 }
@@ -119,12 +149,12 @@ static enum plait_status check_out(struct plait_comm **out, const char *name, en
 /* Now, or at the end of this thread's group. */
 static enum plait_status now_or_later(enum plait_status status,
                                       enum plait_status (*what)(const void *, struct plait_comm **), const void *args,
-                                      size_t bytes, struct plait_comm **out)
+                                      size_t bytes, const struct plait_comm *of, struct plait_comm **out)
 {
     const int saved = errno;
 
     if (plait_in_group())
-        return status != PLAIT_OK ? plait_refuse(status) : plait_group_make(what, args, bytes, out);
+        return status != PLAIT_OK ? plait_refuse(status) : plait_group_make(what, args, bytes, of, out);
     if (status == PLAIT_OK)
         status = what(args, out);
     errno = saved;
@@ -142,7 +172,7 @@ enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, 
         status = plait_fail(PLAIT_ERR_ARG, "plait_comm_split: color is %d; 0 or more, or PLAIT_NO_COLOR", color);
     if (name != NULL)
         strncpy(s.name, name, sizeof s.name - 1);
-    return now_or_later(status, split, &s, sizeof s, out);
+    return now_or_later(status, split, &s, sizeof s, comm, out);
 }
 
 enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name, struct plait_comm **out)
@@ -197,7 +227,8 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
         plait_unique_id_derive(&comm->id_bytes, salt, &id);
         for (uint32_t i = 0; i < n; i++)
             rank = members[i] == comm->rank ? i : rank;
-        status = make(comm, &id, s->name[0] != '\0' ? s->name : NULL, members, n, rank, out);
+        const struct family family = { comm, members, n, true };
+        status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
     }
     free(members);
     return status;
@@ -220,5 +251,5 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
         status = plait_comm_revoke(comm);
     if (name != NULL)
         strncpy(s.name, name, sizeof s.name - 1);
-    return now_or_later(status, shrink, &s, sizeof s, out);
+    return now_or_later(status, shrink, &s, sizeof s, comm, out);
 }

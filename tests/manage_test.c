@@ -170,6 +170,101 @@ static void a_comm_shrinks_again_and_again(void **state)
     run(1, 4, shrink_twice, NULL);
 }
 
+/* ---- Failing ------------------------------------------------------------------------------------------------ */
+
+static void *abort_soon(void *comm)
+{
+    usleep(50000);
+    plait_comm_abort(comm, "for a test");
+    return NULL;
+}
+
+/* One rank does not come to the meeting: it aborts, or dies. The default timeout of a minute would end the test. */
+static int split_without_one(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool dies = *(const bool *)arg;
+    struct plait_comm *part;
+    pthread_t thread;
+    char token[140] = { 0 }, all[3][140]; /* color, key, rank, id */
+
+    memcpy(token + 8, &rank, sizeof rank);
+    if (rank == 2 && dies) { /* the exchange of a split, and no meeting */
+        plait_allgather(*comm, token, all, sizeof token, PLAIT_UINT8, NULL);
+        raise(SIGKILL);
+    }
+    if (rank == 2) {
+        CHECK(pthread_create(&thread, NULL, abort_soon, *comm) == 0);
+        plait_allgather(*comm, token, all, sizeof token, PLAIT_UINT8, NULL);
+        pthread_join(thread, NULL);
+    } else {
+        CHECK(plait_comm_split(*comm, 0, 0, NULL, &part) == PLAIT_ERR_FAILED);
+        CHECK(strstr(plait_last_error(), dies ? "died" : "for a test") != NULL);
+    }
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_split_ends_when_one_aborts_or_dies(void **state)
+{
+    (void)state;
+    for (unsigned dies = 0; dies < 2; dies++) {
+        bool arg = dies;
+        struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 30, .body = split_without_one, .processes = true };
+        r.arg = &arg;
+        assert_int_equal(ranks_run(&r), dies);
+    }
+}
+
+/* Rank 2 is dead and not excluded. */
+static int shrink_with_a_dead_rank(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t excluded[] = { 3 };
+    struct plait_comm *rest;
+
+    (void)arg;
+    if (rank >= 2)
+        raise(SIGKILL);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER);
+    CHECK(plait_comm_shrink(*comm, excluded, 1, 0, NULL, &rest) == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), "rank 2") != NULL && strstr(plait_last_error(), "died") != NULL);
+    usleep(300000); /* for the other's look: this process ends, too */
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_shrink_with_a_dead_rank_names_it(void **state)
+{
+    struct ranks r = { .nprocess = 4, .nthread = 1, .limit = 30, .body = shrink_with_a_dead_rank, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 2);
+}
+
+static int short_timeout(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t excluded[] = { 1 };
+    struct plait_comm *rest;
+
+    (void)arg;
+    if (rank == 0) { /* the others exclude nobody, and never come */
+        CHECK(plait_comm_shrink(*comm, excluded, 1, 0, NULL, &rest) == PLAIT_ERR_TIMEOUT);
+        CHECK(strstr(plait_last_error(), "within 0.3 s") != NULL);
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void parts_have_the_timeout_of_the_whole(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = short_timeout, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.timeout = 0.3;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- In a group: several ranks of a thread ------------------------------------------------------------------ */
 
 static void one_thread_splits_for_all_its_ranks(void **state)
@@ -208,6 +303,31 @@ static void one_thread_splits_for_all_its_ranks(void **state)
     }
 }
 
+static int two_splits(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm *all, *half, *same;
+
+    (void)arg;
+    for (unsigned i = 0; i < 20; i++) {
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_comm_split(*comm, 0, 0, NULL, &all) == PLAIT_OK);
+        CHECK(plait_comm_split(*comm, (int)rank % 2, 0, NULL, &half) == PLAIT_OK);
+        CHECK(plait_comm_shrink(*comm, NULL, 0, 0, NULL, &same) == PLAIT_OK);
+        CHECK(plait_comm_finalize(*comm) == PLAIT_ERR_ARG && plait_comm_suspend(*comm) == PLAIT_ERR_ARG);
+        CHECK(plait_group_end() == PLAIT_OK);
+        CHECK(sum_of(all, rank, 10) == 0 && sum_of(half, rank, rank % 2 ? 6 : 4) == 0 && sum_of(same, rank, 10) == 0);
+        CHECK(plait_comm_destroy(all) == PLAIT_OK && plait_comm_destroy(half) == PLAIT_OK);
+        CHECK(plait_comm_destroy(same) == PLAIT_OK);
+    }
+    return 0;
+}
+
+static void comms_made_of_one_comm_in_a_group_are_made_in_order(void **state)
+{
+    (void)state;
+    run(4, 1, two_splits, NULL);
+}
+
 /* ---- In the background --------------------------------------------------------------------------------------- */
 
 /* These used to crash. */
@@ -217,7 +337,6 @@ static int comm_that_is_not_there_can_be_looked_at(struct plait_comm *c, uint32_
     struct plait_choice choice;
 
     CHECK(strcmp(plait_comm_name(c), "later") == 0 && plait_comm_nrank(c) == 3 && plait_comm_rank(c) == 0);
-    CHECK(plait_comm_abort(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not there yet") != NULL);
     CHECK(plait_comm_choose(c, PLAIT_ALLREDUCE, 1, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_ERR_ARG);
     CHECK(plait_comm_waited(c, 1) == 0);
     plait_comm_memory(c, &memory);
@@ -262,6 +381,32 @@ static void a_comm_is_created_in_the_background(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static void an_abort_ends_creation_in_the_background(void **state)
+{
+    struct plait_unique_id id;
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+    enum plait_status status;
+
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) { /* the timeout is a minute: longer than this test may take */
+        assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
+        o.nrank = 2;
+        o.rank = rank;
+        o.id = &id;
+        o.background = 1;
+        assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
+        assert_int_equal(plait_comm_abort(comm, "no longer wanted"), PLAIT_OK);
+        while ((status = plait_comm_status(comm)) == PLAIT_IN_PROGRESS)
+            usleep(1000);
+        assert_int_equal(status, PLAIT_ERR_FAILED);
+        assert_non_null(strstr(plait_last_error(), "aborted"));
+        assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
+        assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
+        assert_int_equal(plait_comm_destroy(comm), PLAIT_OK); /* does not wait for who never comes either */
+    }
+}
+
 static void creation_in_the_background_fails_with_its_error(void **state)
 {
     struct plait_unique_id id;
@@ -280,8 +425,6 @@ static void creation_in_the_background_fails_with_its_error(void **state)
         usleep(1000);
     assert_int_equal(status, PLAIT_ERR_TIMEOUT);
     assert_non_null(strstr(plait_last_error(), "rank 1"));
-    assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
-    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK); /* destroy waits for what is under way */
     assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
 }
 
@@ -604,7 +747,12 @@ int main(void)
         cmocka_unit_test(survivors_go_on_in_a_smaller_comm),
         cmocka_unit_test(a_comm_shrinks_again_and_again),
         cmocka_unit_test(one_thread_splits_for_all_its_ranks),
+        cmocka_unit_test(a_split_ends_when_one_aborts_or_dies),
+        cmocka_unit_test(a_shrink_with_a_dead_rank_names_it),
+        cmocka_unit_test(parts_have_the_timeout_of_the_whole),
+        cmocka_unit_test(comms_made_of_one_comm_in_a_group_are_made_in_order),
         cmocka_unit_test(a_comm_is_created_in_the_background),
+        cmocka_unit_test(an_abort_ends_creation_in_the_background),
         cmocka_unit_test(creation_in_the_background_fails_with_its_error),
         cmocka_unit_test(finalize_ends_what_is_pending),
         cmocka_unit_test(a_suspended_comm_holds_no_staging_memory),

@@ -47,7 +47,7 @@ struct plait_comm_options {
     const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: all on one */
     const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
     int progress;   /* 1: a thread, one for the whole process, drives pending operations (request.h). This rank's own */
-    int background; /* 1: return at once; ask plait_comm_status(). This rank's own */
+    int background; /* 1: return at once; ask plait_comm_status(). This rank's own; not in groups, which wait */
 };
 #define PLAIT_COMM_OPTIONS_DEFAULT                                                                             \
     {                                                                                                          \
@@ -101,7 +101,8 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  *
  * reason  for the error text of all ranks; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
- * Errors: PLAIT_ERR_ARG for a comm that is still created in the background
+ * A comm that is still created in the background: creation ends in an error, here at once, on the others when they see
+ *         this rank go.
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 
@@ -140,7 +141,9 @@ PLAIT_API enum plait_status plait_comm_revoke(struct plait_comm *comm);
  * color  0 or more; PLAIT_NO_COLOR: this rank is in none, *out becomes NULL
  * name   of the new comm, or NULL for this one's
  * Order:  collective
- * Thread: as the comm's calls; in a group it is done at the end
+ * A member that dies meanwhile, or a failure of this comm, ends it (PLAIT_ERR_FAILED, with the cause).
+ * Thread: as the comm's calls; in a group it is done at the end, before the group's other calls, in the order of the
+ *         calls with this comm
  * Errors: as plait_allgather() and plait_comm_create()
  */
 PLAIT_API enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, const char *name,
@@ -158,15 +161,16 @@ PLAIT_API enum plait_status plait_comm_duplicate(struct plait_comm *comm, const 
  * abort     1: stop first what is in flight (plait_comm_revoke()); 0: nothing is, or it has failed
  * name      of the new comm, or NULL for this one's
  * Order:  collective over those that go on; the k-th shrink of this comm on one rank meets the k-th on the others
- * Thread: as the comm's calls; in a group it is done at the end
+ * A member that dies meanwhile ends it (PLAIT_ERR_FAILED, naming it).
+ * Thread: as the comm's calls; in a group it is done at the end, but for `abort`
  * Errors: PLAIT_ERR_ARG; those of plait_comm_create()
  */
 PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                               const char *name, struct plait_comm **out);
 
 /**
- * Give the comm's staging memory back until it is resumed: everything but the control block. Calls are refused
- * meanwhile.
+ * Give the comm's staging memory back until it is resumed: everything but the control block, and what is staged of
+ * messages that have not been received yet (1 MiB for each such rank). Calls are refused meanwhile.
  *
  * Order:  collective, as plait_comm_finalize(); all ranks suspend, and all resume
  * Thread: as the comm's calls

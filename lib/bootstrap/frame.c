@@ -27,6 +27,18 @@ struct plait_error plait_error_of(enum plait_status status)
     return e;
 }
 
+static _Thread_local const struct plait_watch *the_watch;
+
+void plait_frame_watch(const struct plait_watch *watch)
+{
+    the_watch = watch;
+}
+
+enum plait_status plait_frame_look(void)
+{
+    return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
+}
+
 bool plait_frame_dead(int fd)
 {
     struct ucred who;
@@ -54,6 +66,9 @@ enum plait_status plait_frame_wait(int fd, short events, double until)
             return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
         if (n < 0 && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: waiting for a message");
+        const enum plait_status status = plait_frame_look();
+        if (status != PLAIT_OK)
+            return status;
         if (n == 0)
             dead = plait_frame_dead(fd);
     }

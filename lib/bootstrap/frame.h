@@ -21,6 +21,17 @@ struct plait_error { /* what the other end says instead of what is due */
     char text[512];
 };
 
+/*
+ * What may end the waits of this thread from outside: asked every tick. An error, whose text it has recorded, ends them;
+ * it must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER, which are states of a connection.
+ */
+struct plait_watch {
+    enum plait_status (*look)(const void *context);
+    const void *context;
+};
+void plait_frame_watch(const struct plait_watch *watch); /* NULL: nothing */
+enum plait_status plait_frame_look(void);
+
 #define PLAIT_FRAME_TICK 0.05 /* seconds between looks for a dead process while waiting */
 
 /*

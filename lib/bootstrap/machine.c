@@ -240,7 +240,8 @@ static void add_missing(const struct plait_bootstrap *b, struct plait_error *dea
 /* How long a rank still tells others why: not longer than it would have waited for them. */
 static double linger(const struct plait_bootstrap *b, enum plait_status why)
 {
-    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : why == PLAIT_ERR_PEER ? DEATH_LINGER : MOST_LINGER;
+    const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* those who come will see it, too */
+    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
 
     return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: it could not be read */
 }
@@ -279,6 +280,9 @@ static enum plait_status say_hello(const struct plait_bootstrap *b, const struct
     while (connect(fd, (const struct sockaddr *)&place->address, place->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: connecting to rank 0");
+        status = plait_frame_look();
+        if (status != PLAIT_OK)
+            return status;
         if (plait_clock() > until)
             return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s", b->limit);
         usleep(pause);

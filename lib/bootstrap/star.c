@@ -20,6 +20,9 @@ enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t ran
 {
     if (status == PLAIT_ERR_TIMEOUT)
         return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
+    const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_look() : PLAIT_OK; /* why it may have left */
+    if (why != PLAIT_OK)
+        return why;
     if (status == PLAIT_ERR_PEER)
         return plait_fail(status, "comm creation: rank %u left or died", rank);
     return status;
@@ -93,6 +96,9 @@ enum plait_status plait_star_poll(struct plait_bootstrap *b, double until)
             return PLAIT_ERR_TIMEOUT;
         if (n < 0 && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: rank 0 cannot wait for the others");
+        const enum plait_status status = plait_frame_look();
+        if (status != PLAIT_OK)
+            return status;
         const uint32_t dead = n == 0 ? find_dead(b) : 0;
         if (dead > 0)
             return plait_star_blame(b, dead, PLAIT_ERR_PEER);
