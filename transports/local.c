@@ -124,7 +124,7 @@ static void find_partner(struct local *l, uint32_t rank, uint32_t i)
     for (uint32_t j = 0; j < i; j++)
         k += p->step[j].verb == s->verb && p->step[j].peer == s->peer && p->step[j].lane == s->lane;
     l->ranks[rank].partner[i] = find_step(
-        l->ranks[s->peer].plan, s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
+        l->job->plans[s->peer], s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
 }
 
 /* Memory for one rank. TMP starts as garbage, so that reading it too early shows. */
