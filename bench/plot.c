@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,16 +144,40 @@ static void write_script(FILE *f, const struct bench *b, const char *path)
     fprintf(f, "unset multiplot\n");
 }
 
+/* With the script on its standard input. Returns an errno, or 0 and how it ended. */
+static int run_gnuplot(int script, int *status)
+{
+    char name[] = "gnuplot", *const arguments[] = { name, NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
+    const int error = posix_spawnp(&child, name, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0)
+        return error;
+    while (waitpid(child, status, 0) < 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
 bool plot_draw(const struct bench *b, const char *path)
 {
     if (b->ncell == 0)
         return complain("--plot %s: nothing was measured", path);
     fflush(stdout);
-    FILE *f = popen("gnuplot", "w");
+    FILE *f = tmpfile();
     if (f == NULL)
-        return complain("--plot %s: cannot start gnuplot: %s", path, strerror(errno));
+        return complain("--plot %s: no temporary file for the script of gnuplot: %s", path, strerror(errno));
     write_script(f, b, path);
-    const int status = pclose(f);
+    rewind(f);
+    int status;
+    const int error = ferror(f) ? EIO : run_gnuplot(fileno(f), &status);
+    fclose(f);
+    if (error != 0)
+        return complain("--plot %s: cannot run gnuplot: %s", path, strerror(error));
     if (status != 0)
         return complain("--plot %s: gnuplot failed with status %d", path,
                         WIFEXITED(status) ? WEXITSTATUS(status) : status);

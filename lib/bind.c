@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bind.h"
 
-#include "hash.h"
 #include "prog.h"
 #include "report.h"
 #include "status.h"
@@ -73,10 +72,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->prog != NULL ? o->prog->hash : 0,
                                 o->what.ordered };
 
-    if (!PLAIT_GUARDS)
-        return 0;
-    const uint64_t h = plait_hash(PLAIT_HASH_START, fields, sizeof fields);
-    return (uint32_t)(h ^ h >> 32);
+    return plait_fingerprint(fields, sizeof fields);
 }
 
 static void describe(const struct plait_op_plan *o, struct plait_what *out)

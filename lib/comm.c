@@ -309,8 +309,9 @@ static void discard(struct plait_comm *comm)
 static enum plait_status create(struct plait_comm *comm, const struct plait_comm_options *options,
                                 const struct plait_watch *watch)
 {
-    enum plait_status status = comm != NULL ? check_options(options) : plait_fail_memory("out of memory for a comm");
-
+    if (comm == NULL)
+        return plait_meet(NULL, options, plait_fail_memory("out of memory for a comm"), watch);
+    enum plait_status status = check_options(options);
     if (status == PLAIT_OK)
         status = create_own(comm, options);
     status = plait_meet(comm, options, status, watch);

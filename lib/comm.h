@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "config.h"
 #include "fork.h"
+#include "hash.h"
 #include "record.h"
 #include "reduce.h"
 #include "select.h"
@@ -142,6 +143,13 @@ struct plait_op_plan {
     uint32_t users; /* requests that run it; while there are any it stays */
     bool forgotten; /* and goes with the last, as another operation has its place */
 };
+
+/* Of what all ranks of a call must agree on. */
+static inline uint32_t plait_fingerprint(const uint64_t *fields, size_t bytes)
+{
+    const uint64_t h = PLAIT_GUARDS ? plait_hash(PLAIT_HASH_START, fields, bytes) : 0;
+    return (uint32_t)(h ^ h >> 32);
+}
 
 /* What tells an operation from every other of the comm. */
 static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequence)

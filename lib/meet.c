@@ -269,12 +269,14 @@ enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_op
 {
     struct meeting m = { .given = { -1, -1 } };
     struct plait_bootstrap *boot = NULL;
-    const double timeout = o->timeout > 0 || comm == NULL ? o->timeout : comm->config.timeout;
-    enum plait_status status = own == PLAIT_OK ? open_meeting(&m, comm, o) : own;
+    const double timeout = o->timeout > 0 || (own != PLAIT_OK && comm == NULL) ? o->timeout : comm->config.timeout;
+    enum plait_status status;
 
+    if (own == PLAIT_OK)
+        own = open_meeting(&m, comm, o);
     plait_frame_watch(watch);
-    status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, status, &boot);
-    if (status == PLAIT_OK)
+    status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
+    if (own == PLAIT_OK && status == PLAIT_OK)
         status = join(comm, boot, &m);
     plait_bootstrap_destroy(boot);
     plait_frame_watch(NULL);

@@ -2,7 +2,6 @@
 #include "message.h"
 
 #include "call.h"
-#include "hash.h"
 #include "status.h"
 
 #include <stdio.h>
@@ -233,8 +232,8 @@ static uint64_t note_of(const struct plait_letter *m)
 
 static uint32_t fingerprint_of(const struct plait_letter *m)
 {
-    const uint64_t note = note_of(m), h = plait_hash(PLAIT_HASH_START, &note, sizeof note);
-    return PLAIT_GUARDS ? (uint32_t)(h ^ h >> 32) : 0;
+    const uint64_t note = note_of(m);
+    return plait_fingerprint(&note, sizeof note);
 }
 
 /* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
@@ -398,7 +397,7 @@ static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct
     uint32_t fingerprint;
     uint64_t note;
 
-    if (!PLAIT_GUARDS || r == NULL || !link->transport->peek(link, link->next_in, &fingerprint, &note) ||
+    if (r == NULL || !link->transport->peek(link, link->next_in, &fingerprint, &note) ||
         fingerprint == fingerprint_of(&r->letter))
         return PLAIT_OK;
     return differs(comm, &r->letter, r->letter.number, note);
@@ -417,7 +416,7 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
     out = self ? in : status == PLAIT_OK && turn_sends(comm, pair, &status);
     *moved |= in || out;
-    if (status == PLAIT_OK && !in && !self)
+    if (PLAIT_GUARDS && status == PLAIT_OK && !in && !self)
         status = look_for_mismatch(comm, pair);
     if (status == PLAIT_OK)
         status = glance(comm, &pair->receiving, first_recv(pair), in, rarely);

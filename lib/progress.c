@@ -243,7 +243,9 @@ void plait_progress_fork(enum plait_fork when)
     }
     if (when == PLAIT_FORK_CHILD) { /* which has neither the thread nor the comms */
         first = NULL;
-        nstart = plait_nactive = sleepers = 0;
+        nstart = 0;
+        plait_nactive = 0;
+        sleepers = 0;
     }
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_unlock(&thread_lock);

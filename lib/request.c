@@ -56,7 +56,8 @@ static struct plait_request *get(struct plait_comm *comm)
     if (r == NULL && (r = make(comm)) == NULL)
         return NULL;
     r->stream = NULL;
-    r->persistent = r->grouped = r->own = r->started = false;
+    r->persistent = r->grouped = r->own = false;
+    r->started = false;
     r->status = PLAIT_OK;
     return r;
 }
@@ -206,7 +207,7 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
 
     if (status == PLAIT_OK && r == NULL)
         status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());
-    if (status != PLAIT_OK)
+    if (r == NULL)
         return refuse(comm, status);
     r->kind = kind;
     r->letter = *letter;

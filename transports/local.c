@@ -124,7 +124,7 @@ static void find_partner(struct local *l, uint32_t rank, uint32_t i)
     for (uint32_t j = 0; j < i; j++)
         k += p->step[j].verb == s->verb && p->step[j].peer == s->peer && p->step[j].lane == s->lane;
     l->ranks[rank].partner[i] = find_step(
-        l->ranks[s->peer].plan, s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
+        l->job->plans[s->peer], s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
 }
 
 /* Memory for one rank. TMP starts as garbage, so that reading it too early shows. */
@@ -211,7 +211,6 @@ static void do_event(struct local *l, struct event e)
 static enum plait_status prepare(struct local *l)
 {
     for (uint32_t r = 0; r < l->job->nrank; r++) {
-        l->ranks[r].plan = l->job->plans[r];
         l->nstep += l->ranks[r].plan->nstep;
         l->ranks[r].geometry = plait_geometry_of((enum plait_coll)l->job->plans[r]->coll, l->job->nrank,
                                                  l->job->plans[r]->root, r, l->job->plans[r]->nblk);
@@ -257,9 +256,11 @@ enum plait_status plait_local_run(const struct plait_local_job *job)
     struct local l = { .job = job, .random = (job->seed + 1) * 0x9e3779b97f4a7c15u | 1 };
     enum plait_status status;
 
-    l.ranks = calloc((size_t)job->nrank + 1, sizeof *l.ranks);
+    l.ranks = malloc(((size_t)job->nrank + 1) * sizeof *l.ranks);
     if (l.ranks == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "out of memory for the oracle");
+    for (uint32_t r = 0; r < job->nrank; r++)
+        l.ranks[r] = (struct rank){ .plan = job->plans[r] };
     status = prepare(&l);
     if (status == PLAIT_OK)
         status = run(&l);

@@ -358,6 +358,20 @@ static void break_up(struct plait_bootstrap *b, int listener, uint32_t told, con
 
 /* ---- The whole meeting ----------------------------------------------------------------------------- */
 
+/* Wait until all have joined; then tell them so. */
+static enum plait_status meet_all(struct plait_bootstrap *b, int listener, uint32_t *joined, double until)
+{
+    enum plait_status status = PLAIT_OK;
+
+    b->peers[0].fd = listener;
+    while (status == PLAIT_OK && *joined < b->nrank)
+        status = meet_next(b, joined, until);
+    b->peers[0].fd = -1;
+    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++)
+        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
+    return status;
+}
+
 static enum plait_status host(struct plait_bootstrap *b, int listener, enum plait_status own)
 {
     const double until = plait_clock() + b->limit;
@@ -366,26 +380,22 @@ static enum plait_status host(struct plait_bootstrap *b, int listener, enum plai
 
     b->peers = malloc(b->nrank * sizeof *b->peers);
     for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
-        b->peers[r] = (struct pollfd){ .fd = r > 0 ? -1 : listener, .events = POLLIN };
+        b->peers[r] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
     if (status == PLAIT_OK)
         status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
     const bool failed = status != PLAIT_OK;
-    while (status == PLAIT_OK && joined < b->nrank)
-        status = meet_next(b, &joined, until);
-    if (b->peers != NULL)
-        b->peers[0].fd = -1;
+    if (!failed)
+        status = meet_all(b, listener, &joined, until);
     if (status != PLAIT_OK) {
         struct plait_error mine = plait_error_of(status);
-        if (status == PLAIT_ERR_PEER)
+        if (!failed && status == PLAIT_ERR_PEER)
             add_missing(b, &mine);
         const struct plait_error why = failed ? plait_star_own_error(b, status) : mine;
         break_up(b, listener, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
-    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++) /* all are here */
-        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
     return status;
 }
 

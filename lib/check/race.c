@@ -93,7 +93,7 @@ static bool write_span(struct race *x, uint32_t step, struct plait_span span, ui
         struct touch *t = touch_at(x, span, i);
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, true))
             return false;
-        for (uint32_t r = t->reads; r != PLAIT_NONE; r = x->reads[r].older)
+        for (uint32_t r = t->reads; r < x->nread; r = x->reads[r].older) /* not PLAIT_NONE */
             if (x->reads[r].step != step && !need(x, x->reads[r].step, span, i, false, true))
                 return false;
         *t = (struct touch){ step, PLAIT_NONE };
