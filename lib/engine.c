@@ -293,7 +293,6 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
 {
     uint32_t kept = 0;
     const uint32_t n = f->nreceiving;
-
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
@@ -369,7 +368,6 @@ static void launch(struct plait_run *run, struct plait_flight *f)
     const size_t start_at = run->next_slice * run->o->selection.slice;
     const size_t left = plait_run_count(run) - start_at;
     const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
-
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
 
     f->slice = run->next_slice++;

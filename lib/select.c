@@ -39,6 +39,7 @@
 #define MOST_BINOMIAL  (1 << 16) /* bytes */
 #define MOST_FEW       4096      /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
+#define ONE_WAY        16 /* slices of a vector that goes one way */
 
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
@@ -118,18 +119,22 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines.
+ * lines. Where a vector goes one way, from or to a root, one rank stages while the other takes: several slices.
  */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t size,
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t count, size_t size,
                            const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
     const size_t unit =
         geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk : PLAIT_LINE;
+    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR;
+    const size_t smallest = one_way ? SMALLEST_SLICE / 4 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
-    if (w->slice == 0 && bytes < SMALLEST_SLICE)
-        bytes = SMALLEST_SLICE;
+    if (w->slice == 0 && one_way && count * size / ONE_WAY < bytes)
+        bytes = count * size / ONE_WAY;
+    if (w->slice == 0 && bytes < smallest)
+        bytes = smallest;
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
     if (geometry.kind != PLAIT_KIND_VECTOR)
@@ -169,7 +174,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.round = choose_round(s.alg, type, combines, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
              s.round != PLAIT_ROUND_HOP;
-    s.slice = choose_slice(shape, s.alg, size, w);
+    s.slice = choose_slice(shape, s.alg, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;
