@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
@@ -521,6 +522,7 @@ static void a_stuck_operation_is_revoked_and_the_others_go_on(void **state)
 /* ---- Abort from any thread ------------------------------------------------------------------------------------ */
 
 #define TRIES 1000
+#define LATE  20 /* seconds: not a figure, but a wait that somebody's limit ended */
 
 struct shot {
     struct plait_comm *comm;
@@ -574,6 +576,7 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
         struct shot s = { NULL, (unsigned)(h >> 8 & 1023) };
         pthread_t thread;
         enum plait_status status = PLAIT_OK;
+        time_t start = 0;
         const size_t n = (size_t)1 << (h >> 20) % 19;
 
         o.id = &a->ids[t];
@@ -582,6 +585,7 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
             CHECK(pthread_create(&thread, NULL, shoot, &s) == 0);
         for (unsigned k = 0; status == PLAIT_OK; k = (k + 1) % 4) {
             call.request = h >> 40 & 1 ? &r[k] : NULL;
+            start = time(NULL);
             if (call.request != NULL && r[k] != NULL)
                 status = plait_wait(&r[k]);
             if (status == PLAIT_OK)
@@ -589,6 +593,7 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
         }
         CHECK(plait_wait_all(r, 4) != PLAIT_IN_PROGRESS);
         CHECK(status == PLAIT_ERR_FAILED && strstr(plait_last_error(), "shot") != NULL);
+        CHECK(time(NULL) - start < LATE);
         if (rank == shooter)
             pthread_join(thread, NULL);
         CHECK(plait_comm_destroy(s.comm) == PLAIT_ERR_FAILED);
