@@ -3,6 +3,8 @@
 #include "fuzz.h"
 
 #include "config.h"
+
+#include <plait/coll.h>
 #include "log.h"
 
 #include <plait/status.h>
@@ -10,7 +12,12 @@
 static void must_be_in_range(const struct plait_config *c)
 {
     MUST(memchr(c->algo, '\0', sizeof c->algo) != NULL && memchr(c->isa, '\0', sizeof c->isa) != NULL);
-    MUST(c->algo[0] == '\0' || strncmp(c->algo, "allreduce:", 10) == 0);
+    if (c->algo[0] != '\0') {
+        char coll[sizeof c->algo];
+        snprintf(coll, sizeof coll, "%.*s", (int)strcspn(c->algo, ":"), c->algo);
+        MUST(plait_coll_find(coll) >= 0 && strchr(c->algo, ':') != NULL);
+    }
+    MUST(c->progress == 0 || c->progress == 1);
     MUST(c->file[0] == '\0'); /* only the environment names a file */
     MUST(c->check == 0 || c->check == 1);
     MUST(c->log >= PLAIT_LOG_ERROR && c->log <= PLAIT_LOG_DEBUG);
