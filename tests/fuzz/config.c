@@ -3,10 +3,9 @@
 #include "fuzz.h"
 
 #include "config.h"
-
-#include <plait/coll.h>
 #include "log.h"
 
+#include <plait/coll.h>
 #include <plait/status.h>
 
 static void must_be_in_range(const struct plait_config *c)
