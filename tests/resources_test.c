@@ -378,7 +378,8 @@ static int in_group(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_mem_free(small) == PLAIT_OK);
     }
     /* Staging memory for a slice of 32 MiB, of memory that is never touched. */
-    float *v = mmap(NULL, count * sizeof *v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    float *v =
+        mmap(NULL, count * sizeof *v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(v != MAP_FAILED);
     call.slice = 32 << 20;
     call.algorithm = "ring";

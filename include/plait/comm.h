@@ -204,9 +204,9 @@ PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm
 /* What this rank has run of one collective by one algorithm. */
 struct plait_comm_count {
     enum plait_coll coll;
-    char algorithm[64]; /* spec */
+    char algorithm[64];  /* spec */
     uint64_t operations; /* persistent ones may be counted only when they are freed */
-    uint64_t bytes; /* of the vectors, or of one block of each; those whose blocks differ in size count none */
+    uint64_t bytes;      /* of the vectors, or of one block of each; those whose blocks differ in size count none */
 };
 
 /**
