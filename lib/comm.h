@@ -232,6 +232,7 @@ struct plait_comm {
     _Atomic uint32_t pending;               /* requests not ended; 0: the comm is only touched by who calls it */
     struct plait_request *first, **end;     /* collectives, in the order of the calls */
     bool running;                           /* the first has begun: it is comm->run */
+    struct plait_request *over;             /* ended in this turn */
     struct plait_request *requests, *spare; /* all; those that nobody uses */
     struct plait_messages *messages;        /* message.h; NULL before the first */
 

@@ -73,12 +73,19 @@ static bool take(uint32_t k, struct plait_comm **out)
 bool plait_progress_comm(struct plait_comm *comm, bool rarely)
 {
     const uint32_t environment = plait_fpenv_enter();
+    enum plait_status status = PLAIT_OK;
     bool moved = plait_requests_turn(comm, rarely);
 
     moved |= plait_messages_turn(comm, rarely);
+    if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */
+        status = plait_look_for_failures(comm);
+    if (status != PLAIT_OK)
+        plait_requests_fail(comm, status);
+    moved |= status != PLAIT_OK;
     plait_fpenv_leave(environment);
     if (moved && atomic_load_explicit(&comm->own->asleep, memory_order_relaxed))
         plait_awake(comm);
+    plait_requests_tell(comm);
     return moved;
 }
 

@@ -62,7 +62,7 @@ static struct plait_request *get(struct plait_comm *comm)
     return r;
 }
 
-static void give_back(struct plait_request *r)
+void plait_request_give_back(struct plait_request *r)
 {
     pthread_mutex_lock(&homes);
     const bool orphan = r->comm == NULL;
@@ -134,8 +134,7 @@ void plait_request_begin(struct plait_request *r)
         plait_stream_add(r);
 }
 
-/* The comm's lock is held and let go of. */
-static void begin(struct plait_request *r)
+void plait_request_run(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
     const bool now = r->stream == NULL;
@@ -163,7 +162,7 @@ static enum plait_status dispatch(struct plait_request *r, const struct plait_ca
             plait_group_add(r, waits);
         return PLAIT_OK;
     }
-    begin(r);
+    plait_request_run(r);
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
@@ -191,7 +190,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
         if (job->o->sized)
             status = copy_sizes(r);
         if (status != PLAIT_OK)
-            give_back(r);
+            plait_request_give_back(r);
     }
     if (status != PLAIT_OK)
         return refuse(comm, job->o == NULL ? status : plait_cannot_run(comm, status, job->o));
@@ -223,10 +222,28 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
     r->status = status;
     if (r->kind == PLAIT_REQUEST_COLLECTIVE && !r->persistent)
         plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
-    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) == 1)
+    r->next = comm->over;
+    comm->over = r;
+}
+
+void plait_requests_tell(struct plait_comm *comm)
+{
+    struct plait_request *r = comm->over;
+    uint32_t n = 0;
+
+    if (r == NULL)
+        return;
+    comm->over = NULL;
+    for (const struct plait_request *each = r; each != NULL; each = each->next)
+        n++;
+    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) == n)
         plait_progress_remove(comm);
-    atomic_fetch_sub_explicit(&comm->pending, 1, memory_order_release);
-    atomic_store_explicit(&r->ended, true, memory_order_release); /* from here on it is its taker's */
+    atomic_fetch_sub_explicit(&comm->pending, n, memory_order_release);
+    while (r != NULL) {
+        struct plait_request *next = r->next;
+        atomic_store_explicit(&r->ended, true, memory_order_release); /* from here on it is its taker's */
+        r = next;
+    }
     plait_progress_news();
 }
 
@@ -270,8 +287,7 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
 
 bool plait_requests_turn(struct plait_comm *comm, bool rarely)
 {
-    const bool closed = !comm->running && (comm->first == NULL || !atomic_load(&comm->first->open));
-    enum plait_status status = plait_has_failed(comm) || closed ? plait_look_for_failures(comm) : PLAIT_OK;
+    enum plait_status status = plait_has_failed(comm) ? plait_look_for_failures(comm) : PLAIT_OK;
     bool moved = false, ended = true;
 
     while (status == PLAIT_OK && comm->first != NULL && ended) {
@@ -308,25 +324,14 @@ void plait_request_drop(struct plait_request *r, enum plait_status status)
 
 /* ---- Taking --------------------------------------------------------------------------------------------- */
 
-static inline bool has_ended(const struct plait_request *r)
-{
-    return atomic_load_explicit(&r->ended, memory_order_acquire);
-}
-
-/* For who holds it: a persistent one on a stream is the stream's until that has passed it. */
-static inline bool is_over(const struct plait_request *r)
-{
-    return r->stream != NULL ? atomic_load_explicit(&r->passed, memory_order_acquire) : has_ended(r);
-}
-
 void plait_request_await(struct plait_request *r)
 {
     struct plait_idle idle = { 0 };
 
-    while (!has_ended(r))
+    while (!plait_request_has_ended(r))
         if (plait_progress())
             plait_idle_over(&idle);
-        else if (!has_ended(r))
+        else if (!plait_request_has_ended(r))
             plait_idle(&idle, r->spins);
 }
 
@@ -356,7 +361,7 @@ enum plait_status plait_request_take(struct plait_request **request)
     if (r->persistent)
         return status;
     *request = NULL;
-    give_back(r);
+    plait_request_give_back(r);
     return status;
 }
 
@@ -389,11 +394,11 @@ static void drive(struct plait_request *r)
     plait_progress();
     pthread_mutex_lock(&homes);
     struct plait_comm *comm = r->comm;
-    const bool locked = !has_ended(r) && comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
+    const bool locked = !plait_request_has_ended(r) && comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
     pthread_mutex_unlock(&homes);
     if (!locked)
         return;
-    if (!has_ended(r))
+    if (!plait_request_has_ended(r))
         plait_progress_comm(comm, true);
     pthread_mutex_unlock(&comm->lock);
 }
@@ -410,9 +415,9 @@ enum plait_status plait_test(struct plait_request **request, int *done)
     *done = 1;
     if (r == NULL || !r->started)
         return PLAIT_OK;
-    if (!is_over(r))
+    if (!plait_request_is_over(r))
         drive(r);
-    *done = is_over(r);
+    *done = plait_request_is_over(r);
     return *done ? plait_request_take(request) : PLAIT_OK;
 }
 
@@ -446,7 +451,7 @@ static size_t find_over(struct plait_request *const *requests, size_t n, uint32_
     for (size_t i = 0; i < n; i++)
         if (requests[i] != NULL && requests[i]->started) {
             *spins = requests[i]->spins;
-            if (is_over(requests[i]))
+            if (plait_request_is_over(requests[i]))
                 return i;
             if (requests[i]->alone)
                 join_others(requests[i]);
@@ -489,109 +494,6 @@ enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
         }
     }
     return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
-}
-
-/* ---- Again and again ------------------------------------------------------------------------------------ */
-
-static inline bool is_pending(const struct plait_request *r)
-{
-    return r->started && !(r->stream != NULL && is_over(r)); /* nobody needs to wait for what a stream has passed */
-}
-
-static enum plait_status check_start(struct plait_request *r, const char *name)
-{
-    if (r == NULL || !r->persistent)
-        return plait_fail(PLAIT_ERR_ARG, "%s: request is %s; make it with call->persistent", name,
-                          r == NULL ? "NULL" : "not persistent");
-    if (r->comm == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
-    if (r->grouped || is_pending(r))
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
-                          r->grouped ? "started in this group already" : "pending; wait for it first");
-    return plait_enter(r->comm, name, PLAIT_SUM, NULL);
-}
-
-/* waits: the group for its end. */
-static enum plait_status start(struct plait_request *r, bool waits)
-{
-    r->started = false;
-    if (plait_in_group()) {
-        plait_group_add(r, waits);
-        return PLAIT_OK;
-    }
-    pthread_mutex_lock(&r->comm->lock);
-    begin(r);
-    return waits ? plait_wait(&r) : PLAIT_OK;
-}
-
-/*
- * A tiny operation of a comm that is idle: this rank's vector is put where the others take it, and they need nothing
- * more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no lock.
- */
-static bool start_alone(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
-        plait_must_queue(comm, NULL))
-        return false;
-    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
-    atomic_store_explicit(&r->started, true, memory_order_relaxed);
-    r->next = NULL;
-    r->alone = true;
-    comm->first = r;
-    comm->end = &r->next;
-    comm->running = true;
-    atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
-    plait_run_begin(comm, &r->job); /* cannot fail: it scales nothing and takes no memory */
-    return true;
-}
-
-enum plait_status plait_start(struct plait_request *r)
-{
-    const enum plait_status status = check_start(r, "plait_start");
-
-    if (status == PLAIT_OK && start_alone(r))
-        return PLAIT_OK;
-    return status == PLAIT_OK ? start(r, false) : plait_refuse(status);
-}
-
-enum plait_status plait_run_again(struct plait_request *r)
-{
-    const enum plait_status status = check_start(r, "plait_run_again");
-
-    if (status != PLAIT_OK)
-        return plait_refuse(status);
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL))
-        return start(r, true);
-    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0)
-        return plait_run_job(r->comm, &r->job);
-    return plait_run(r->comm, r->job.o, r->job.in, r->job.out, NULL);
-}
-
-enum plait_status plait_request_free(struct plait_request **request)
-{
-    struct plait_request *r = request != NULL ? *request : NULL;
-
-    if (r == NULL)
-        return PLAIT_OK;
-    if (r->generation != plait_generation) { /* the parent's goes on */
-        *request = NULL;
-        return PLAIT_OK;
-    }
-    if (!r->persistent || r->grouped || is_pending(r))
-        return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s",
-                          !r->persistent ? "not persistent; wait for it"
-                          : r->grouped   ? "in a group; call plait_group_end() first"
-                                         : "pending; wait for it");
-    *request = NULL;
-    if (r->comm != NULL && r->kind == PLAIT_REQUEST_COLLECTIVE) {
-        pthread_mutex_lock(&r->comm->lock);
-        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
-        pthread_mutex_unlock(&r->comm->lock);
-    }
-    give_back(r);
-    return PLAIT_OK;
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------- */

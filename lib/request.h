@@ -75,8 +75,22 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
                                         const struct plait_letter *letter, const struct plait_call *call,
                                         enum plait_status status);
 
+static inline bool plait_request_has_ended(const struct plait_request *r)
+{
+    return atomic_load_explicit(&r->ended, memory_order_acquire);
+}
+
+/* For who holds it: a persistent one on a stream is the stream's until that has passed it. */
+static inline bool plait_request_is_over(const struct plait_request *r)
+{
+    return r->stream != NULL ? atomic_load_explicit(&r->passed, memory_order_acquire) : plait_request_has_ended(r);
+}
+
 /* The comm's lock is held: put it into its queue. It may be ended and taken before this returns, but for its comm. */
 void plait_request_begin(struct plait_request *r);
+
+/* The same and its first turn. Lets go of the lock. */
+void plait_request_run(struct plait_request *r);
 
 /* It will not be begun: it ends with this error. */
 void plait_request_drop(struct plait_request *r, enum plait_status status);
@@ -85,13 +99,20 @@ void plait_request_drop(struct plait_request *r, enum plait_status status);
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 
-/* The comm's lock is held: this one has ended; all have, as the comm has failed. */
+/*
+ * The comm's lock is held: this one has ended; all have, as the comm has failed. Their takers are told by
+ * plait_requests_tell(), as the last thing that a turn does: when none is left they may touch the comm without the lock.
+ */
 void plait_request_end(struct plait_request *r, enum plait_status status);
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
+void plait_requests_tell(struct plait_comm *comm);
 
 /* Wait until it has ended; without taking it. Take it: its result; free unless persistent. It is not touched again. */
 void plait_request_await(struct plait_request *r);
 enum plait_status plait_request_take(struct plait_request **r);
+
+/* Nobody holds it any more. */
+void plait_request_give_back(struct plait_request *r);
 
 /* The stream's way to take it: a persistent one stays for who holds it. */
 enum plait_status plait_request_pass(struct plait_request *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups, and one thread that holds several ranks of a comm. Messages in groups: messages_test.c. */
-#include "ranks.h"
+#include "pending.h"
 
 #include <plait/group.h>
 #include <plait/message.h>
@@ -18,20 +18,12 @@
 
 #define HELD 3
 
-static struct ranks ranks;
-
 static void run_without_comm(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
     ranks = (struct ranks){
         .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg, .no_comm = true
     };
-    assert_int_equal(ranks_run(&ranks), 0);
-}
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between ranks, alone and in groups: right, in order, with what is wrong told on both ends. */
 #include "clock.h"
-#include "ranks.h"
+#include "pending.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -20,21 +20,6 @@
 
 #define NRANK 4
 #define LATE  300.0 /* seconds: far above a loaded machine's delays, below the default deadline */
-
-static struct ranks ranks;
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
-    assert_int_equal(ranks_run(&ranks), 0);
-}
-
-/* As processes and as threads. */
-static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    run(nrank, 1, body, arg);
-    run(1, nrank, body, arg);
-}
 
 static void fill(int32_t *v, size_t n, uint32_t from, uint32_t to, uint32_t k)
 {
@@ -58,17 +43,17 @@ static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const size_t counts[] = { 0, 1, 8, 9, 1000, 65535, 65536, 65537, 300000, 700001 };
     const size_t most = 700001 * sizeof(int32_t);
-    int32_t *memory[2];
+    int32_t *buffers[2];
     void *library;
 
     (void)arg;
     CHECK(plait_mem_alloc(most, &library) == PLAIT_OK);
-    memory[0] = malloc(most);
-    memory[1] = library;
-    CHECK(memory[0] != NULL);
+    buffers[0] = malloc(most);
+    buffers[1] = library;
+    CHECK(buffers[0] != NULL);
     for (uint32_t k = 0; k < 40; k++) {
         const size_t n = counts[k % 10];
-        int32_t *v = memory[k / 10 % 2];
+        int32_t *v = buffers[k / 10 % 2];
         if (rank == 0) {
             fill(v, n, 0, 1, k);
             CHECK(plait_send(*comm, n > 0 ? v : NULL, n, PLAIT_INT32, 1, NULL) == PLAIT_OK);
@@ -80,7 +65,7 @@ static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
                 return 1;
         }
     }
-    free(memory[0]);
+    free(buffers[0]);
     plait_mem_free(library);
     return 0;
 }
@@ -151,8 +136,8 @@ static void messages_and_collectives_do_not_wait_for_each_other(void **state)
 
 static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static int32_t memory[2][2][2][70000];
-    int32_t(*v)[70000] = memory[rank][0], (*w)[70000] = memory[rank][1];
+    static int32_t blocks[2][2][2][70000];
+    int32_t(*v)[70000] = blocks[rank][0], (*w)[70000] = blocks[rank][1];
     struct plait_request *r[3];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
@@ -241,14 +226,14 @@ static void rings_and_all_to_alls_in_groups(void **state)
     }
 }
 
-#define MANY 1000
+#define WAITING 1000
 
 struct drawn { /* messages, in an order of each rank's own */
     uint64_t seed;
     struct {
         uint32_t from, to;
         size_t count;
-    } message[MANY];
+    } message[WAITING];
 };
 
 static uint64_t next(uint64_t *state)
@@ -270,9 +255,9 @@ static int random_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
     const uint32_t nrank = plait_comm_nrank(*comm);
     uint64_t state = d->seed + rank + 1;
     size_t at[2 * 8] = { 0 }; /* [send or receive][peer] where in the list */
-    int32_t *v[MANY] = { NULL }, *w[MANY] = { NULL };
+    int32_t *v[WAITING] = { NULL }, *w[WAITING] = { NULL };
 
-    for (uint32_t m = 0; m < MANY; m++) {
+    for (uint32_t m = 0; m < WAITING; m++) {
         v[m] = malloc((d->message[m].count + 1) * sizeof **v);
         w[m] = malloc((d->message[m].count + 1) * sizeof **w);
         CHECK(v[m] != NULL && w[m] != NULL);
@@ -282,11 +267,12 @@ static int random_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
     for (uint32_t left = 2 * nrank; left > 0;) {
         const uint32_t which = (uint32_t)(next(&state) % (2 * nrank)), peer = which / 2, send = which % 2;
         size_t *m = &at[which];
-        if (*m > MANY)
+        if (*m > WAITING)
             continue;
-        while (*m < MANY && (d->message[*m].from != (send ? rank : peer) || d->message[*m].to != (send ? peer : rank)))
+        while (*m < WAITING &&
+               (d->message[*m].from != (send ? rank : peer) || d->message[*m].to != (send ? peer : rank)))
             ++*m;
-        if (*m == MANY)
+        if (*m == WAITING)
             left--;
         else if (send)
             CHECK(plait_send(*comm, v[*m], d->message[*m].count, PLAIT_INT32, peer, NULL) == PLAIT_OK);
@@ -295,7 +281,7 @@ static int random_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
         ++*m;
     }
     CHECK(plait_group_end() == PLAIT_OK);
-    for (uint32_t m = 0; m < MANY; m++) {
+    for (uint32_t m = 0; m < WAITING; m++) {
         if (d->message[m].to == rank &&
             holds(w[m], d->message[m].count, d->message[m].from, d->message[m].to, m) != 0) {
             fprintf(stderr, "message %u of seed %llu\n", m, (unsigned long long)d->seed);
@@ -317,7 +303,7 @@ static void a_thousand_random_messages_in_a_group(void **state)
     printf("PLAIT_TEST_SEED=%llu\n", (unsigned long long)d.seed);
     for (uint32_t nrank = 2; nrank <= 6; nrank += 2) {
         uint64_t s = d.seed;
-        for (uint32_t m = 0; m < MANY; m++) {
+        for (uint32_t m = 0; m < WAITING; m++) {
             d.message[m].from = (uint32_t)(next(&s) % nrank);
             d.message[m].to = (uint32_t)(next(&s) % nrank);
             d.message[m].count = next(&s) % 5 == 0 ? next(&s) % 5000 : next(&s) % 12;

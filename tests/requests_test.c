@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: that they go on, their end, what is told of those that fail. */
-#include "ranks.h"
+#include "pending.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -20,25 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct ranks ranks;
-
-/* [rank][in, out]: threads have little room of their own. */
-#define LONG 200000
-#define MANY 12
-static int32_t memory[3][2][MANY * 50000];
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
-    assert_int_equal(ranks_run(&ranks), 0);
-}
-
-static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    run(nrank, 1, body, arg);
-    run(1, nrank, body, arg);
-}
-
 /* Make a second comm of the same ranks. Rank 0 passes its id through the first one. */
 static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_comm **out)
 {
@@ -51,15 +32,6 @@ static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_com
     o.name = "second";
     CHECK(plait_comm_create(&o, out) == PLAIT_OK);
     return 0;
-}
-
-static enum plait_status begin_sum(struct plait_comm *comm, const int32_t *in, int32_t *out, size_t n,
-                                   struct plait_request **r)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = r;
-    return plait_allreduce(comm, in, out, n, PLAIT_INT32, PLAIT_SUM, &call);
 }
 
 /* ---- Going on -------------------------------------------------------------------------------------------- */

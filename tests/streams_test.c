@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent operations, host streams, and functions of the caller's that other threads run. */
-#include "ranks.h"
+#include "pending.h"
 
 #include <plait/request.h>
 #include <plait/stream.h>
@@ -16,34 +16,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
-
-static struct ranks ranks;
-
-/* [rank][in, out]: threads have little room of their own. */
-#define LONG 200000
-#define MANY 12
-static int32_t memory[3][2][MANY * 50000];
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    ranks = (struct ranks){ .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg };
-    assert_int_equal(ranks_run(&ranks), 0);
-}
-
-static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    run(nrank, 1, body, arg);
-    run(1, nrank, body, arg);
-}
-
-static enum plait_status begin_sum(struct plait_comm *comm, const int32_t *in, int32_t *out, size_t n,
-                                   struct plait_request **r)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = r;
-    return plait_allreduce(comm, in, out, n, PLAIT_INT32, PLAIT_SUM, &call);
-}
 
 static void *wait_elsewhere(void *arg)
 {
@@ -252,6 +224,45 @@ static int persistent_on_stream(struct plait_comm **comm, uint32_t rank, void *a
     return 0;
 }
 
+/*
+ * The progress thread ends an operation, the stream's thread takes it, and this one, which drives nothing, sees an idle
+ * comm: it takes no lock, so the progress thread must be out of the comm by then.
+ */
+static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT, persistent = PLAIT_CALL_DEFAULT;
+    int32_t a[4] = { 1, 2, 3, 4 }, b[4] = { 0 }, c[4] = { 0 };
+    struct plait_request *r;
+    int done;
+
+    (void)arg;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    persistent.persistent = 1;
+    persistent.request = &r;
+    CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &persistent) == PLAIT_OK);
+    for (int32_t k = 0; k < 300; k++) {
+        a[3] = k;
+        CHECK(plait_allreduce(*comm, a, c, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        do
+            CHECK(plait_stream_query(call.stream, &done) == PLAIT_OK);
+        while (!done);
+        CHECK(c[3] == 2 * k);
+        CHECK(plait_start(r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK && b[3] == 2 * k);
+        CHECK(plait_allreduce(*comm, a, b, 3, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK && b[2] == 6);
+    }
+    CHECK(plait_request_free(&r) == PLAIT_OK && plait_stream_destroy(call.stream) == PLAIT_OK);
+    return 0;
+}
+
+static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
+{
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again };
+    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    ranks.options.progress = 1;
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
 /* A comm may be left while its operations are still on streams. */
 static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -330,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(persistent_operations_run_again_and_again),
         cmocka_unit_test(streams_keep_their_order),
+        cmocka_unit_test(whoever_sees_an_idle_comm_is_alone_with_it),
         cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
