@@ -228,11 +228,13 @@ struct plait_comm {
     /* Pending operations (progress.h, request.h), under the lock. */
     pthread_mutex_t lock;
     struct plait_comm *next_active;
-    bool listed;                            /* among the active ones */
+    atomic_bool listed;                     /* among the active ones; changes under their lock */
     _Atomic uint32_t pending;               /* requests not ended; 0: the comm is only touched by who calls it */
     struct plait_request *first, **end;     /* collectives, in the order of the calls */
     bool running;                           /* the first has begun: it is comm->run */
     struct plait_request *over;             /* ended in this turn */
+    uint32_t let_go;                        /* others that were pending and are not from this turn on */
+    struct plait_fusion *fusion;            /* whose comm it is (fusion/fusion.h); or NULL */
     struct plait_request *requests, *spare; /* all; those that nobody uses */
     struct plait_messages *messages;        /* message.h; NULL before the first */
 

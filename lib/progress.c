@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "fork.h"
+#include "fusion/fusion.h"
 #include "message.h"
 #include "reduce.h"
 #include "request.h"
@@ -30,28 +31,39 @@ static _Atomic uint32_t news_bell, sleepers;
 
 void plait_progress_add(struct plait_comm *comm)
 {
-    if (comm->listed)
+    if (atomic_load(&comm->listed))
         return;
-    comm->listed = true;
     pthread_mutex_lock(&list_lock);
-    comm->next_active = first;
-    first = comm;
-    atomic_fetch_add(&plait_nactive, 1);
+    if (!comm->listed) {
+        comm->listed = true;
+        comm->next_active = first;
+        first = comm;
+        atomic_fetch_add(&plait_nactive, 1);
+    }
     pthread_mutex_unlock(&list_lock);
 }
 
-void plait_progress_remove(struct plait_comm *comm)
+static void unlink_active(const struct plait_comm *comm)
 {
-    if (!comm->listed)
-        return;
-    comm->listed = false;
+    struct plait_comm **c = &first;
+
+    while (*c != comm)
+        c = &(*c)->next_active;
+    *c = comm->next_active;
+    atomic_fetch_sub(&plait_nactive, 1);
+}
+
+/* Who adds counts what is pending first, then looks whether it is listed; this does it the other way round. */
+void plait_progress_remove(struct plait_comm *comm, uint32_t n)
+{
     pthread_mutex_lock(&list_lock);
-    for (struct plait_comm **c = &first; *c != NULL; c = &(*c)->next_active)
-        if (*c == comm) {
-            *c = comm->next_active;
-            atomic_fetch_sub(&plait_nactive, 1);
-            break;
-        }
+    if (comm->listed) {
+        atomic_store(&comm->listed, false);
+        if (atomic_load(&comm->pending) == n)
+            unlink_active(comm);
+        else
+            atomic_store(&comm->listed, true);
+    }
     pthread_mutex_unlock(&list_lock);
 }
 
@@ -74,8 +86,9 @@ bool plait_progress_comm(struct plait_comm *comm, bool rarely)
 {
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = PLAIT_OK;
-    bool moved = plait_requests_turn(comm, rarely);
+    bool moved = comm->fusion != NULL && plait_fusion_turn(comm->fusion, rarely);
 
+    moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
     if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */
         status = plait_look_for_failures(comm);

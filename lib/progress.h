@@ -21,9 +21,9 @@ bool plait_progress(void);
 /* The same for one comm that has pending operations, whose lock the caller holds. rarely: its caller does not poll all the time. */
 bool plait_progress_comm(struct plait_comm *comm, bool rarely);
 
-/* The lock of the comm is held: it has a pending operation; it has no more. */
+/* The comm has something pending, which is counted. The other, with its lock held: unless it has more than these. */
 void plait_progress_add(struct plait_comm *comm);
-void plait_progress_remove(struct plait_comm *comm);
+void plait_progress_remove(struct plait_comm *comm, uint32_t n);
 
 /* Say that somebody sleeps who waits for what these comms wait for; and for news of this process's other threads. */
 void plait_progress_announce(struct plait_bells *bells);

@@ -43,6 +43,8 @@ struct plait_kernels {
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
     /* Copy past the caches; the data is visible to others after a later release store. */
     void (*stream)(void *dst, const void *src, size_t bytes);
+    /* The sum of the squares of `count` floats; not finite exactly when one of them is not. */
+    double (*squares)(const float *src, size_t count);
 };
 
 /* The set for this processor, or the one named by `isa` ("": best). NULL: unknown name or not supported here. */

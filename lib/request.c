@@ -229,15 +229,16 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 void plait_requests_tell(struct plait_comm *comm)
 {
     struct plait_request *r = comm->over;
-    uint32_t n = 0;
+    uint32_t n = comm->let_go;
 
-    if (r == NULL)
+    if (r == NULL && n == 0)
         return;
     comm->over = NULL;
+    comm->let_go = 0;
     for (const struct plait_request *each = r; each != NULL; each = each->next)
         n++;
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) == n)
-        plait_progress_remove(comm);
+        plait_progress_remove(comm, n);
     atomic_fetch_sub_explicit(&comm->pending, n, memory_order_release);
     while (r != NULL) {
         struct plait_request *next = r->next;

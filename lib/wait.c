@@ -2,6 +2,7 @@
 #include "wait.h"
 
 #include "clock.h"
+#include "fusion/fusion.h"
 #include "progress.h"
 #include "report.h"
 #include "status.h"
@@ -16,6 +17,7 @@
 #define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define MOST_YIELDS  10000
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
+#define PLAIT_EXCUSE 320
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
@@ -291,7 +293,7 @@ static bool called(const struct plait_comm *comm, uint32_t rank)
 
 struct verdict {
     uint32_t culprit; /* rank + 1; 0: nobody in particular */
-    char text[256];
+    char text[PLAIT_EXCUSE + 128];
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const char *format, ...)
@@ -304,25 +306,35 @@ __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const c
     va_end(args);
 }
 
+/* What a rank may lack to call the operation. */
+static void excuse(const struct plait_comm *comm, uint32_t rank, char *text, size_t room)
+{
+    text[0] = '\0';
+    if (comm->fusion != NULL)
+        plait_fusion_excuse(comm->fusion, rank, text, room);
+}
+
 /* The silent ranks that have, or have not, called this operation. */
 static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
                         struct verdict *v)
 {
     struct plait_operation o;
-    char progress[80] = "";
+    char progress[80] = "", reason[PLAIT_EXCUSE] = "";
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
         if (silent(comm, w, r, now) && called(comm, r) == inside) {
             add(v, "%s%u", found++ > 0 ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", r);
             v->culprit = v->culprit > 0 ? v->culprit : r + 1;
+            if (found == 1)
+                excuse(comm, r, reason, sizeof reason);
             if (inside && plait_comm_operation(comm, r, comm->sequence, &o))
                 plait_operation_progress(&o, progress, sizeof progress);
         }
     if (found > 0 && inside)
         add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
     else if (found > 0)
-        add(v, " has not called it");
+        add(v, " has not called it%s", reason);
 }
 
 /* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
@@ -338,6 +350,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
+    char reason[PLAIT_EXCUSE];
     uint32_t at, next;
 
     v->culprit = 0;
@@ -357,7 +370,12 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
         }
     }
     v->culprit = at + 1;
-    add(v, "rank %u is in it and does not answer", at);
+    if (called(comm, at)) {
+        add(v, "rank %u is in it and does not answer", at);
+        return;
+    }
+    excuse(comm, at, reason, sizeof reason);
+    add(v, "rank %u has not called it%s", at, reason);
 }
 
 /* Of what is awaited. */

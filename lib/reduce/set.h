@@ -147,6 +147,23 @@ static void stream(void *dst, const void *src, size_t bytes)
         memcpy(d, s, bytes);
 }
 
+/* Sixteen running sums, added in pairs: the same bits whatever a register holds. A square of floats is exact. */
+static double squares(const float *src, size_t count)
+{
+    double sum[16] = { 0 };
+    size_t i = 0;
+
+    for (; i + 16 <= count; i += 16)
+        for (unsigned k = 0; k < 16; k++)
+            sum[k] += (double)src[i + k] * (double)src[i + k];
+    for (unsigned k = 0; i < count; i++, k++)
+        sum[k] += (double)src[i] * (double)src[i];
+    for (unsigned half = 8; half > 0; half /= 2)
+        for (unsigned k = 0; k < half; k++)
+            sum[k] += sum[k + half];
+    return sum[0];
+}
+
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
@@ -172,6 +189,7 @@ static void stream(void *dst, const void *src, size_t bytes)
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
                     [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
         .stream = stream,                                                                                             \
+        .squares = squares,                                                                                           \
     }
 
 #endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all ranks must register alike, as lines of text: equal hashes, or the first line that differs is told. */
+#include "fusion.h"
+
+#include "../hash.h"
+#include "../status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct text {
+    char *at;
+    size_t n, room;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    const int n = vsnprintf(t->at != NULL ? t->at + t->n : NULL, t->at != NULL ? t->room - t->n : 0, format, args);
+    va_end(args);
+    t->n += n > 0 ? (size_t)n : 0;
+}
+
+static void describe_layout(const struct plait_layout *l, struct text *t)
+{
+    static const char *const rules[] = { "threshold", "cuts", "cubic" };
+
+    add(t, "layout %s", rules[l->rule]);
+    if (l->rule == PLAIT_LAYOUT_THRESHOLD)
+        add(t, " of %zu bytes", l->threshold);
+    for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
+        add(t, "%c%u", i > 0 ? ',' : ' ', l->cuts[i]);
+    add(t, "\n");
+}
+
+static void describe(const struct plait_fusion_options *o, struct text *t)
+{
+    t->n = 0;
+    describe_layout(&o->layout, t);
+    add(t, "operator %s\n", plait_op_name(o->op));
+    add(t, "payload %s\n", o->payload == PLAIT_NDTYPE ? "as gradients" : plait_dtype_name(o->payload));
+    add(t, "rounding %d\n", (int)o->round);
+    add(t, "sharded %d\n", o->sharded != 0);
+    add(t, "weights %s\n", o->weights == PLAIT_NDTYPE ? "none" : plait_dtype_name(o->weights));
+    add(t, "check %d\n", o->check != 0);
+    add(t, "reproducible %d\n", o->reproducible != 0);
+    add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by size");
+    add(t, "tensors %u\n", o->ntensor);
+    for (uint32_t i = 0; i < o->ntensor; i++)
+        add(t, "tensor %u '%s', %zu %s\n", i, o->tensors[i].name, o->tensors[i].count,
+            plait_dtype_name(o->tensors[i].type));
+}
+
+/* The first line of `a` that `b` has not at its place, and that one. */
+static void first_difference(const char *a, const char *b, char *of_a, char *of_b, size_t room)
+{
+    size_t start = 0;
+
+    for (size_t i = 0; a[i] == b[i] && a[i] != '\0'; i++)
+        if (a[i] == '\n')
+            start = i + 1;
+    snprintf(of_a, room, "%.*s", (int)strcspn(a + start, "\n"), a + start);
+    snprintf(of_b, room, "%.*s", (int)strcspn(b + start, "\n"), b + start);
+}
+
+/* Everybody reads everybody's text and finds the same. */
+static enum plait_status tell_difference(struct plait_comm *comm, const char *name, const struct text *own,
+                                         const uint64_t *hashes)
+{
+    size_t *counts = calloc(2 * (size_t)comm->nrank, sizeof *counts), *starts = counts + comm->nrank, total = 0;
+    char here[160], there[160], *all = NULL;
+    enum plait_status status = counts != NULL ? PLAIT_OK : plait_fail_memory("out of memory for a fusion");
+
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+        counts[r] = (size_t)hashes[2 * r + 1];
+        starts[r] = total;
+        total += counts[r];
+    }
+    if (status == PLAIT_OK && (all = malloc(total)) == NULL)
+        status = plait_fail_memory("out of memory for a fusion");
+    if (status == PLAIT_OK)
+        status = plait_allgatherv(comm, own->at, all, counts, starts, PLAIT_UINT8, NULL);
+    for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
+        if (hashes[2 * r] != hashes[0]) {
+            first_difference(all, all + starts[r], here, there, sizeof here);
+            status =
+                plait_fail(PLAIT_ERR_MISMATCH, "%s: rank 0 has \"%s\" where rank %u has \"%s\"", name, here, r, there);
+        }
+    free(all);
+    free(counts);
+    return status;
+}
+
+enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
+                                     const struct plait_fusion_options *options)
+{
+    struct text t = { 0 };
+    uint64_t *hashes = calloc(2 * (size_t)comm->nrank + 2, sizeof *hashes), *own = hashes + 2 * (size_t)comm->nrank;
+    enum plait_status status = PLAIT_OK;
+    bool alike = true;
+
+    describe(options, &t);
+    t.room = t.n + 1;
+    t.at = malloc(t.room);
+    if (hashes == NULL || t.at == NULL) {
+        free(hashes);
+        free(t.at);
+        return plait_comm_fail(comm, plait_fail_memory("out of memory for a fusion"), "%s", plait_last_error());
+    }
+    describe(options, &t);
+    own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);
+    own[1] = t.room;
+    status = plait_allgather(comm, own, hashes, 2, PLAIT_UINT64, NULL);
+    for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
+        alike &= hashes[2 * r] == hashes[0];
+    if (status == PLAIT_OK && !alike)
+        status = tell_difference(comm, name, &t, hashes);
+    free(hashes);
+    free(t.at);
+    return status;
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fusion.h"
+
+#include "../call.h"
+#include "../progress.h"
+
+#include <plait/memory.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Options ---------------------------------------------------------------------------------------------- */
+
+static bool is_16_bits(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
+}
+
+static enum plait_status check_layout(const char *call, const struct plait_layout *l, uint32_t ntensor)
+{
+    if ((unsigned)l->rule > PLAIT_LAYOUT_CUBIC)
+        return plait_fail(PLAIT_ERR_ARG, "%s: there is no layout rule %d", call, (int)l->rule);
+    if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: layout.cuts is NULL, layout.ncut is %u", call, l->ncut);
+    for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
+        if (l->cuts[i] >= ntensor || l->cuts[i] <= (i > 0 ? l->cuts[i - 1] : 0))
+            return plait_fail(PLAIT_ERR_ARG,
+                              "%s: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
+                              call, i, l->cuts[i], ntensor);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_tensors(const struct plait_fusion_options *o)
+{
+    if (o->tensors == NULL || o->ntensor == 0 || o->ntensor > 1 << 20)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors is %s, ntensor is %u; 1 to 1048576 are possible",
+                          o->tensors == NULL ? "NULL" : "there", o->ntensor);
+    for (uint32_t t = 0; t < o->ntensor; t++) {
+        const struct plait_tensor *x = &o->tensors[t];
+        const size_t size = plait_dtype_size(x->type);
+        if (x->name == NULL || strchr(x->name, '\n') != NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors[%u].name is %s", t,
+                              x->name == NULL ? "NULL" : "of several lines");
+        if (size == 0 || x->count == 0 || x->count > PLAIT_MOST_BYTES / size)
+            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensor %u '%s' has type %d and %zu elements", t,
+                              x->name, (int)x->type, x->count);
+    }
+    return PLAIT_OK;
+}
+
+static enum plait_status check_options(const struct plait_fusion_options *o)
+{
+    if (o == NULL || o->size != sizeof *o)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: options %s; start from PLAIT_FUSION_OPTIONS_DEFAULT",
+                          o == NULL ? "are NULL" : "have another size than this library's");
+    if (o->op != PLAIT_SUM && o->op != PLAIT_AVG)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: op is %s; sum and avg are possible",
+                          plait_op_name(o->op));
+    if (o->payload != PLAIT_NDTYPE && !is_16_bits(o->payload))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: payload is %s; float16, bfloat16 and PLAIT_NDTYPE (the gradients' own "
+                          "types) are possible",
+                          plait_dtype_name(o->payload));
+    if (o->weights != PLAIT_NDTYPE && (!o->sharded || plait_dtype_size(o->weights) == 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
+                          o->sharded ? "" : ", but sharded is 0");
+    const enum plait_status status = check_tensors(o);
+    return status == PLAIT_OK ? check_layout("plait_fusion_create", &o->layout, o->ntensor) : status;
+}
+
+/* ---- Copies ----------------------------------------------------------------------------------------------- */
+
+/* Tensors, their names behind them. */
+static struct plait_tensor *copy_tensors(const struct plait_tensor *from, uint32_t n)
+{
+    size_t bytes = n * sizeof *from;
+
+    for (uint32_t t = 0; t < n; t++)
+        bytes += strlen(from[t].name) + 1;
+    struct plait_tensor *to = malloc(bytes);
+    if (to == NULL)
+        return NULL;
+    memcpy(to, from, n * sizeof *from);
+    char *name = (char *)&to[n];
+    for (uint32_t t = 0; t < n; t++) {
+        to[t].name = strcpy(name, from[t].name);
+        name += strlen(name) + 1;
+    }
+    return to;
+}
+
+static enum plait_status copy_options(struct plait_fusion *f, const struct plait_fusion_options *o)
+{
+    f->options = *o;
+    f->ntensor = o->ntensor;
+    f->in = f->out = 1;
+    snprintf(f->name, sizeof f->name, "%s", o->name != NULL ? o->name : "fusion");
+    snprintf(f->algorithm, sizeof f->algorithm, "%s", o->algorithm != NULL ? o->algorithm : "");
+    f->options.name = f->name;
+    f->options.algorithm = o->algorithm != NULL ? f->algorithm : NULL;
+    f->options.layout.cuts = NULL;
+    f->tensors = copy_tensors(o->tensors, o->ntensor);
+    f->options.tensors = f->tensors;
+    return f->tensors != NULL ? PLAIT_OK : plait_fail_memory("out of memory for %u tensors", o->ntensor);
+}
+
+/* ---- Memory and operations of a layout -------------------------------------------------------------------- */
+
+static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
+{
+    return f->tensors[tensor].data == NULL;
+}
+
+static bool has_payload_type(const struct plait_fusion *f, uint32_t tensor)
+{
+    return f->tensors[tensor].type == f->flat.buckets[f->flat.places[tensor].bucket].type;
+}
+
+void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
+{
+    const struct plait_place *p = &f->flat.places[tensor];
+    const struct plait_slab *s = &f->flat.buckets[p->bucket];
+    const size_t at = p->start * plait_dtype_size(f->tensors[tensor].type);
+
+    if (!lives_in_bucket(f, tensor))
+        return f->tensors[tensor].data;
+    return has_payload_type(f, tensor) ? f->payload + s->at + at : f->gradients + f->gradients_at[p->bucket] + at;
+}
+
+/* Bytes of gradients that live in this bucket and are not its payload. */
+static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == k && lives_in_bucket(f, t) && !has_payload_type(f, t))
+            return s->count * plait_dtype_size(f->tensors[t].type);
+    return 0;
+}
+
+static enum plait_status allocate(struct plait_fusion *f)
+{
+    const uint32_t n = f->flat.nbucket;
+    const bool weights = f->options.weights != PLAIT_NDTYPE;
+    size_t gradients = 0, all_weights = 0;
+    enum plait_status status;
+    void *memory[3] = { NULL };
+
+    f->buckets = calloc(n, sizeof *f->buckets);
+    f->gradients_at = calloc(n, sizeof *f->gradients_at);
+    f->weights_at = calloc(n, sizeof *f->weights_at);
+    f->pieces = calloc(f->ntensor, sizeof *f->pieces);
+    f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
+    if (f->buckets == NULL || f->gradients_at == NULL || f->weights_at == NULL || f->pieces == NULL ||
+        f->piece_of == NULL)
+        return plait_fail_memory("out of memory for %u buckets", n);
+    for (uint32_t k = 0; k < n; k++) {
+        f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
+        f->gradients_at[k] = gradients;
+        gradients += gradient_bytes(f, k);
+        f->weights_at[k] = all_weights;
+        all_weights += weights ? f->flat.buckets[k].count * plait_dtype_size(f->options.weights) : 0;
+    }
+    status = plait_mem_alloc(f->flat.bytes, &memory[0]);
+    if (status == PLAIT_OK && gradients > 0)
+        status = plait_mem_alloc(gradients, &memory[1]);
+    if (status == PLAIT_OK && weights)
+        status = plait_mem_alloc(all_weights, &memory[2]);
+    f->payload = memory[0];
+    f->gradients = memory[1];
+    f->weights = memory[2];
+    return status;
+}
+
+/* This rank's part of the bucket: all of it, or its shard. */
+static void shard_of(const struct plait_fusion *f, uint32_t k, size_t *start, size_t *end)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+    const size_t n = f->options.sharded ? s->count / f->comm->nrank : s->count;
+
+    *start = f->options.sharded ? f->comm->rank * n : 0;
+    *end = *start + n;
+}
+
+static void cut_pieces(struct plait_fusion *f)
+{
+    f->npiece = 0;
+    for (uint32_t t = 0; t < f->ntensor; t++) {
+        const struct plait_place *p = &f->flat.places[t];
+        size_t first, end;
+        shard_of(f, p->bucket, &first, &end);
+        const size_t from = p->start > first ? p->start : first;
+        const size_t to = p->start + f->tensors[t].count < end ? p->start + f->tensors[t].count : end;
+        f->piece_of[t] = from < to ? f->npiece : PLAIT_NO_PIECE;
+        if (from >= to)
+            continue;
+        struct plait_piece *piece = &f->pieces[f->npiece++];
+        *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
+        piece->gradient = (char *)plait_fusion_place(f, t) + piece->start * plait_dtype_size(f->tensors[t].type);
+        if (f->weights != NULL)
+            piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
+    }
+}
+
+static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+    const size_t share = s->count / f->comm->nrank, size = plait_dtype_size(f->options.weights);
+    char *payload = f->payload + s->at, *weights = f->weights + f->weights_at[k];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    enum plait_status status;
+
+    call.algorithm = f->options.algorithm;
+    call.round = f->options.round;
+    call.reproducible = f->options.reproducible;
+    call.persistent = 1;
+    call.request = &f->buckets[k].request;
+    status = f->options.sharded
+                 ? plait_reduce_scatter(f->comm, payload, payload + f->comm->rank * share * plait_dtype_size(s->type),
+                                        share, s->type, f->options.op, &call)
+                 : plait_allreduce(f->comm, payload, payload, s->count, s->type, f->options.op, &call);
+    if (status != PLAIT_OK || f->weights == NULL)
+        return status;
+    call = (struct plait_call)PLAIT_CALL_DEFAULT;
+    call.persistent = 1;
+    call.request = &f->buckets[k].gather;
+    return plait_allgather(f->comm, weights + f->comm->rank * share * size, weights, share, f->options.weights, &call);
+}
+
+/* What a layout needs, in order; after an error drop_layout() frees what is there. */
+static enum plait_status make_layout(struct plait_fusion *f, const struct plait_layout *layout)
+{
+    const uint32_t nshard = f->options.sharded ? f->comm->nrank : 1;
+    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, nshard, &f->flat);
+
+    if (status == PLAIT_OK)
+        status = allocate(f);
+    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
+        status = bind_bucket(f, k);
+    if (status != PLAIT_OK)
+        return status;
+    cut_pieces(f);
+    f->next = 0;
+    for (uint32_t t = 0; t < f->ntensor; t++)
+        atomic_store_explicit(&f->marks[t], 0, memory_order_relaxed);
+    return PLAIT_OK;
+}
+
+static void drop_layout(struct plait_fusion *f)
+{
+    for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
+        plait_request_free(&f->buckets[k].request);
+        plait_request_free(&f->buckets[k].gather);
+    }
+    plait_mem_free(f->payload);
+    plait_mem_free(f->gradients);
+    plait_mem_free(f->weights);
+    free(f->buckets);
+    free(f->gradients_at);
+    free(f->weights_at);
+    free(f->pieces);
+    free(f->piece_of);
+    plait_flat_free(&f->flat);
+    f->buckets = NULL;
+    f->gradients_at = f->weights_at = NULL;
+    f->pieces = NULL;
+    f->piece_of = NULL;
+    f->payload = f->gradients = f->weights = NULL;
+    f->npiece = 0;
+}
+
+/* ---- Marks, where the others see them --------------------------------------------------------------------- */
+
+static enum plait_status share_marks(struct plait_fusion *f)
+{
+    const uint32_t nrank = f->comm->nrank;
+    const struct plait_arena *arena;
+    uint64_t *all = calloc(nrank, sizeof *all);
+    void *memory = NULL;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    f->others = calloc(nrank, sizeof *f->others);
+    if (status == PLAIT_OK && (all == NULL || f->others == NULL))
+        status = plait_fail_memory("out of memory for a fusion of %u ranks", nrank);
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
+    f->marks = memory;
+    const uint64_t own = status == PLAIT_OK ? (uint64_t)((char *)memory - arena->base) : 0;
+    if (status != PLAIT_OK)
+        plait_comm_fail(f->comm, status, "%s", plait_last_error());
+    else
+        status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
+    for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
+        const char *base = f->comm->peers[r].process->base;
+        f->others[r] = (const void *)((base != NULL ? base : arena->base) + all[r]);
+    }
+    free(all);
+    return status;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------------- */
+
+/* The others may read its memory until its comm is left. */
+static enum plait_status discard(struct plait_fusion *f)
+{
+    const enum plait_status status = f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK;
+
+    drop_layout(f);
+    plait_arena_free((void *)(uintptr_t)f->marks);
+    free(f->others);
+    free(f->tensors);
+    free(f);
+    return status;
+}
+
+/* Without losing this thread's last error. */
+static enum plait_status discard_after(struct plait_fusion *f, enum plait_status status)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    discard(f);
+    return plait_fail(status, "%s", text);
+}
+
+static enum plait_status own_comm(struct plait_fusion *f, struct plait_comm *comm)
+{
+    enum plait_status status = plait_comm_duplicate(comm, f->name, &f->comm);
+
+    if (status == PLAIT_OK && f->options.progress && !f->comm->progress) {
+        status = plait_progress_thread_start();
+        f->comm->progress = status == PLAIT_OK;
+        if (status != PLAIT_OK)
+            plait_comm_fail(f->comm, status, "%s", plait_last_error());
+    }
+    return status;
+}
+
+enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
+                                      struct plait_fusion **out)
+{
+    enum plait_status status = plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL);
+
+    if (status == PLAIT_OK)
+        status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : check_options(options);
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_fusion *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return plait_fail_memory("out of memory for a fusion");
+    status = copy_options(f, options);
+    if (status == PLAIT_OK)
+        status = own_comm(f, comm);
+    if (status == PLAIT_OK)
+        status = plait_fusion_agree(f->comm, f->name, options);
+    if (status == PLAIT_OK)
+        status = share_marks(f);
+    if (status == PLAIT_OK) {
+        status = make_layout(f, &options->layout);
+        if (status != PLAIT_OK)
+            plait_comm_fail(f->comm, status, "%s", plait_last_error());
+    }
+    if (status == PLAIT_OK)
+        status = plait_barrier(f->comm, NULL); /* all have it, or nobody */
+    if (status != PLAIT_OK)
+        return discard_after(f, status);
+    plait_fusion_wait_init(f);
+    pthread_mutex_lock(&f->comm->lock);
+    f->comm->fusion = f;
+    pthread_mutex_unlock(&f->comm->lock);
+    *out = f;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_fusion_destroy(struct plait_fusion *f)
+{
+    if (f == NULL || plait_comm_inherited(f->comm)) /* a forked child: it is the parent's */
+        return PLAIT_OK;
+    pthread_mutex_lock(&f->comm->lock);
+    f->leaving = true;
+    pthread_mutex_unlock(&f->comm->lock);
+    return discard(f);
+}
+
+/* ---- Between steps ---------------------------------------------------------------------------------------- */
+
+/* Nothing is marked or in flight? Else a tensor is named. */
+static enum plait_status check_idle(const struct plait_fusion *f, const char *call)
+{
+    if (f == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
+    if (plait_comm_closed(f->comm))
+        return plait_comm_is_closed(f->comm, call);
+    if (plait_has_failed(f->comm))
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, f->name, f->comm->own->failure);
+    for (uint32_t t = 0; t < f->ntensor; t++)
+        if (plait_mark_round(f->marks[t]) != plait_bucket_ended(&f->buckets[f->flat.places[t].bucket]))
+            return plait_fail(PLAIT_ERR_ARG, "%s: %s: tensor %u '%s' is under way; call plait_fusion_wait_all() first",
+                              call, f->name, t, f->tensors[t].name);
+    return PLAIT_OK;
+}
+
+/* Gradients that live in buckets move to their new ones. */
+static void move_gradients(const struct plait_fusion *to, const struct plait_fusion *from)
+{
+    for (uint32_t t = 0; t < to->ntensor; t++)
+        if (lives_in_bucket(to, t))
+            memcpy(plait_fusion_place(to, t), plait_fusion_place(from, t),
+                   to->tensors[t].count * plait_dtype_size(to->tensors[t].type));
+}
+
+static struct plait_fusion without_layout(const struct plait_fusion *f)
+{
+    struct plait_fusion g = *f;
+
+    g.flat = (struct plait_flat){ 0 };
+    g.buckets = NULL;
+    g.payload = g.gradients = g.weights = NULL;
+    g.gradients_at = g.weights_at = NULL;
+    g.pieces = NULL;
+    g.piece_of = NULL;
+    return g;
+}
+
+enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
+{
+    enum plait_status status = check_idle(f, "plait_fusion_set_layout");
+
+    if (status == PLAIT_OK)
+        status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_layout: layout is NULL")
+                                : check_layout("plait_fusion_set_layout", layout, f->ntensor);
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_fusion_options o = f->options;
+    o.layout = *layout;
+    status = plait_fusion_agree(f->comm, f->name, &o);
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_fusion fresh = without_layout(f);
+    status = make_layout(&fresh, layout);
+    if (status != PLAIT_OK) {
+        drop_layout(&fresh);
+        return plait_comm_fail(f->comm, status, "%s", plait_last_error()); /* the others may have it */
+    }
+    status = plait_barrier(f->comm, NULL); /* nobody reads what goes */
+    if (status == PLAIT_OK)
+        move_gradients(&fresh, f);
+    drop_layout(status == PLAIT_OK ? f : &fresh);
+    if (status == PLAIT_OK)
+        *f = fresh;
+    return status;
+}
+
+enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)
+{
+    const enum plait_status status = check_idle(f, "plait_fusion_set_scale");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (!isfinite(in) || !isfinite(out))
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_scale: the factors are %g and %g; they must be finite", in,
+                          out);
+    for (uint32_t t = 0; t < f->ntensor && (in != 1 || out != 1); t++)
+        if (f->comm->kernels->widen[f->tensors[t].type] == NULL && f->tensors[t].type != PLAIT_FLOAT32 &&
+            f->tensors[t].type != PLAIT_FLOAT64)
+            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_scale: tensor %u '%s' is of %s, which is not scaled", t,
+                              f->tensors[t].name, plait_dtype_name(f->tensors[t].type));
+    f->in = in;
+    f->out = out;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_fusion_gather(struct plait_fusion *f)
+{
+    enum plait_status status = check_idle(f, "plait_fusion_gather");
+
+    if (status == PLAIT_OK && f->weights == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",
+                          f->name);
+    for (uint32_t k = 0; k < f->flat.nbucket && status == PLAIT_OK; k++)
+        status = plait_start(f->buckets[k].gather);
+    for (uint32_t k = 0; k < f->flat.nbucket && status == PLAIT_OK; k++)
+        status = plait_wait(&f->buckets[k].gather);
+    return status;
+}
+
+/* ---- Asking ----------------------------------------------------------------------------------------------- */
+
+void *plait_fusion_data(struct plait_fusion *f, uint32_t tensor)
+{
+    return f != NULL && tensor < f->ntensor ? plait_fusion_place(f, tensor) : NULL;
+}
+
+void *plait_fusion_weights(struct plait_fusion *f, uint32_t tensor)
+{
+    if (f == NULL || tensor >= f->ntensor || f->weights == NULL)
+        return NULL;
+    const struct plait_place *p = &f->flat.places[tensor];
+    return f->weights + f->weights_at[p->bucket] + p->start * plait_dtype_size(f->options.weights);
+}
+
+uint32_t plait_fusion_npiece(const struct plait_fusion *f)
+{
+    return f != NULL ? f->npiece : 0;
+}
+
+enum plait_status plait_fusion_piece(const struct plait_fusion *f, uint32_t k, struct plait_piece *out)
+{
+    if (f == NULL || out == NULL || k >= f->npiece)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_piece: %s",
+                          f == NULL     ? "fusion is NULL"
+                          : out == NULL ? "out is NULL"
+                                        : "there are not so many pieces");
+    *out = f->pieces[k];
+    return PLAIT_OK;
+}
+
+uint32_t plait_fusion_nbucket(const struct plait_fusion *f)
+{
+    return f != NULL ? f->flat.nbucket : 0;
+}
+
+enum plait_status plait_fusion_bucket(const struct plait_fusion *f, uint32_t k, struct plait_fusion_bucket *out)
+{
+    if (f == NULL || out == NULL || k >= f->flat.nbucket)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_bucket: %s",
+                          f == NULL     ? "fusion is NULL"
+                          : out == NULL ? "out is NULL"
+                                        : "there are not so many buckets");
+    const struct plait_slab *s = &f->flat.buckets[k];
+    *out = (struct plait_fusion_bucket){ s->type, s->ntensor, s->first, s->count * plait_dtype_size(s->type) };
+    return PLAIT_OK;
+}

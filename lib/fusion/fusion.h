@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A fusion has a comm of its own, whose progress (lib/progress.h) begins its buckets and unpacks them; all of that
+ * happens under the comm's lock. ready() and skip() take no lock: they note the tensor, count down its bucket, and keep
+ * the comm among the active ones (`pending`) until the bucket's round has ended.
+ */
+#ifndef PLAIT_LIB_FUSION_FUSION_H
+#define PLAIT_LIB_FUSION_FUSION_H
+
+#include "layout.h"
+
+#include "../comm.h"
+#include "../wait.h"
+
+#define PLAIT_NO_PIECE UINT32_MAX
+
+struct plait_bucket {
+    _Atomic uint64_t state; /* rounds that have ended, and in the low half tensors not yet marked in the next one */
+    uint32_t begun;         /* rounds; under the lock */
+    struct plait_request *request; /* persistent */
+    struct plait_request *gather;  /* of weights; or NULL */
+};
+
+struct plait_fusion {
+    struct plait_comm *comm; /* its own */
+    char name[64];
+    uint32_t ntensor;
+    struct plait_tensor *tensors; /* [ntensor] names are behind it */
+    struct plait_fusion_options options;
+    char algorithm[PLAIT_MAX_SPEC];
+
+    struct plait_flat flat;
+    struct plait_bucket *buckets; /* [flat.nbucket] */
+    char *payload;                /* [flat.bytes] library memory */
+    char *gradients;              /* where those that live in buckets are not the payload */
+    char *weights;
+    size_t *gradients_at, *weights_at; /* [flat.nbucket] bytes */
+    struct plait_piece *pieces;
+    uint32_t npiece;
+    uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */
+
+    /*
+     * [ntensor] the latest round in which it was marked: ready, or skipped (SKIPPED is set). In the arena: the others look
+     * here when they wait for this rank.
+     */
+    _Atomic uint32_t *marks;
+    const _Atomic uint32_t **others; /* [nrank] theirs */
+
+    /* Under the lock. */
+    uint32_t next;          /* bucket to begin */
+    uint32_t nflying;       /* begun and not ended: those before `next` */
+    struct plait_wait wait; /* for this rank's own tensors */
+    double in, out;         /* factors */
+    bool leaving;           /* nothing begins any more */
+
+    _Atomic uint32_t held;    /* marks whose buckets' rounds have not ended, which keep the comm active */
+    _Atomic uint32_t waiting; /* threads */
+    _Atomic int infinite;     /* something arrived that is not finite */
+};
+
+#define PLAIT_FUSION_SKIPPED 0x80000000u
+
+static inline uint32_t plait_mark_round(uint32_t mark)
+{
+    return mark & ~PLAIT_FUSION_SKIPPED;
+}
+
+/* Rounds of a bucket that have ended; tensors that the next one waits for. */
+static inline uint32_t plait_bucket_ended(const struct plait_bucket *b)
+{
+    return (uint32_t)(atomic_load_explicit(&b->state, memory_order_acquire) >> 32);
+}
+
+static inline uint32_t plait_bucket_missing(const struct plait_bucket *b)
+{
+    return (uint32_t)atomic_load_explicit(&b->state, memory_order_acquire);
+}
+
+static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
+{
+    return (uint64_t)ended << 32 | missing;
+}
+
+void plait_fusion_wait_init(struct plait_fusion *f);
+
+/* One turn, under the comm's lock. Something moved? */
+bool plait_fusion_turn(struct plait_fusion *f, bool rarely);
+
+/* Which tensors does this rank lack for the bucket that is next here? Nothing is written when none. */
+void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room);
+
+/* Are all ranks registering the same? */
+enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
+                                     const struct plait_fusion_options *options);
+
+/* The bucket's tensors: into the payload, and what has arrived out of it. */
+void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
+void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
+
+/* Where a tensor's gradient lies. */
+void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "layout.h"
+
+#include "../status.h"
+
+#include <stdlib.h>
+
+enum plait_dtype plait_payload_of(const struct plait_tensor *tensor, enum plait_dtype payload)
+{
+    return payload != PLAIT_NDTYPE && tensor->type == PLAIT_FLOAT32 ? payload : tensor->type;
+}
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* ---- Groups: each is one bucket of every type in it ------------------------------------------------------- */
+
+struct grouping {
+    const struct plait_layout *layout;
+    uint32_t group;              /* of the tensor before, by cuts and cubes */
+    uint32_t open[PLAIT_NDTYPE]; /* the bucket of each type that takes more; NONE */
+};
+
+#define NONE UINT32_MAX
+
+static void close_all(struct grouping *g)
+{
+    for (uint32_t i = 0; i < PLAIT_NDTYPE; i++)
+        g->open[i] = NONE;
+}
+
+/* The first tensor of the next group. */
+static uint32_t next_cut(const struct grouping *g)
+{
+    const uint64_t n = g->group + 1;
+
+    if (g->layout->rule == PLAIT_LAYOUT_CUBIC)
+        return 3 * n * n * n < NONE ? (uint32_t)(3 * n * n * n) : NONE;
+    return g->group < g->layout->ncut ? g->layout->cuts[g->group] : NONE;
+}
+
+static uint32_t add_bucket(struct plait_flat *flat, enum plait_dtype type, uint32_t tensor)
+{
+    flat->buckets[flat->nbucket] = (struct plait_slab){ .type = type, .first = tensor };
+    return flat->nbucket++;
+}
+
+/* The bucket that takes this tensor. */
+static uint32_t choose(struct grouping *g, struct plait_flat *flat, uint32_t tensor, enum plait_dtype type,
+                       size_t bytes)
+{
+    const bool by_size = g->layout->rule == PLAIT_LAYOUT_THRESHOLD;
+
+    for (; !by_size && tensor >= next_cut(g); g->group++)
+        close_all(g);
+    if (by_size && bytes >= g->layout->threshold)
+        return add_bucket(flat, type, tensor);
+    if (g->open[type] == NONE)
+        g->open[type] = add_bucket(flat, type, tensor);
+    const uint32_t b = g->open[type];
+    if (by_size && flat->buckets[b].count * plait_dtype_size(type) + bytes >= g->layout->threshold)
+        g->open[type] = NONE;
+    return b;
+}
+
+/* ---- Order ------------------------------------------------------------------------------------------------ */
+
+static int by_last(const void *a, const void *b)
+{
+    const struct plait_slab *x = a, *y = b;
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+
+/* Buckets in the order in which they are complete. A bucket's last tensor tells which it was. */
+static void order(struct plait_flat *flat, uint32_t ntensor, uint32_t *new_number)
+{
+    uint32_t *const old_of_last = new_number + flat->nbucket; /* [ntensor] */
+
+    for (uint32_t b = 0; b < flat->nbucket; b++)
+        old_of_last[flat->buckets[b].last] = b;
+    qsort(flat->buckets, flat->nbucket, sizeof *flat->buckets, by_last);
+    for (uint32_t b = 0; b < flat->nbucket; b++)
+        new_number[old_of_last[flat->buckets[b].last]] = b;
+    for (uint32_t t = 0; t < ntensor; t++)
+        flat->places[t].bucket = new_number[flat->places[t].bucket];
+}
+
+enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t ntensor,
+                                  const struct plait_layout *layout, enum plait_dtype payload, uint32_t nshard,
+                                  struct plait_flat *out)
+{
+    struct plait_flat flat = { .buckets = calloc(ntensor, sizeof *flat.buckets),
+                               .places = calloc(ntensor, sizeof *flat.places) };
+    uint32_t *numbers = malloc(2 * (size_t)ntensor * sizeof *numbers);
+    struct grouping g = { .layout = layout };
+
+    *out = flat;
+    if (flat.buckets == NULL || flat.places == NULL || numbers == NULL) {
+        free(numbers);
+        return plait_fail_memory("out of memory for the layout of %u tensors", ntensor);
+    }
+    close_all(&g);
+    for (uint32_t t = 0; t < ntensor; t++) {
+        const enum plait_dtype type = plait_payload_of(&tensors[t], payload);
+        const size_t size = plait_dtype_size(type);
+        const uint32_t b = choose(&g, &flat, t, type, tensors[t].count * size);
+        struct plait_slab *bucket = &flat.buckets[b];
+        flat.places[t] = (struct plait_place){ b, bucket->count };
+        bucket->count += round_up(tensors[t].count, PLAIT_FUSION_ALIGN / size);
+        bucket->last = t;
+        bucket->ntensor++;
+    }
+    order(&flat, ntensor, numbers);
+    free(numbers);
+    for (uint32_t b = 0; b < flat.nbucket; b++) {
+        struct plait_slab *bucket = &flat.buckets[b];
+        const size_t size = plait_dtype_size(bucket->type);
+        bucket->count = round_up(bucket->count, nshard * PLAIT_FUSION_ALIGN / size);
+        bucket->at = flat.bytes;
+        flat.bytes += bucket->count * size;
+    }
+    *out = flat;
+    return PLAIT_OK;
+}
+
+void plait_flat_free(struct plait_flat *flat)
+{
+    free(flat->buckets);
+    free(flat->places);
+    *flat = (struct plait_flat){ 0 };
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bucket's tensors: into the payload, and what has arrived out of it. */
+#include "fusion.h"
+#include "pass.h"
+
+#include <string.h>
+
+/* Elements of a bucket, from `start` on, in the payload. */
+static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t bucket, size_t start)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+
+    return (struct plait_vector){ f->payload + s->at + start * plait_dtype_size(s->type), s->type };
+}
+
+/* What does not stay in the caches is written past them. */
+static bool goes_past(const struct plait_fusion *f, size_t bytes)
+{
+    return bytes > f->comm->last_level;
+}
+
+static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket, bool past)
+{
+    const struct plait_tensor *x = &f->tensors[t];
+    const struct plait_vector to = payload_at(f, bucket, f->flat.places[t].start);
+    const struct plait_vector from = { plait_fusion_place(f, t), x->type };
+
+    if (atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED)
+        memset(to.data, 0, x->count * plait_dtype_size(to.type));
+    else if (to.data != from.data || f->in != 1)
+        plait_pass_convert(f->comm->kernels, to, from, x->count, f->in, past);
+}
+
+void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    const bool past = goes_past(f, s->count * plait_dtype_size(s->type));
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == bucket)
+            pack_tensor(f, t, bucket, past);
+}
+
+static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint32_t bucket, bool past)
+{
+    const struct plait_vector from = payload_at(f, bucket, f->flat.places[piece->tensor].start + piece->start);
+    const struct plait_vector to = { piece->gradient, f->tensors[piece->tensor].type };
+
+    if (f->options.check && !plait_pass_look(f->comm->kernels, to, from, piece->count, f->out,
+                                             past && to.data != from.data, &piece->square))
+        atomic_store(&f->infinite, 1);
+    else if (!f->options.check && (to.data != from.data || f->out != 1))
+        plait_pass_convert(f->comm->kernels, to, from, piece->count, f->out, past && to.data != from.data);
+}
+
+void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    const bool past = goes_past(f, s->count * plait_dtype_size(s->type));
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)
+            unpack_piece(f, &f->pieces[f->piece_of[t]], bucket, past);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is done to gradients on their way into the payload and out of it: one pass over memory each. */
+#ifndef PLAIT_LIB_FUSION_PASS_H
+#define PLAIT_LIB_FUSION_PASS_H
+
+#include "../reduce.h"
+
+struct plait_vector { /* elements of one type */
+    void *data;
+    enum plait_dtype type;
+};
+
+/*
+ * to[i] = from[i] * factor, for n elements: types are equal, or float32 and a float of 16 bits; factor is 1 for
+ * integers. `to` may equal `from`. past: write past the caches, for what is not read again soon.
+ */
+void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
+                        double factor, bool past);
+
+/*
+ * The same, and look at what is written: the sum of its squares. False: there is an infinity or a NaN, and the sum is
+ * not finite. Integers are not looked at.
+ */
+bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
+                     double factor, bool past, double *square);
+
+#endif

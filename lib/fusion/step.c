@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A step: tensors are marked, buckets begin in their order, end, and are waited for. */
+#include "fusion.h"
+
+#include "../call.h"
+#include "../progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMED 4 /* tensors in a message */
+
+/* ---- Marks ------------------------------------------------------------------------------------------------ */
+
+static enum plait_status refuse(const struct plait_fusion *f, const char *call, uint32_t tensor, const char *why)
+{
+    return plait_fail(PLAIT_ERR_ARG, "%s: %s: tensor %u '%s' %s", call, f->name, tensor, f->tensors[tensor].name, why);
+}
+
+static enum plait_status check(const struct plait_fusion *f, const char *call, uint32_t tensor)
+{
+    if (f == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
+    if (plait_comm_closed(f->comm))
+        return plait_comm_is_closed(f->comm, call);
+    if (tensor >= f->ntensor)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s: there is no tensor %u of %u", call, f->name, tensor, f->ntensor);
+    if (plait_has_failed(f->comm))
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, f->name, f->comm->own->failure);
+    return PLAIT_OK;
+}
+
+static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t tensor, bool skipped)
+{
+    enum plait_status status = check(f, call, tensor);
+
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
+    const uint32_t round = plait_bucket_ended(b) + 1;
+    uint32_t before = atomic_load_explicit(&f->marks[tensor], memory_order_relaxed);
+    if (plait_mark_round(before) == round ||
+        !atomic_compare_exchange_strong(&f->marks[tensor], &before, skipped ? round | PLAIT_FUSION_SKIPPED : round))
+        return refuse(f, call, tensor,
+                      before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
+                                                    : "is ready already; wait for it first");
+    atomic_fetch_add_explicit(&f->held, 1, memory_order_relaxed);
+    atomic_fetch_add(&f->comm->pending, 1); /* before the count, which lets the round end */
+    const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
+    plait_progress_add(f->comm);
+    if (complete)
+        plait_progress_news();
+    return PLAIT_OK;
+}
+
+enum plait_status plait_fusion_ready(struct plait_fusion *f, uint32_t tensor)
+{
+    return mark(f, "plait_fusion_ready", tensor, false);
+}
+
+enum plait_status plait_fusion_skip(struct plait_fusion *f, uint32_t tensor)
+{
+    return mark(f, "plait_fusion_skip", tensor, true);
+}
+
+/* ---- Turns, under the comm's lock ------------------------------------------------------------------------- */
+
+static bool is_complete(const struct plait_bucket *b)
+{
+    return plait_bucket_missing(b) == 0 && b->begun == plait_bucket_ended(b);
+}
+
+static void begin(struct plait_fusion *f, uint32_t k)
+{
+    struct plait_bucket *b = &f->buckets[k];
+
+    plait_fusion_pack(f, k);
+    b->begun++;
+    f->nflying++;
+    f->next = (k + 1) % f->flat.nbucket;
+    plait_request_begin(b->request);
+}
+
+/* The oldest in flight has ended, with success: its tensors may be read. */
+static void end(struct plait_fusion *f, uint32_t k)
+{
+    struct plait_bucket *b = &f->buckets[k];
+    const uint32_t n = f->flat.buckets[k].ntensor;
+
+    plait_fusion_unpack(f, k);
+    f->nflying--;
+    atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
+    atomic_fetch_sub_explicit(&f->held, n, memory_order_relaxed);
+    f->comm->let_go += n;
+    plait_progress_news();
+}
+
+static uint32_t oldest(const struct plait_fusion *f)
+{
+    return (f->next + f->flat.nbucket - f->nflying) % f->flat.nbucket;
+}
+
+/* After a failure nothing begins: what is marked no longer keeps the comm active. */
+static void let_go(struct plait_fusion *f)
+{
+    f->comm->let_go += atomic_exchange_explicit(&f->held, 0, memory_order_relaxed);
+    plait_progress_news();
+}
+
+bool plait_fusion_turn(struct plait_fusion *f, bool rarely)
+{
+    bool moved = false;
+
+    while (f->nflying > 0 && plait_request_has_ended(f->buckets[oldest(f)].request)) {
+        struct plait_request *r = f->buckets[oldest(f)].request;
+        if (plait_request_take(&r) != PLAIT_OK)
+            break;
+        end(f, oldest(f));
+        moved = true;
+    }
+    if (plait_has_failed(f->comm) || (f->leaving && f->nflying == 0)) {
+        let_go(f);
+        return moved;
+    }
+    while (!f->leaving && is_complete(&f->buckets[f->next])) {
+        begin(f, f->next);
+        moved = true;
+    }
+    if (moved || f->nflying > 0 || atomic_load_explicit(&f->waiting, memory_order_relaxed) == 0) {
+        plait_wait_progress(f->comm, &f->wait);
+        return moved;
+    }
+    const enum plait_status status = plait_wait_glance(f->comm, &f->wait, rarely);
+    if (status != PLAIT_OK)
+        plait_requests_fail(f->comm, status);
+    return status != PLAIT_OK;
+}
+
+/* ---- Why it does not go on -------------------------------------------------------------------------------- */
+
+struct words {
+    char *text;
+    size_t room;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(const struct words *w, const char *format, ...)
+{
+    const size_t n = strlen(w->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(w->text + n, w->room - n, format, args);
+    va_end(args);
+}
+
+/* The tensors of a bucket that a rank has not marked in this round. */
+static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t round, const _Atomic uint32_t *marks,
+                             const struct words *w)
+{
+    uint32_t n = 0;
+
+    for (uint32_t t = f->flat.buckets[k].first; t <= f->flat.buckets[k].last; t++)
+        if (f->flat.places[t].bucket == k &&
+            plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ < NAMED)
+            say(w, "%s'%s'", n > 1 ? ", " : "", f->tensors[t].name);
+    if (n > NAMED)
+        say(w, " and %u more", n - NAMED);
+    if (n > 0)
+        say(w, " of bucket %u %s neither ready nor skipped on it", k, n > 1 ? "are" : "is");
+    return n;
+}
+
+void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room)
+{
+    const uint32_t k = oldest(f);
+    char names[200] = "";
+    const struct words w = { names, sizeof names };
+
+    if (f->nflying > 0 && f->others != NULL && name_missing(f, k, f->buckets[k].begun, f->others[rank], &w) > 0)
+        snprintf(text, room, ": %s", names);
+}
+
+static uint32_t blame(const void *context, char *text, size_t room)
+{
+    const struct plait_fusion *f = context;
+    const struct words w = { text, room };
+    const struct plait_bucket *b = &f->buckets[f->next];
+
+    snprintf(text, room, "rank %u: tensors ", f->comm->rank);
+    name_missing(f, f->next, b->begun + 1, f->marks, &w);
+    return f->comm->rank + 1;
+}
+
+static uint32_t nobody(const void *context, uint32_t *ranks, uint32_t most)
+{
+    (void)context;
+    (void)ranks;
+    (void)most;
+    return 0;
+}
+
+static bool everybody(const void *context, uint32_t rank)
+{
+    return rank != ((const struct plait_fusion *)context)->comm->rank;
+}
+
+void plait_fusion_wait_init(struct plait_fusion *f)
+{
+    plait_wait_init(&f->wait, nobody, f);
+    f->wait.blame = blame;
+    f->wait.needs = everybody;
+}
+
+/* ---- Waiting ---------------------------------------------------------------------------------------------- */
+
+/* Until this many rounds of the bucket have ended. */
+static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
+{
+    const struct plait_bucket *b = &f->buckets[k];
+    const uint32_t spins = plait_spins(f->comm);
+    struct plait_idle idle = { 0 };
+
+    atomic_fetch_add(&f->waiting, 1);
+    while ((int32_t)(plait_bucket_ended(b) - round) < 0 && !plait_has_failed(f->comm))
+        if (plait_progress())
+            plait_idle_over(&idle);
+        else
+            plait_idle(&idle, spins);
+    atomic_fetch_sub(&f->waiting, 1);
+    if ((int32_t)(plait_bucket_ended(b) - round) >= 0)
+        return PLAIT_OK;
+    return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);
+}
+
+enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
+{
+    const enum plait_status status = check(f, "plait_fusion_wait", tensor);
+
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t round = plait_mark_round(atomic_load(&f->marks[tensor]));
+    if (round == 0)
+        return refuse(f, "plait_fusion_wait", tensor, "was never ready nor skipped");
+    return wait_for(f, "plait_fusion_wait", f->flat.places[tensor].bucket, round);
+}
+
+/* Of the bucket: the latest in which a tensor of it was marked. */
+static uint32_t latest_round(const struct plait_fusion *f, uint32_t k)
+{
+    const uint64_t state = atomic_load(&f->buckets[k].state);
+
+    return (uint32_t)(state >> 32) + ((uint32_t)state < f->flat.buckets[k].ntensor);
+}
+
+enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fusion_result *result)
+{
+    enum plait_status status = check(f, "plait_fusion_wait_all", 0);
+
+    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
+        status = wait_for(f, "plait_fusion_wait_all", k, latest_round(f, k));
+    if (status == PLAIT_OK && result != NULL)
+        result->finite = !atomic_exchange(&f->infinite, 0);
+    return status;
+}
