@@ -171,8 +171,10 @@ static int steps(struct plait_comm **comm, uint32_t rank, void *arg)
 static void sums_are_right_in_every_layout_order_and_memory(void **state)
 {
     const struct plait_layout layouts[] = {
-        { PLAIT_LAYOUT_THRESHOLD, 0, NULL, 0 },        { PLAIT_LAYOUT_THRESHOLD, 10000, NULL, 0 },
-        { PLAIT_LAYOUT_THRESHOLD, SIZE_MAX, NULL, 0 }, { PLAIT_LAYOUT_CUTS, 0, two_cuts, 2 },
+        { PLAIT_LAYOUT_THRESHOLD, 0, NULL, 0 },
+        { PLAIT_LAYOUT_THRESHOLD, 10000, NULL, 0 },
+        { PLAIT_LAYOUT_THRESHOLD, SIZE_MAX, NULL, 0 },
+        { PLAIT_LAYOUT_CUTS, 0, two_cuts, 2 },
         { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 },
     };
 
@@ -190,10 +192,515 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
         }
 }
 
+/* ---- Layouts ---------------------------------------------------------------------------------------------- */
+
+static bool says(const char *text)
+{
+    if (strstr(plait_last_error(), text) != NULL)
+        return true;
+    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
+    return false;
+}
+
+static int move(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    struct plait_layout layout = { 0 };
+    struct plait_fusion *f;
+    struct model m;
+    uint64_t seed = 4711;
+
+    (void)arg;
+    make_model(&m, 5, true, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < 12; step++) {
+        layout.rule = step % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
+        layout.threshold = next(&seed) % 60000;
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            fill(f, &m, rank, t, step);
+        CHECK(plait_fusion_ready(f, 3) == PLAIT_OK);
+        CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_ERR_ARG && says("tensor 3 't3' is under way"));
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            CHECK(t == 3 || plait_fusion_ready(f, t) == PLAIT_OK);
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+        CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_OK); /* what lies in buckets moves */
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            CHECK(holds(f, &m, t, step, nrank, 0, 1));
+    }
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void a_new_layout_keeps_what_is_there(void **state)
+{
+    (void)state;
+    run_both(3, move, NULL);
+}
+
+/* ---- Shards ----------------------------------------------------------------------------------------------- */
+
+/* Every element is in exactly one rank's piece; the weights that ranks make of their pieces reach everybody. */
+static int shard(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion *f;
+    struct plait_piece p;
+    struct model m;
+    uint32_t covered = 0, all = 0, total = 0;
+
+    make_model(&m, 99, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = 20000;
+    o.sharded = 1;
+    o.check = 1;
+    o.payload = *(const enum plait_dtype *)arg;
+    o.weights = PLAIT_FLOAT32;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t k = 0; k < plait_fusion_npiece(f); k++)
+        CHECK(plait_fusion_piece(f, k, &p) == PLAIT_OK && (covered += (uint32_t)p.count) > 0);
+    CHECK(plait_allreduce(*comm, &covered, &all, 1, PLAIT_UINT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        total += (uint32_t)m.tensors[t].count;
+    CHECK(all == total);
+    for (uint32_t step = 0; step < 4; step++) {
+        for (uint32_t t = 0; t < NTENSOR; t++) {
+            fill(f, &m, rank, t, step);
+            CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+        }
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+        for (uint32_t k = 0; k < plait_fusion_npiece(f); k++) {
+            double square = 0;
+            CHECK(plait_fusion_piece(f, k, &p) == PLAIT_OK);
+            for (size_t i = 0; i < p.count; i++) {
+                const float g = ((const float *)p.gradient)[i];
+                double want = 0;
+                for (uint32_t r = 0; r < nrank; r++)
+                    want += value(r, p.tensor, p.start + i, step);
+                CHECK((double)g == want);
+                ((float *)p.weight)[i] = 2 * g;
+                square += want * want;
+            }
+            CHECK(p.square == square); /* whole numbers: exact in any order */
+        }
+        CHECK(plait_fusion_gather(f) == PLAIT_OK);
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            for (size_t i = 0; i < m.tensors[t].count; i++) {
+                double want = 0;
+                for (uint32_t r = 0; r < nrank; r++)
+                    want += value(r, t, i, step);
+                CHECK((double)((const float *)plait_fusion_weights(f, t))[i] == 2 * want);
+            }
+    }
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void shards_cover_every_element_once_and_weights_reach_everybody(void **state)
+{
+    enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        run_both(3, shard, &payloads[i]);
+        run(1, 1, shard, &payloads[i]);
+    }
+}
+
+/* ---- Scale and check -------------------------------------------------------------------------------------- */
+
+/* The first step is good; in the second one rank has a NaN or an infinity, or the sum overflows the payload. */
+static int look(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    const float bad[] = { __builtin_nanf(""), __builtin_inff(), 40000 };
+    struct plait_fusion_result result;
+    float big[5000], small[3];
+    struct plait_tensor tensors[] = { { "big", 5000, PLAIT_FLOAT32, big }, { "small", 3, PLAIT_FLOAT32, small } };
+    struct plait_fusion *f;
+
+    (void)arg;
+    o.tensors = tensors;
+    o.ntensor = 2;
+    o.payload = PLAIT_FLOAT16;
+    o.check = 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(f, 0.5, 0.25) == PLAIT_OK);
+    for (uint32_t step = 0; step < 8; step++) {
+        for (uint32_t i = 0; i < 5000; i++)
+            big[i] = (float)(i % 16) * 8;
+        small[0] = small[1] = small[2] = 16;
+        if (step % 2 == 1 && (rank == step % 3 || step == 5))
+            big[4999 - step] = bad[step / 2 % 3] * (step == 5 ? 4 : 1);
+        CHECK(plait_fusion_ready(f, 1) == PLAIT_OK && plait_fusion_ready(f, 0) == PLAIT_OK);
+        CHECK(plait_fusion_wait_all(f, &result) == PLAIT_OK);
+        CHECK(result.finite == (step % 2 == 0));
+        CHECK(big[3] == 3 * 8 * 3 * 0.125F && small[2] == 3 * 16 * 0.125F);
+    }
+    CHECK(plait_fusion_set_scale(f, 1, __builtin_nan("")) == PLAIT_ERR_ARG && says("must be finite"));
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    return 0;
+}
+
+static void what_is_not_finite_is_seen_by_all_ranks_alike(void **state)
+{
+    (void)state;
+    run_both(3, look, NULL);
+}
+
+/* ---- Bits ------------------------------------------------------------------------------------------------- */
+
+/* Random floats, random layouts, algorithms and slices: the bits stay. */
+static int same_bits(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const char *const algorithms[] = { NULL, "one-shot", "two-shot", "binomial", "halving-doubling" };
+    enum { N = 12, COUNT = 3000 };
+    float *data[N], *first = malloc(N * COUNT * sizeof *first);
+    struct plait_tensor tensors[N];
+    char names[N][8];
+    uint64_t seed = 77;
+
+    CHECK(first != NULL);
+    for (uint32_t t = 0; t < N; t++) {
+        snprintf(names[t], sizeof names[t], "t%u", t);
+        data[t] = malloc(COUNT * sizeof *data[t]);
+        tensors[t] = (struct plait_tensor){ names[t], COUNT - 200 * t, PLAIT_FLOAT32, data[t] };
+    }
+    for (uint32_t trial = 0; trial < 20; trial++) {
+        struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+        struct plait_fusion *f;
+        uint64_t values = 1234567 + rank;
+        o.tensors = tensors;
+        o.ntensor = N;
+        o.payload = *(const enum plait_dtype *)arg;
+        o.round = PLAIT_ROUND_ONCE;
+        o.reproducible = 1;
+        o.layout.rule = next(&seed) % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
+        o.layout.threshold = next(&seed) % 40000;
+        o.algorithm = algorithms[trial % 5];
+        CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+        for (uint32_t t = 0; t < N; t++) {
+            for (size_t i = 0; i < tensors[t].count; i++)
+                data[t][i] = (float)(int64_t)next(&values) * 1e-18F;
+            CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+        }
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+        for (uint32_t t = 0; t < N; t++) {
+            if (trial == 0)
+                memcpy(first + t * COUNT, data[t], tensors[t].count * sizeof(float));
+            CHECK(memcmp(first + t * COUNT, data[t], tensors[t].count * sizeof(float)) == 0);
+        }
+        CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    }
+    for (uint32_t t = 0; t < N; t++)
+        free(data[t]);
+    free(first);
+    return 0;
+}
+
+static void reproducible_bits_depend_on_neither_layout_nor_algorithm(void **state)
+{
+    enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        run(5, 1, same_bits, &payloads[i]);
+}
+
+/* ---- Counts ----------------------------------------------------------------------------------------------- */
+
+/* Payload bytes on the wire are those of the buckets; a step allocates nothing and stages nothing. */
+static int count(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_comm_stats before, after;
+    struct plait_fusion_bucket bucket;
+    struct plait_fusion *f;
+    struct model m;
+    size_t payload = 0;
+
+    (void)rank;
+    make_model(&m, 3, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = 65536;
+    o.payload = *(const enum plait_dtype *)arg;
+    o.algorithm = "two-shot";
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < 4; step++) {
+        if (step == 2)
+            plait_comm_stats(plait_fusion_comm(f), &before);
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    plait_comm_stats(plait_fusion_comm(f), &after);
+    for (uint32_t k = 0; k < plait_fusion_nbucket(f); k++)
+        CHECK(plait_fusion_bucket(f, k, &bucket) == PLAIT_OK && (payload += bucket.bytes) > 0);
+    CHECK(after.operations - before.operations == 2 * plait_fusion_nbucket(f));
+    CHECK(after.bytes_sent - before.bytes_sent == 2 * payload); /* two ranks, two-shot: half each way, twice */
+    CHECK(after.bytes_staged == before.bytes_staged && after.allocations == before.allocations);
+    size_t elements = 0;
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        elements += m.tensors[t].count;
+    const size_t size = o.payload == PLAIT_NDTYPE ? 4 : 2;
+    CHECK(payload >= elements * size && payload < elements * size + (NTENSOR + plait_fusion_nbucket(f)) * 64);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void a_payload_of_16_bits_halves_what_travels(void **state)
+{
+    enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        run(2, 1, count, &payloads[i]);
+}
+
+/* ---- What goes wrong -------------------------------------------------------------------------------------- */
+
+static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_INT32, NULL } };
+    const uint32_t cuts[] = { 2 };
+    struct plait_fusion *f, *none = NULL;
+
+    (void)arg;
+    CHECK(plait_fusion_create(*comm, NULL, &none) == PLAIT_ERR_ARG && says("options are NULL"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is NULL"));
+    o.tensors = tensors;
+    o.ntensor = 2;
+    CHECK(plait_fusion_create(*comm, &o, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
+    o.op = PLAIT_MAX;
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("op is max"));
+    o.op = PLAIT_SUM;
+    o.payload = PLAIT_INT8;
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("payload is int8"));
+    o.payload = PLAIT_NDTYPE;
+    o.layout = (struct plait_layout){ PLAIT_LAYOUT_CUTS, 0, cuts, 1 };
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.cuts[0] is 2"));
+    o.layout = (struct plait_layout){ PLAIT_LAYOUT_THRESHOLD, 0, NULL, 0 };
+    tensors[1].count = 0;
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b' has type 2 and 0 elements"));
+    tensors[1].count = 20;
+    CHECK(none == NULL);
+
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(plait_fusion_wait(f, 0) == PLAIT_ERR_ARG && says("tensor 0 'a' was never ready nor skipped"));
+    CHECK(plait_fusion_ready(f, 2) == PLAIT_ERR_ARG && says("there is no tensor 2 of 2"));
+    CHECK(plait_fusion_ready(NULL, 0) == PLAIT_ERR_ARG && plait_fusion_data(f, 2) == NULL);
+    CHECK(plait_fusion_skip(f, 1) == PLAIT_OK);
+    CHECK(plait_fusion_ready(f, 1) == PLAIT_ERR_ARG && says("tensor 1 'b' is skipped already"));
+    CHECK(plait_fusion_set_scale(f, 1, 2) == PLAIT_ERR_ARG && says("under way"));
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(f, 1, 2) == PLAIT_ERR_ARG && says("tensor 1 'b' is of int32"));
+    CHECK(plait_fusion_gather(f) == PLAIT_ERR_ARG && says("has no weights"));
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK); /* in flight, and one that waits for nobody, when it is destroyed */
+    CHECK(rank == 1 || plait_fusion_ready(f, 1) == PLAIT_OK);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK && plait_fusion_destroy(NULL) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_use_is_named_and_changes_nothing(void **state)
+{
+    (void)state;
+    run_both(1, wrong, NULL);
+}
+
+static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_FLOAT32, NULL } };
+    struct plait_fusion *f;
+    struct plait_layout layout = { PLAIT_LAYOUT_THRESHOLD, 100 + (rank == 2), NULL, 0 };
+
+    (void)arg;
+    o.tensors = tensors;
+    o.ntensor = 2;
+    tensors[1].count += rank == 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH);
+    CHECK(says("rank 0 has \"tensor 1 'b', 20 float32\" where rank 1 has \"tensor 1 'b', 21 float32\""));
+    tensors[1].count = 20;
+    o.ntensor = rank == 2 ? 1 : 2;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH);
+    CHECK(says("rank 0 has \"tensors 2\" where rank 2 has \"tensors 1\""));
+    o.ntensor = 2;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_ERR_MISMATCH && says("\"layout threshold of 101 bytes\""));
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_ready(f, 1) == PLAIT_OK); /* it goes on as it was */
+    CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    return 0;
+}
+
+static void ranks_that_register_something_else_are_named_on_every_rank(void **state)
+{
+    (void)state;
+    run_both(3, differ, NULL);
+}
+
+/* Rank 1 lacks two tensors of the first bucket, and waits all the same, or computes. */
+static int stall(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool waits = *(const bool *)arg;
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion *f;
+    struct model m;
+    enum plait_status status = PLAIT_ERR_TIMEOUT;
+
+    make_model(&m, 8, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = SIZE_MAX;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        if (rank != 1 || (t != 5 && t != 17))
+            CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+    if (rank == 1 && !waits)
+        for (unsigned i = 0; i < 1000 && plait_comm_status(plait_fusion_comm(f)) == PLAIT_OK; i++)
+            usleep(10000);
+    else
+        status = plait_fusion_wait_all(f, NULL);
+    CHECK(status != PLAIT_OK);
+    CHECK(rank == 1 || says("'t5', 't17' of bucket 0 are neither ready nor skipped on it") ||
+          says("'t5', 't17' of bucket 0 are"));
+    CHECK(plait_fusion_ready(f, 5) == PLAIT_ERR_FAILED);
+    CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void a_stall_names_the_tensors_and_their_rank(void **state)
+{
+    bool waits[] = { false, true };
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .limit = 60, .body = stall, .arg = &waits[i] };
+        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+        ranks.options.deadline = 1;
+        ranks.options.warn = 0.3;
+        assert_int_equal(ranks_run(&ranks), 0);
+    }
+}
+
+/* A rank dies with a part of its tensors ready; the others wait. */
+static int die(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion *f;
+    struct model m;
+    uint64_t seed = *(const uint64_t *)arg;
+
+    make_model(&m, 8, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = 30000;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0;; step++)
+        for (uint32_t t = 0; t < NTENSOR; t++) {
+            if (rank == 1 && step == 2 && t == seed % NTENSOR)
+                raise(SIGKILL);
+            if (plait_fusion_ready(f, t) != PLAIT_OK)
+                goto failed;
+            if (t == NTENSOR - 1 && plait_fusion_wait_all(f, NULL) != PLAIT_OK)
+                goto failed;
+        }
+failed:
+    CHECK(says("rank 1 (process "));
+    CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void a_rank_that_dies_in_a_bucket_is_named(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die, .arg = &seed, .processes = true };
+        assert_int_equal(ranks_run(&ranks), 1); /* who died */
+    }
+}
+
+/* ---- Threads ---------------------------------------------------------------------------------------------- */
+
+struct share { /* of a thread's tensors */
+    struct plait_fusion *f;
+    uint32_t first;
+    int wrong;
+};
+
+static void *mark_share(void *arg)
+{
+    struct share *s = arg;
+
+    for (uint32_t t = s->first; t < NTENSOR; t += 4)
+        s->wrong += plait_fusion_ready(s->f, t) != PLAIT_OK;
+    for (uint32_t t = s->first; t < NTENSOR; t += 4)
+        s->wrong += plait_fusion_wait(s->f, t) != PLAIT_OK;
+    return NULL;
+}
+
+/* Four threads make tensors ready, step after step, each as soon as it has its own back. */
+static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion *f;
+    struct model m;
+
+    (void)arg;
+    make_model(&m, 21, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = 5000;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < 10; step++) {
+        struct share shares[4];
+        pthread_t ids[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            shares[i] = (struct share){ f, i, 0 };
+            CHECK(pthread_create(&ids[i], NULL, mark_share, &shares[i]) == 0);
+        }
+        for (uint32_t i = 0; i < 4; i++)
+            CHECK(pthread_join(ids[i], NULL) == 0 && shares[i].wrong == 0);
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    }
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void tensors_become_ready_in_any_thread(void **state)
+{
+    (void)state;
+    run_both(2, threads, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_in_every_layout_order_and_memory),
+        cmocka_unit_test(a_new_layout_keeps_what_is_there),
+        cmocka_unit_test(shards_cover_every_element_once_and_weights_reach_everybody),
+        cmocka_unit_test(what_is_not_finite_is_seen_by_all_ranks_alike),
+        cmocka_unit_test(reproducible_bits_depend_on_neither_layout_nor_algorithm),
+        cmocka_unit_test(a_payload_of_16_bits_halves_what_travels),
+        cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
+        cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
+        cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
+        cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),
+        cmocka_unit_test(tensors_become_ready_in_any_thread),
     };
 
     return cmocka_run_group_tests_name("fusion", tests, NULL, NULL);

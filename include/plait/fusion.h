@@ -192,6 +192,12 @@ PLAIT_API void *plait_fusion_weights(struct plait_fusion *fusion, uint32_t tenso
  */
 PLAIT_API enum plait_status plait_fusion_gather(struct plait_fusion *fusion);
 
+/**
+ * The fusion's own comm: for its counters, its status and plait_comm_abort(), which ends every wait. NULL for NULL.
+ * Thread: any.
+ */
+PLAIT_API struct plait_comm *plait_fusion_comm(const struct plait_fusion *fusion);
+
 /* What a layout has come to. */
 struct plait_fusion_bucket {
     enum plait_dtype type; /* of the payload */

@@ -517,6 +517,11 @@ enum plait_status plait_fusion_piece(const struct plait_fusion *f, uint32_t k, s
     return PLAIT_OK;
 }
 
+struct plait_comm *plait_fusion_comm(const struct plait_fusion *f)
+{
+    return f != NULL ? f->comm : NULL;
+}
+
 uint32_t plait_fusion_nbucket(const struct plait_fusion *f)
 {
     return f != NULL ? f->flat.nbucket : 0;
