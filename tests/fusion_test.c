@@ -466,6 +466,72 @@ static void a_payload_of_16_bits_halves_what_travels(void **state)
         run(2, 1, count, &payloads[i]);
 }
 
+/* ---- Trace ------------------------------------------------------------------------------------------------ */
+
+static unsigned occurrences(const char *text, const char *word)
+{
+    unsigned n = 0;
+
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word))
+        n++;
+    return n;
+}
+
+static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { STEPS = 3 };
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion_times times;
+    struct plait_fusion *f;
+    struct model m;
+    char path[64], *text;
+
+    (void)arg;
+    snprintf(path, sizeof path, "fusion_trace_%d.json", (int)getpid());
+    make_model(&m, 3, false, false);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(plait_fusion_trace(f, path) == PLAIT_ERR_ARG && plait_fusion_times(f, &times) == PLAIT_ERR_ARG);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    o.layout.threshold = 65536;
+    o.trace = 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    }
+    CHECK(plait_fusion_times(f, &times) == PLAIT_OK && times.communicating > 0 && times.packing > 0);
+    CHECK(times.hidden >= 0 && times.hidden <= times.communicating);
+    CHECK(plait_fusion_trace(f, "/no/such/place") == PLAIT_ERR_SYSTEM);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+    CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK && plait_fusion_trace(f, path) == PLAIT_OK);
+    if (rank == 0) {
+        FILE *file = fopen(path, "r");
+        CHECK(file != NULL && (text = calloc(1, 1 << 20)) != NULL && fread(text, 1, (1 << 20) - 1, file) > 0);
+        fclose(file);
+        unlink(path);
+        const unsigned transfers = 3 * plait_fusion_nbucket(f);
+        CHECK(occurrences(text, "\"s\":\"t\"") == 3 * NTENSOR); /* ready */
+        CHECK(occurrences(text, "\"tid\":1,\"ts\"") == transfers && occurrences(text, "\"tid\":2,\"ts\"") == transfers);
+        CHECK(occurrences(text, "\"algorithm\":\"two-shot\"") + occurrences(text, "\"algorithm\":\"one-shot\"") >=
+              3 * transfers); /* of packing and unpacking too */
+        CHECK(occurrences(text, "{") == occurrences(text, "}"));
+        free(text);
+    }
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
+static void a_trace_has_every_tensor_and_transfer_of_every_rank(void **state)
+{
+    (void)state;
+    run(3, 1, trace, NULL);
+}
+
 /* ---- What goes wrong -------------------------------------------------------------------------------------- */
 
 static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -696,6 +762,7 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_is_seen_by_all_ranks_alike),
         cmocka_unit_test(reproducible_bits_depend_on_neither_layout_nor_algorithm),
         cmocka_unit_test(a_payload_of_16_bits_halves_what_travels),
+        cmocka_unit_test(a_trace_has_every_tensor_and_transfer_of_every_rank),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
         cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),

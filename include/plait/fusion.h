@@ -198,6 +198,28 @@ PLAIT_API enum plait_status plait_fusion_gather(struct plait_fusion *fusion);
  */
 PLAIT_API struct plait_comm *plait_fusion_comm(const struct plait_fusion *fusion);
 
+/* Seconds of this rank since creation or the last call, with options.trace. */
+struct plait_fusion_times {
+    double packing, unpacking;
+    double communicating; /* buckets were in flight */
+    double waiting;       /* inside plait_fusion_wait() and _wait_all(), summed over threads */
+    double hidden;        /* buckets were in flight and nobody waited */
+};
+
+/** Errors: PLAIT_ERR_ARG (no options.trace). Thread: any, while nothing is in flight. */
+PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, struct plait_fusion_times *out);
+
+/**
+ * Write what happened, for chrome://tracing or ui.perfetto.dev: of every rank a row each for tensors that became ready,
+ * packing, transfers (algorithm and bytes), unpacking and waits. It holds the first 32768 events of each rank since
+ * creation, the last call or the last new layout.
+ *
+ * path   written by rank 0; the others' is not looked at
+ * Order: collective, between steps
+ * Errors: PLAIT_ERR_ARG (no options.trace), PLAIT_ERR_SYSTEM on every rank (the file cannot be written)
+ */
+PLAIT_API enum plait_status plait_fusion_trace(struct plait_fusion *fusion, const char *path);
+
 /* What a layout has come to. */
 struct plait_fusion_bucket {
     enum plait_dtype type; /* of the payload */

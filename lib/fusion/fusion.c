@@ -103,7 +103,10 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->options.layout.cuts = NULL;
     f->tensors = copy_tensors(o->tensors, o->ntensor);
     f->options.tensors = f->tensors;
-    return f->tensors != NULL ? PLAIT_OK : plait_fail_memory("out of memory for %u tensors", o->ntensor);
+    f->trace = o->trace ? plait_trace_create() : NULL;
+    return f->tensors != NULL && (!o->trace || f->trace != NULL)
+               ? PLAIT_OK
+               : plait_fail_memory("out of memory for %u tensors", o->ntensor);
 }
 
 /* ---- Memory and operations of a layout -------------------------------------------------------------------- */
@@ -310,6 +313,7 @@ static enum plait_status discard(struct plait_fusion *f)
     drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
+    plait_trace_destroy(f->trace);
     free(f->tensors);
     free(f);
     return status;
@@ -386,8 +390,7 @@ enum plait_status plait_fusion_destroy(struct plait_fusion *f)
 
 /* ---- Between steps ---------------------------------------------------------------------------------------- */
 
-/* Nothing is marked or in flight? Else a tensor is named. */
-static enum plait_status check_idle(const struct plait_fusion *f, const char *call)
+enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call)
 {
     if (f == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
@@ -426,7 +429,7 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 
 enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
-    enum plait_status status = check_idle(f, "plait_fusion_set_layout");
+    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_set_layout");
 
     if (status == PLAIT_OK)
         status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_layout: layout is NULL")
@@ -447,6 +450,8 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
     status = plait_barrier(f->comm, NULL); /* nobody reads what goes */
     if (status == PLAIT_OK)
         move_gradients(&fresh, f);
+    if (status == PLAIT_OK && f->trace != NULL)
+        f->trace->n = 0; /* its buckets are no more */
     drop_layout(status == PLAIT_OK ? f : &fresh);
     if (status == PLAIT_OK)
         *f = fresh;
@@ -455,7 +460,7 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
 
 enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)
 {
-    const enum plait_status status = check_idle(f, "plait_fusion_set_scale");
+    const enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_set_scale");
 
     if (status != PLAIT_OK)
         return status;
@@ -474,7 +479,7 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 
 enum plait_status plait_fusion_gather(struct plait_fusion *f)
 {
-    enum plait_status status = check_idle(f, "plait_fusion_gather");
+    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_gather");
 
     if (status == PLAIT_OK && f->weights == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",

@@ -9,6 +9,8 @@
 
 #include "layout.h"
 
+#include "trace.h"
+
 #include "../comm.h"
 #include "../wait.h"
 
@@ -17,6 +19,7 @@
 struct plait_bucket {
     _Atomic uint64_t state; /* rounds that have ended, and in the low half tensors not yet marked in the next one */
     uint32_t begun;         /* rounds; under the lock */
+    double began;           /* clock, with a trace */
     struct plait_request *request; /* persistent */
     struct plait_request *gather;  /* of weights; or NULL */
 };
@@ -53,6 +56,8 @@ struct plait_fusion {
     double in, out;         /* factors */
     bool leaving;           /* nothing begins any more */
 
+    struct plait_trace *trace; /* or NULL */
+
     _Atomic uint32_t held;    /* marks whose buckets' rounds have not ended, which keep the comm active */
     _Atomic uint32_t waiting; /* threads */
     _Atomic int infinite;     /* something arrived that is not finite */
@@ -88,6 +93,9 @@ bool plait_fusion_turn(struct plait_fusion *f, bool rarely);
 
 /* Which tensors does this rank lack for the bucket that is next here? Nothing is written when none. */
 void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room);
+
+/* Is nothing marked or in flight? Else a tensor is named. */
+enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
 /* Are all ranks registering the same? */
 enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,

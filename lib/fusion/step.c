@@ -47,6 +47,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
                                                     : "is ready already; wait for it first");
     atomic_fetch_add_explicit(&f->held, 1, memory_order_relaxed);
     atomic_fetch_add(&f->comm->pending, 1); /* before the count, which lets the round end */
+    plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
     const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
     plait_progress_add(f->comm);
     if (complete)
@@ -75,9 +76,13 @@ static void begin(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
 
+    const double start = plait_trace_now(f->trace);
     plait_fusion_pack(f, k);
+    plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
+    b->began = plait_trace_now(f->trace);
     b->begun++;
     f->nflying++;
+    plait_trace_flying(f->trace, 1);
     f->next = (k + 1) % f->flat.nbucket;
     plait_request_begin(b->request);
 }
@@ -88,7 +93,11 @@ static void end(struct plait_fusion *f, uint32_t k)
     struct plait_bucket *b = &f->buckets[k];
     const uint32_t n = f->flat.buckets[k].ntensor;
 
+    plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
+    plait_trace_flying(f->trace, -1);
+    const double start = plait_trace_now(f->trace);
     plait_fusion_unpack(f, k);
+    plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     f->nflying--;
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
     atomic_fetch_sub_explicit(&f->held, n, memory_order_relaxed);
@@ -221,6 +230,10 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     const uint32_t spins = plait_spins(f->comm);
     struct plait_idle idle = { 0 };
 
+    if ((int32_t)(plait_bucket_ended(b) - round) >= 0)
+        return PLAIT_OK;
+    const double start = plait_trace_now(f->trace);
+    plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
     while ((int32_t)(plait_bucket_ended(b) - round) < 0 && !plait_has_failed(f->comm))
         if (plait_progress())
@@ -228,6 +241,8 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
         else
             plait_idle(&idle, spins);
     atomic_fetch_sub(&f->waiting, 1);
+    plait_trace_waiting(f->trace, -1);
+    plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     if ((int32_t)(plait_bucket_ended(b) - round) >= 0)
         return PLAIT_OK;
     return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);

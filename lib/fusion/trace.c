@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fusion.h"
+
+#include "../clock.h"
+#include "../request.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plait_trace *plait_trace_create(void)
+{
+    struct plait_trace *t = calloc(1, sizeof *t);
+
+    if (t != NULL)
+        pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+void plait_trace_destroy(struct plait_trace *t)
+{
+    if (t != NULL)
+        pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+/* ---- Events ----------------------------------------------------------------------------------------------- */
+
+double plait_trace_now(const struct plait_trace *t)
+{
+    return t != NULL ? plait_clock() : 0;
+}
+
+void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t number, double begin)
+{
+    if (t == NULL)
+        return;
+    const double end = plait_clock();
+    const uint32_t i = atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
+    if (i < PLAIT_TRACE_EVENTS)
+        t->events[i] = (struct plait_trace_event){ begin, end, kind, number };
+    if (kind == PLAIT_TRACE_PACK)
+        t->times.packing += end - begin; /* under the comm's lock, as unpacking */
+    else if (kind == PLAIT_TRACE_UNPACK)
+        t->times.unpacking += end - begin;
+}
+
+/* Account for the time since the last change. */
+static void change(struct plait_trace *t, uint32_t *what, int more)
+{
+    pthread_mutex_lock(&t->lock);
+    const double now = plait_clock(), passed = now - t->changed;
+    if (t->flying > 0)
+        t->times.communicating += passed;
+    if (t->flying > 0 && t->waiting == 0)
+        t->times.hidden += passed;
+    t->times.waiting += t->waiting * passed;
+    *what += (uint32_t)more;
+    t->changed = now;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void plait_trace_flying(struct plait_trace *t, int more)
+{
+    if (t != NULL)
+        change(t, &t->flying, more);
+}
+
+void plait_trace_waiting(struct plait_trace *t, int more)
+{
+    if (t != NULL)
+        change(t, &t->waiting, more);
+}
+
+enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
+{
+    if (f == NULL || out == NULL || f->trace == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_times: %s",
+                          f == NULL     ? "fusion is NULL"
+                          : out == NULL ? "out is NULL"
+                                        : "the fusion keeps no times; create it with options.trace");
+    pthread_mutex_lock(&f->trace->lock);
+    *out = f->trace->times;
+    f->trace->times = (struct plait_fusion_times){ 0 };
+    pthread_mutex_unlock(&f->trace->lock);
+    return PLAIT_OK;
+}
+
+/* ---- The file --------------------------------------------------------------------------------------------- */
+
+static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
+
+static void write_string(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else
+            fputc(*text, file);
+    fputc('"', file);
+}
+
+static void write_rows(FILE *file, uint32_t rank)
+{
+    fprintf(file, "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u\"}}",
+            rank > 0 ? ",\n" : "", rank, rank);
+    for (unsigned k = 0; k < PLAIT_NTRACE_KIND; k++)
+        fprintf(file, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"%s\"}}",
+                rank, k, rows[k]);
+}
+
+static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank, const struct plait_trace_event *e,
+                        double start)
+{
+    fprintf(file, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":",
+            e->kind == PLAIT_TRACE_READY ? "i" : "X", rank, e->kind, (e->begin - start) * 1e6,
+            (e->end - e->begin) * 1e6);
+    if (e->kind == PLAIT_TRACE_READY) {
+        write_string(file, f->tensors[e->number].name);
+        fprintf(file, ",\"s\":\"t\"}");
+    } else {
+        const struct plait_slab *s = &f->flat.buckets[e->number];
+        fprintf(file, "\"bucket %u\",\"args\":{\"tensors\":%u,\"bytes\":%zu,\"type\":\"%s\",\"algorithm\":", e->number,
+                s->ntensor, s->count * plait_dtype_size(s->type), plait_dtype_name(s->type));
+        write_string(file, f->buckets[e->number].request->job.o->selection.spec);
+        fprintf(file, "}}");
+    }
+}
+
+static enum plait_status write_file(const struct plait_fusion *f, const char *path,
+                                    const struct plait_trace_event *events, const size_t *counts, const size_t *starts)
+{
+    FILE *file = path != NULL ? fopen(path, "we") : NULL;
+    double start = 0;
+
+    if (file == NULL)
+        return path == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: path is NULL")
+                            : plait_fail_errno(errno, "cannot write the trace to '%s'", path);
+    for (uint32_t r = 0; r < f->comm->nrank; r++)
+        for (size_t i = 0; i < counts[r] / sizeof *events; i++) {
+            const double begin = events[starts[r] / sizeof *events + i].begin;
+            start = start == 0 || begin < start ? begin : start;
+        }
+    fprintf(file, "{\"traceEvents\":[\n");
+    for (uint32_t r = 0; r < f->comm->nrank; r++) {
+        write_rows(file, r);
+        for (size_t i = 0; i < counts[r] / sizeof *events; i++)
+            write_event(file, f, r, &events[starts[r] / sizeof *events + i], start);
+    }
+    fprintf(file, "\n]}\n");
+    const bool bad = ferror(file) != 0;
+    return fclose(file) != 0 || bad ? plait_fail_errno(errno, "cannot write the trace to '%s'", path) : PLAIT_OK;
+}
+
+/* Rank 0 gets everybody's events and writes them; all learn whether it could. */
+static enum plait_status collect(struct plait_fusion *f, const char *path, size_t *counts, size_t *starts)
+{
+    struct plait_comm *comm = f->comm;
+    const uint32_t n = f->trace->n < PLAIT_TRACE_EVENTS ? f->trace->n : PLAIT_TRACE_EVENTS;
+    const size_t own = n * sizeof *f->trace->events;
+    struct plait_trace_event *all = NULL;
+    size_t total = 0;
+    int32_t written = PLAIT_OK;
+    enum plait_status status = plait_allgather(comm, &own, counts, sizeof own, PLAIT_UINT8, NULL);
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        starts[r] = total;
+        total += counts[r];
+    }
+    if (status == PLAIT_OK && comm->rank == 0 && (all = malloc(total + 1)) == NULL)
+        status = plait_comm_fail(comm, plait_fail_memory("out of memory for a trace"), "%s", plait_last_error());
+    if (status == PLAIT_OK)
+        status = plait_gatherv(comm, f->trace->events, own, all, counts, starts, PLAIT_UINT8, 0, NULL);
+    if (status == PLAIT_OK && comm->rank == 0)
+        written = write_file(f, path, all, counts, starts);
+    free(all);
+    if (status == PLAIT_OK)
+        status = plait_broadcast(comm, &written, &written, 1, PLAIT_INT32, 0, NULL);
+    if (status == PLAIT_OK && written != PLAIT_OK && comm->rank > 0)
+        plait_fail((enum plait_status)written, "plait_fusion_trace: rank 0 could not write the file");
+    f->trace->n = 0;
+    return status == PLAIT_OK ? (enum plait_status)written : status;
+}
+
+enum plait_status plait_fusion_trace(struct plait_fusion *f, const char *path)
+{
+    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_trace");
+
+    if (status == PLAIT_OK && f->trace == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: %s keeps no trace; create it with options.trace",
+                          f->name);
+    if (status != PLAIT_OK)
+        return status;
+    size_t *counts = calloc(2 * (size_t)f->comm->nrank, sizeof *counts);
+    if (counts == NULL)
+        status = plait_comm_fail(f->comm, plait_fail_memory("out of memory for a trace"), "%s", plait_last_error());
+    else
+        status = collect(f, path, counts, counts + f->comm->nrank);
+    free(counts);
+    return status;
+}
