@@ -13,10 +13,10 @@ static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t buc
     return (struct plait_vector){ f->payload + s->at + start * plait_dtype_size(s->type), s->type };
 }
 
-/* What does not stay in the caches is written past them. */
-static bool goes_past(const struct plait_fusion *f, size_t bytes)
+/* What is gone from the caches when all of it is written is written past them. */
+static bool goes_past(const struct plait_fusion *f)
 {
-    return bytes > f->comm->last_level;
+    return f->flat.bytes > f->comm->cache;
 }
 
 static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket, bool past)
@@ -34,7 +34,7 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucke
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = goes_past(f, s->count * plait_dtype_size(s->type));
+    const bool past = goes_past(f);
 
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket)
@@ -56,7 +56,7 @@ static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = goes_past(f, s->count * plait_dtype_size(s->type));
+    const bool past = goes_past(f);
 
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)

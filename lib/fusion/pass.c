@@ -83,6 +83,11 @@ static bool all_finite(struct plait_vector v, size_t n, double square)
     return finite;
 }
 
+static void copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                  double factor, bool past, double *square)
 {
@@ -90,6 +95,10 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
     _Alignas(64) char piece[PIECE * 8];
     bool finite = true;
 
+    if (square == NULL && factor == 1 && to.type == from.type) {
+        (past ? k->stream : copy)(to.data, from.data, n * to_size);
+        return true;
+    }
     for (size_t at = 0; at < n; at += PIECE) {
         const size_t here = n - at < PIECE ? n - at : PIECE;
         char *out = (char *)to.data + at * to_size;
