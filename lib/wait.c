@@ -248,6 +248,8 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     struct plait_progress *p;
     uint32_t rank;
 
+    if (PLAIT_GUARDS && w->blame != NULL)
+        w->note(w->context, now);
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
@@ -270,9 +272,8 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
     if (w->last_awaited > 0)
         comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
     if (w->blame != NULL)
-        return; /* messages are not in the ring */
-
-    if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
+        w->note(w->context, 0);
+    else if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
 }
 
@@ -338,6 +339,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
+    char name[128] = "";
     uint32_t at, next;
 
     v->culprit = 0;
@@ -357,7 +359,11 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
         }
     }
     v->culprit = at + 1;
-    add(v, "rank %u is in it and does not answer", at);
+    if (called(comm, at))
+        add(v, "rank %u is in it and does not answer", at);
+    else
+        add(v, "rank %u has not called it%s%s", at,
+            plait_comm_waits_in(comm, at, name, sizeof name) ? ", but is in " : "", name);
 }
 
 /* Of what is awaited. */
