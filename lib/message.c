@@ -106,26 +106,28 @@ static bool needs(const void *context, uint32_t rank)
     return rank == pair->peer && rank != pair->comm->rank;
 }
 
-static uint32_t blame(const struct plait_pair *pair, const struct plait_letter *m, const char *verb, const char *side,
-                      char *text, size_t room)
+static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_letter *m,
+                      const char *verb, const char *side, char *text, size_t room)
 {
-    char name[128] = "";
-    const bool waits = pair->peer != pair->comm->rank && plait_comm_waits_in(pair->comm, pair->peer, name, sizeof name);
+    char message[160] = "";
 
-    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s%s", pair->peer, verb,
-             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type),
-             waits ? ", but is in " : "", name);
+    if (pair->peer != pair->comm->rank)
+        plait_comm_waits_in(pair->comm, pair->peer, (w->start + w->last) / 2, message, sizeof message);
+    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
+             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
     return pair->peer + 1;
 }
 
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
-    return blame(context, &first_send(context)->letter, "receive", "from", text, room);
+    const struct plait_pair *pair = context;
+    return blame(pair, &pair->sending, &first_send(pair)->letter, "receive", "from", text, room);
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
 {
-    return blame(context, &first_recv(context)->letter, "send", "to", text, room);
+    const struct plait_pair *pair = context;
+    return blame(pair, &pair->receiving, &first_recv(pair)->letter, "send", "to", text, room);
 }
 
 static void note_sending(const void *context, uint64_t now)

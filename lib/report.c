@@ -29,15 +29,20 @@ bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t
     return plait_ring_read(&c->ring, sequence, done, failed, out);
 }
 
-bool plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, char *text, size_t room)
+void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
 {
     struct plait_operation o;
+    char name[128];
     uint64_t done;
 
-    if (!last_operation(comm, rank, &done) || !plait_message_ring_waits(&comm->peers[rank].control->messages, &o))
-        return false;
-    plait_operation_name(&o, text, room);
-    return true;
+    text[0] = '\0';
+    if (!last_operation(comm, rank, &done))
+        return;
+    const struct plait_control *c = comm->peers[rank].control;
+    if (atomic_load_explicit(&c->seen, memory_order_relaxed) < since || !plait_message_ring_waits(&c->messages, &o))
+        return;
+    plait_operation_name(&o, name, sizeof name);
+    snprintf(text, room, ", but waits in %s", name);
 }
 
 size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)

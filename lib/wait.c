@@ -339,7 +339,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
-    char name[128] = "";
+    char message[160];
     uint32_t at, next;
 
     v->culprit = 0;
@@ -359,11 +359,12 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
         }
     }
     v->culprit = at + 1;
-    if (called(comm, at))
+    if (called(comm, at)) {
         add(v, "rank %u is in it and does not answer", at);
-    else
-        add(v, "rank %u has not called it%s%s", at,
-            plait_comm_waits_in(comm, at, name, sizeof name) ? ", but is in " : "", name);
+    } else {
+        plait_comm_waits_in(comm, at, (w->start + now) / 2, message, sizeof message);
+        add(v, "rank %u has not called it%s", at, message);
+    }
 }
 
 /* Of what is awaited. */

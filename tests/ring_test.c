@@ -348,10 +348,12 @@ static int hang_in_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned k = 0; rank < 2 && k < MANY; k++)
         CHECK((rank == 0 ? plait_send(*comm, v, 5, PLAIT_FLOAT32, 1, NULL)
                          : plait_recv(*comm, v, 5, PLAIT_FLOAT32, 0, NULL)) == PLAIT_OK);
+    if (rank == 1) {
+        pid[3] = 1; /* the many have passed */
+        plait_wait(&r);
+    }
     if (rank == 0)
         plait_send(*comm, v, 1 << 19, PLAIT_FLOAT32, 1, NULL);
-    else if (rank == 1)
-        plait_wait(&r);
     for (;;)
         pause();
 }
@@ -369,6 +371,15 @@ static pid_t run_hanging(_Atomic pid_t *pid)
     }
     assert_true(child > 0);
     return child;
+}
+
+/* Dump until it is in this and waits. */
+static bool comes_to(pid_t pid, const char *words, const char *whom, char *text, size_t room)
+{
+    for (const double until = plait_clock() + 20; plait_clock() < until; usleep(20000))
+        if (dump_says(pid, words, text, room) && strstr(strstr(text, words), whom) != NULL)
+            return true;
+    return false;
 }
 
 static unsigned count_lines(const char *text, const char *start)
@@ -392,12 +403,10 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     (void)state;
     assert_true(pid != MAP_FAILED);
     const pid_t child = run_hanging(pid);
-    for (const double until = plait_clock() + 30; pid[0] * pid[1] * pid[2] == 0 && plait_clock() < until; usleep(1000))
+    for (const double until = plait_clock() + 30; pid[3] == 0 && plait_clock() < until; usleep(1000))
         ;
-    assert_true(dump_says(pid[0], ", waiting for rank 1\n", text, sizeof text));
-    assert_non_null(strstr(text, sent));
-    assert_true(dump_says(pid[1], ", waiting for rank 2\n", text, sizeof text));
-    assert_non_null(strstr(text, received));
+    assert_true(comes_to(pid[0], sent, ", waiting for rank 1\n", text, sizeof text));
+    assert_true(comes_to(pid[1], received, ", waiting for rank 2\n", text, sizeof text));
     kill(pid[1], SIGSTOP);
     assert_true(dump_says(pid[1], "(stopped)", text, sizeof text));
     assert_non_null(strstr(text, received));
@@ -433,9 +442,10 @@ static int miss_a_message(struct plait_comm **comm, uint32_t rank, void *arg)
     else
         status = plait_recv(*comm, v, 8, PLAIT_FLOAT32, 1, NULL);
     CHECK(status == PLAIT_ERR_TIMEOUT);
-    CHECK(strstr(plait_last_error(), collective ? "rank 1 has not called it, but is in recv #1 from rank 0 (4 float32)"
-                                                : "rank 1 does not send message #1 to rank 0 (8 float32), but is in "
-                                                  "recv #1 from rank 0 (4 float32)") != NULL);
+    CHECK(strstr(plait_last_error(), collective
+                                         ? "rank 1 has not called it, but waits in recv #1 from rank 0 (4 float32)"
+                                         : "rank 1 does not send message #1 to rank 0 (8 float32), but waits in "
+                                           "recv #1 from rank 0 (4 float32)") != NULL);
     const char *listed = strstr(h.all, "last operations of rank 1: recv #1 from rank 0 (4 float32), 16 bytes, ");
     CHECK(listed != NULL && strstr(listed, ", waiting for rank 0\n") != NULL);
     CHECK(rank != 0 || strstr(h.warning, "recv #1 from rank 0 (4 float32)") != NULL);
@@ -459,6 +469,41 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
         r.options.deadline = 1.5;
         assert_int_equal(ranks_run(&r), 0);
     }
+}
+
+/* Rank 1 asks once whether its message has come, and then does nothing for long. */
+static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    float v[8];
+    int done;
+
+    (void)arg;
+    if (rank == 0) {
+        CHECK(plait_recv(*comm, v, 8, PLAIT_FLOAT32, 1, NULL) == PLAIT_ERR_TIMEOUT);
+        CHECK(strstr(plait_last_error(), "rank 1 does not send message #1 to rank 0 (8 float32)") != NULL);
+        CHECK(strstr(plait_last_error(), "waits in") == NULL);
+    } else {
+        call.request = &r;
+        CHECK(plait_recv(*comm, v, 4, PLAIT_FLOAT32, 0, &call) == PLAIT_OK);
+        CHECK(plait_test(&r, &done) == PLAIT_OK && !done);
+        sleep(3);
+        CHECK(plait_wait(&r) == PLAIT_ERR_TIMEOUT);
+    }
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_rank_that_no_longer_looks_is_not_said_to_wait(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_once };
+
+    (void)state;
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    r.options.deadline = 1;
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Processes that have nothing to show --------------------------------------------------------------- */
@@ -581,6 +626,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_operation_that_finds_no_memory_is_named),
         cmocka_unit_test(a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_when_it_is_stopped),
         cmocka_unit_test(warning_error_and_log_say_in_which_message_the_awaited_rank_is),
+        cmocka_unit_test(a_rank_that_no_longer_looks_is_not_said_to_wait),
         cmocka_unit_test(a_process_without_an_arena_is_refused_with_the_reason),
         cmocka_unit_test(a_process_of_another_user_is_refused_with_the_remedy),
     };
