@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "backend_plait.h"
 
+#include "collectives.h"
 #include "verify.h"
 
 #include <plait/comm.h>
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
 #include <plait/request.h>
 #include <plait/version.h>
 
@@ -16,7 +19,7 @@
 struct plait_rank {
     struct plait_comm *comm;
     struct plait_call call;
-    struct plait_request *request; /* the operation that goes on */
+    struct plait_request *request[2]; /* the operation that goes on; NULL: ended */
     struct plait_comm *driver; /* of this rank alone, as its progress thread drives all comms; NULL: there is none */
     cpu_set_t allowed;         /* processors that this process may run on */
     uint32_t rank;
@@ -94,11 +97,28 @@ static enum plait_status alltoall(struct plait_comm *comm, const struct operatio
     return plait_alltoall(comm, o->in, o->out, o->count, o->type, call);
 }
 
-static const call_fn calls[PLAIT_NCOLL] = {
+/* A blocking one ends with the group; of a request, the second is the send's. */
+static enum plait_status sendrecv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    const uint32_t nrank = plait_comm_nrank(comm), rank = plait_comm_rank(comm);
+    struct plait_call send = *call;
+    enum plait_status status = plait_group_start();
+
+    send.request = call->request != NULL ? call->request + 1 : NULL;
+    if (status == PLAIT_OK)
+        status = plait_recv(comm, o->out, o->count, o->type, (rank + nrank - 1) % nrank, call);
+    if (status == PLAIT_OK)
+        status = plait_send(comm, o->in, o->count, o->type, (rank + 1) % nrank, &send);
+    const enum plait_status end = plait_group_end();
+    return status == PLAIT_OK ? end : status;
+}
+
+static const call_fn calls[NCOLL] = {
     [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
     [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
     [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
     [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
+    [COLL_SENDRECV] = sendrecv,
 };
 
 static bool run(void *self, const struct operation *o)
@@ -116,7 +136,7 @@ static bool start(void *self, const struct operation *o)
 {
     struct plait_rank *r = self;
 
-    r->call.request = &r->request;
+    r->call.request = r->request;
     const bool ok = run(self, o);
     r->call.request = NULL;
     return ok;
@@ -127,13 +147,13 @@ static bool test(void *self)
     struct plait_rank *r = self;
     int done;
 
-    return plait_test(&r->request, &done) == PLAIT_OK;
+    return plait_test(&r->request[0], &done) == PLAIT_OK && plait_test(&r->request[1], &done) == PLAIT_OK;
 }
 
 static bool wait(void *self)
 {
     struct plait_rank *r = self;
-    return plait_wait(&r->request) == PLAIT_OK;
+    return plait_wait(&r->request[0]) == PLAIT_OK && plait_wait(&r->request[1]) == PLAIT_OK;
 }
 
 /* It may run where it likes, as in a process that is not bound: where a processor is idle, there. */

@@ -33,6 +33,11 @@ static double to_others(uint32_t nrank)
     return 1.0 * (nrank - 1);
 }
 
+static double every_rank(uint32_t nrank)
+{
+    return nrank;
+}
+
 const struct collective collectives[NCOLLECTIVE] = {
     { PLAIT_ALLREDUCE, "all-reduce", "all_reduce_perf", "allreduce", twice_the_others, twice_to_others },
     { PLAIT_REDUCE_SCATTER, "reduce-scatter", "reduce_scatter_perf", "reduce_scatter_block", the_others, to_others },
@@ -42,7 +47,30 @@ const struct collective collectives[NCOLLECTIVE] = {
     { PLAIT_GATHER, "gather", "gather_perf", "gather", the_others, the_others },
     { PLAIT_SCATTER, "scatter", "scatter_perf", "scatter", the_others, the_others },
     { PLAIT_ALLTOALL, "all-to-all", "alltoall_perf", "alltoall", the_others, to_others },
+    { COLL_SENDRECV, "send-receive", "sendrecv_perf", "sendrecv", everything, every_rank },
 };
+
+const char *collective_name(enum plait_coll coll)
+{
+    return coll == COLL_SENDRECV ? "sendrecv" : plait_coll_name(coll);
+}
+
+/* To the next rank, from the one before: block i is the vector of rank i. */
+struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank)
+{
+    if (coll != COLL_SENDRECV)
+        return plait_geometry_of(coll, nrank, root, rank, 1);
+    return (struct plait_geometry){
+        .kind = PLAIT_KIND_VECTOR,
+        .in = { .nslot = 1, .blk = rank, .stride = 1 },
+        .out = { .nslot = 1, .blk = (rank + nrank - 1) % nrank, .stride = 1 },
+    };
+}
+
+uint32_t collective_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
+{
+    return coll == COLL_SENDRECV ? blk : plait_block_source(coll, nrank, root, blk);
+}
 
 const struct collective *collective_of(enum plait_coll coll)
 {
@@ -63,7 +91,7 @@ const struct collective *collective_find(const char *name)
 {
     for (int i = 0; i < NCOLLECTIVE; i++) {
         const struct collective *c = &collectives[i];
-        if (strcmp(plait_coll_name(c->coll), name) == 0 || is_program(c->program, name) || strcmp(c->mpi, name) == 0)
+        if (strcmp(collective_name(c->coll), name) == 0 || is_program(c->program, name) || strcmp(c->mpi, name) == 0)
             return c;
     }
     return NULL;
@@ -75,7 +103,7 @@ const char *collective_nearest(const char *name)
     unsigned least = 0;
 
     for (int i = 0; i < NCOLLECTIVE; i++) {
-        const char *own = plait_coll_name(collectives[i].coll);
+        const char *own = collective_name(collectives[i].coll);
         const char *names[] = { own, collectives[i].program, collectives[i].mpi };
         for (int k = 0; k < 3; k++) {
             const unsigned d = plait_distance(name, names[k]);
@@ -90,17 +118,17 @@ const char *collective_nearest(const char *name)
 
 uint32_t collective_parts(enum plait_coll coll, uint32_t nrank)
 {
-    return plait_geometry_of(coll, nrank, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? 1 : nrank;
+    return collective_geometry(coll, nrank, 0, 0).kind == PLAIT_KIND_VECTOR ? 1 : nrank;
 }
 
 bool collective_in_place(enum plait_coll coll)
 {
-    return plait_geometry_of(coll, 1, 0, 0, 1).kind != PLAIT_KIND_PAIR;
+    return coll != COLL_SENDRECV && collective_geometry(coll, 1, 0, 0).kind != PLAIT_KIND_PAIR;
 }
 
 uint64_t collective_count(enum plait_coll coll, uint32_t nrank, uint64_t bytes, uint64_t width)
 {
-    if (plait_geometry_of(coll, nrank, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
+    if (collective_geometry(coll, nrank, 0, 0).kind == PLAIT_KIND_VECTOR)
         return bytes / width;
     return bytes / nrank / PART_BYTES * (PART_BYTES / width);
 }
@@ -110,7 +138,7 @@ double collective_touched(enum plait_coll coll, uint32_t nrank)
     double slots = 0;
 
     for (uint32_t r = 0; r < nrank; r++) {
-        const struct plait_geometry g = plait_geometry_of(coll, nrank, 0, r, 1);
+        const struct plait_geometry g = collective_geometry(coll, nrank, 0, r);
         slots += g.in.nslot + g.out.nslot;
     }
     return slots / collective_parts(coll, nrank);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is measured: one row per collective, as nccl-tests has one program for each. What a rank's buffers hold is
- * plait_geometry_of().
+ * What is measured: one row per collective, as nccl-tests has one program for each; and, as there, a message from every
+ * rank to the next one, which is treated as one more collective.
  */
 #ifndef PLAIT_BENCH_COLLECTIVES_H
 #define PLAIT_BENCH_COLLECTIVES_H
 
 #include <plait/plan.h>
+
+#define COLL_SENDRECV ((enum plait_coll)PLAIT_NCOLL) /* beside Plait's */
+#define NCOLL         (PLAIT_NCOLL + 1)
 
 struct collective {
     enum plait_coll coll;
@@ -17,10 +20,17 @@ struct collective {
     double (*crossing)(uint32_t nrank); /* the size so many times must come from another rank, over all ranks */
 };
 
-#define NCOLLECTIVE 8
+#define NCOLLECTIVE 9
 extern const struct collective collectives[NCOLLECTIVE];
 
 const struct collective *collective_of(enum plait_coll coll);
+
+/* Plait's name. */
+const char *collective_name(enum plait_coll coll);
+
+/* What a rank's buffers hold, of a vector in one block; the rank whose IN a block comes from. */
+struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank);
+uint32_t collective_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk);
 
 /* By Plait's name, nccl-tests' (all_gather, all_gather_perf) or MPI's (bcast); NULL when there is none. */
 const struct collective *collective_find(const char *name);

@@ -115,7 +115,7 @@ static json_t *setting(const struct bench *b)
     const struct options *o = b->options;
     json_t *s = json_object(), *backends = json_array();
 
-    json_object_set_new(s, "collective", json_string(plait_coll_name(b->coll->coll)));
+    json_object_set_new(s, "collective", json_string(collective_name(b->coll->coll)));
     json_object_set_new(s, "ranks", integer(o->nrank));
     json_object_set_new(s, "as", json_string(o->threads ? "threads" : "processes"));
     json_object_set_new(s, "memory", json_string(o->library_memory ? "plait" : "malloc"));

@@ -73,9 +73,9 @@ static bool check_overlap(const struct options *o)
 /* What not every collective has. */
 static bool check_collective(const struct options *o, const struct collective *c)
 {
-    if (o->tensors != NULL && plait_geometry_of(c->coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
+    if (o->tensors != NULL && collective_geometry(c->coll, 1, 0, 0).kind != PLAIT_KIND_VECTOR)
         return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
-                        "broadcast or reduce",
+                        "broadcast, reduce or sendrecv",
                         o->tensors, c->title);
     if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
         return complain("--place in: %s has no form in place; use --place out or both", c->title);
@@ -88,11 +88,14 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     const struct plait_shape shape = {
         .coll = c->coll, .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
     };
-    const enum plait_op op = plait_geometry_of(c->coll, 1, 0, 0, 1).combines ? o->op[0] : PLAIT_NOP;
+    const enum plait_op op = collective_geometry(c->coll, 1, 0, 0).combines ? o->op[0] : PLAIT_NOP;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     const uint64_t scalar = 0; /* not read */
 
+    if (c->coll == COLL_SENDRECV)
+        return o->algorithm == NULL ||
+               complain("--algo %s: a %s has no algorithms; leave out --algo", o->algorithm, c->title);
     call.algorithm = o->algorithm;
     call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;

@@ -3,6 +3,7 @@
  * plait-perf-openmpi: one Open MPI rank as a worker of plait-perf. Started through mpirun by
  * plait-perf, never by hand; the only program here that knows MPI.
  */
+#include "collectives.h"
 #include "tuned_openmpi.h"
 #include "worker.h"
 
@@ -15,9 +16,9 @@
 #include <unistd.h>
 
 struct openmpi_rank {
-    int rank, error;
+    int rank, nrank, error;
     const struct tuned *tuned; /* the algorithm in use */
-    MPI_Request request;       /* the operation that goes on */
+    MPI_Request request[2];    /* the operation that goes on */
 };
 
 /* What is only moved may be any type of this size. */
@@ -105,7 +106,8 @@ struct call {
     MPI_Op op;
     MPI_Comm comm;
     bool at_root;
-    MPI_Request *request; /* of the forms that do not block */
+    int next, before;     /* ranks */
+    MPI_Request *request; /* [2] of the forms that do not block */
 };
 
 static int allreduce(const struct call *c)
@@ -154,11 +156,18 @@ static int alltoall(const struct call *c)
     return MPI_Alltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
 }
 
-static int (*const calls[PLAIT_NCOLL])(const struct call *) = {
+static int sendrecv(const struct call *c)
+{
+    return MPI_Sendrecv(c->in, c->count, c->type, c->next, 0, c->out, c->count, c->type, c->before, 0, c->comm,
+                        MPI_STATUS_IGNORE);
+}
+
+static int (*const calls[NCOLL])(const struct call *) = {
     [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
     [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
     [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
     [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
+    [COLL_SENDRECV] = sendrecv,
 };
 
 /* The same that do not block. */
@@ -209,11 +218,20 @@ static int ialltoall(const struct call *c)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
 }
 
-static int (*const starts[PLAIT_NCOLL])(const struct call *) = {
+/* 4.1 has no MPI_Isendrecv. */
+static int isendrecv(const struct call *c)
+{
+    const int error = MPI_Irecv(c->out, c->count, c->type, c->before, 0, c->comm, &c->request[0]);
+
+    return error != MPI_SUCCESS ? error : MPI_Isend(c->in, c->count, c->type, c->next, 0, c->comm, &c->request[1]);
+}
+
+static int (*const starts[NCOLL])(const struct call *) = {
     [PLAIT_ALLREDUCE] = iallreduce, [PLAIT_REDUCE_SCATTER] = ireduce_scatter,
     [PLAIT_ALLGATHER] = iallgather, [PLAIT_BROADCAST] = ibroadcast,
     [PLAIT_REDUCE] = ireduce,       [PLAIT_GATHER] = igather,
     [PLAIT_SCATTER] = iscatter,     [PLAIT_ALLTOALL] = ialltoall,
+    [COLL_SENDRECV] = isendrecv,
 };
 
 static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
@@ -229,7 +247,9 @@ static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const
         .op = moved ? MPI_OP_NULL : mpi_op(o->op),
         .comm = r->tuned->comm,
         .at_root = r->rank == (int)o->root,
-        .request = &r->request,
+        .next = (r->rank + 1) % r->nrank,
+        .before = (r->rank + r->nrank - 1) % r->nrank,
+        .request = r->request,
     };
 
     r->error = o->count > INT32_MAX ? MPI_ERR_COUNT : table[o->coll](&c);
@@ -251,7 +271,7 @@ static bool test(void *self)
     struct openmpi_rank *r = self;
     int done;
 
-    r->error = MPI_Test(&r->request, &done, MPI_STATUS_IGNORE);
+    r->error = MPI_Testall(2, r->request, &done, MPI_STATUSES_IGNORE);
     return r->error == MPI_SUCCESS;
 }
 
@@ -259,7 +279,7 @@ static bool wait(void *self)
 {
     struct openmpi_rank *r = self;
 
-    r->error = MPI_Wait(&r->request, MPI_STATUS_IGNORE);
+    r->error = MPI_Waitall(2, r->request, MPI_STATUSES_IGNORE);
     return r->error == MPI_SUCCESS;
 }
 
@@ -300,7 +320,7 @@ static struct stage *join(const char *name, int rank, int *fd)
 int main(int argc, char **argv)
 {
     const char *name = getenv("PLAIT_PERF_SOCKET");
-    struct openmpi_rank self = { .error = MPI_SUCCESS };
+    struct openmpi_rank self = { .error = MPI_SUCCESS, .request = { MPI_REQUEST_NULL, MPI_REQUEST_NULL } };
     int fd;
 
     if (name == NULL) {
@@ -311,6 +331,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &self.nrank);
     struct stage *stage = join(name, self.rank, &fd);
     if (stage == NULL) {
         perror("plait-perf-openmpi: no coordinator");

@@ -146,7 +146,7 @@ static void add_tensors(struct bench *b, const struct tensors *t, const struct s
 static bool plan_type(struct bench *b, const struct tensors *t, enum plait_dtype type)
 {
     const struct options *o = b->options;
-    const struct plait_geometry g = plait_geometry_of(b->coll->coll, 1, 0, 0, 1);
+    const struct plait_geometry g = collective_geometry(b->coll->coll, 1, 0, 0);
     const uint32_t nop = g.combines ? o->nop : 1, nroot = g.rooted && o->every_root ? (uint32_t)o->nrank : 1;
 
     for (uint32_t k = 0; k < nop * nroot; k++) {
@@ -310,7 +310,7 @@ static const char *path_of(const struct bench *b, const char *path, char *room, 
         return path;
     if (dot == NULL || (slash != NULL && dot < slash))
         dot = path + strlen(path);
-    snprintf(room, size, "%.*s-%s%s", (int)(dot - path), path, plait_coll_name(b->coll->coll), dot);
+    snprintf(room, size, "%.*s-%s%s", (int)(dot - path), path, collective_name(b->coll->coll), dot);
     return room;
 }
 

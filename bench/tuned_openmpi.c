@@ -11,9 +11,9 @@
 
 /* Bytes of the segments with which algorithms are tried too, where they cut at all. Open MPI's own choice does. */
 #define SEGMENT (64 << 10)
-static const bool cuts[PLAIT_NCOLL] = { [PLAIT_ALLREDUCE] = true, [PLAIT_BROADCAST] = true, [PLAIT_REDUCE] = true };
+static const bool cuts[NCOLL] = { [PLAIT_ALLREDUCE] = true, [PLAIT_BROADCAST] = true, [PLAIT_REDUCE] = true };
 
-static struct tuned tuned[PLAIT_NCOLL][1 + MAX_TUNED]; /* name "" and comm 0: not made yet */
+static struct tuned tuned[NCOLL][1 + MAX_TUNED]; /* name "" and comm 0: not made yet */
 
 /* ---- control variables ------------------------------------------------------------------------- */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "verify.h"
 
+#include "collectives.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,10 +250,10 @@ static bool pattern_combined(struct pattern *out, const struct inputs *in, uint3
 
 bool pattern_output(struct pattern *out, const struct inputs *in, uint32_t rank, uint32_t slot, size_t most)
 {
-    const struct plait_geometry g = plait_geometry_of(in->coll, in->nrank, in->root, rank, 1);
+    const struct plait_geometry g = collective_geometry(in->coll, in->nrank, in->root, rank);
     const uint32_t block = g.out.blk + slot * g.out.stride;
-    const uint32_t source = g.combines ? rank : plait_block_source(in->coll, in->nrank, in->root, block);
-    const struct plait_geometry from = plait_geometry_of(in->coll, in->nrank, in->root, source, 1);
+    const uint32_t source = g.combines ? rank : collective_source(in->coll, in->nrank, in->root, block);
+    const struct plait_geometry from = collective_geometry(in->coll, in->nrank, in->root, source);
     const uint32_t lead = plait_side_slot(&from.in, block);
 
     if (g.combines)

@@ -35,8 +35,7 @@ struct pattern {
 };
 
 /*
- * The input of one rank; what belongs into a slot of its output, a block (plait_geometry_of() with one block for a
- * vector).
+ * The input of one rank; what belongs into a slot of its output, a block (collective_geometry()).
  *
  * most  elements of the largest vector, of all its blocks together
  * Returns false when out of memory.

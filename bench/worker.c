@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "worker.h"
 
+#include "collectives.h"
 #include "verify.h"
 
 #include <errno.h>
@@ -119,7 +120,7 @@ static struct operation operation_on(const struct worker *w, const struct comman
 
 static void plan_operations(struct worker *w, const struct command *c)
 {
-    w->geometry = plait_geometry_of((enum plait_coll)c->coll, w->stage->nrank, c->root, w->rank, 1);
+    w->geometry = collective_geometry((enum plait_coll)c->coll, w->stage->nrank, c->root, w->rank);
     w->noperation = 0;
     for (uint32_t i = 0; i < w->stage->ntensor; i++) {
         const uint64_t own = stage_counts(w->stage)[i];

@@ -25,7 +25,7 @@ struct plait_token { /* names a process among all that may ever meet; random */
  * Offsets count from the start of the arena; 0 is none.
  */
 #define PLAIT_ARENA_MAGIC  "plait\r\n"
-#define PLAIT_ARENA_LAYOUT 1 /* raised with every change of what lib/dump.c reads */
+#define PLAIT_ARENA_LAYOUT 2 /* raised with every change of what lib/dump.c reads */
 
 struct plait_arena_header {
     char magic[8];    /* PLAIT_ARENA_MAGIC */

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "fork.h"
 #include "hash.h"
+#include "message_ring.h"
 #include "record.h"
 #include "reduce.h"
 #include "select.h"
@@ -79,6 +80,7 @@ struct plait_control {
     _Atomic uint32_t receiving; /* it has receives pending: it may read what others lend */
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
+    struct plait_message_ring messages;
     _Alignas(PLAIT_LINE) struct plait_tiny tiny[2];
     struct plait_post post[];
 };

@@ -15,11 +15,13 @@
 #include <string.h>
 
 /* What this file reads; a change of it is a new layout. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 1 && sizeof(struct plait_arena_header) == 56 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 56 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&
-                   sizeof(struct plait_ring) == 128 * PLAIT_NRECORD,
+                   sizeof(struct plait_ring) == 128 * PLAIT_NRECORD &&
+                   offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD &&
+                   sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
                "raise PLAIT_ARENA_LAYOUT and these figures");
 
 /* Copy `n` bytes that may change meanwhile, ended and printable. */
@@ -89,7 +91,16 @@ static void show_operations(const struct plait_control *c, uint64_t done, bool f
     }
 }
 
-static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nrank, const struct plait_dump *how)
+static void show_message(void *context, const struct plait_operation *o)
+{
+    const struct plait_dump *how = context;
+    char text[512];
+
+    plait_operation_text(o, how->now, text, sizeof text);
+    say(how, "  %s", text);
+}
+
+static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nrank, struct plait_dump *how)
 {
     const uint64_t done = atomic_load_explicit(&c->done, memory_order_acquire);
     const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
@@ -108,6 +119,7 @@ static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nra
         say(how, "  failed: %s", failure);
     }
     show_operations(c, done, failed, how);
+    plait_message_ring_visit(&c->messages, failed, how->last, show_message, how);
 }
 
 static enum plait_status show_comms(const char *base, size_t size, uint64_t at, struct plait_dump *how)

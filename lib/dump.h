@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct plait_dump {
-    uint32_t last; /* operations of each comm, at most PLAIT_NRECORD; the newest comes last */
+    uint32_t last; /* collectives of each comm, at most PLAIT_NRECORD, the newest last; then so many messages */
     uint64_t now;  /* nanoseconds of CLOCK_MONOTONIC */
     void (*line)(void *context, const char *text); /* without line end, printable ASCII */
     void *context;

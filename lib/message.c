@@ -1,72 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message.h"
 
-#include "call.h"
+#include "clock.h"
+#include "report.h"
 #include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Calls ----------------------------------------------------------------------------------------------- */
+/* ---- The ring -------------------------------------------------------------------------------------------- */
 
-static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
-                               enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+static uint64_t slices_of(const struct plait_letter *m)
 {
-    const size_t size = plait_dtype_size(type);
-    const bool send = name[0] == 's';
-
-    if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
-                          (int)type);
-    if (peer >= comm->nrank)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
-                          comm->nrank);
-    if (count > PLAIT_MOST_BYTES / size)
-        return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
-                          name, count, size);
-    if (data == NULL && count > 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
-    if (peer == comm->rank && !plait_in_group() && (call == NULL || (call->request == NULL && call->stream == NULL)))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: %s is this rank itself, which cannot do both at once; use a group or a request", name,
-                          send ? "to" : "from");
-    return PLAIT_OK;
+    return m->bytes == 0 ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
-                                  enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+static uint32_t clamp(uint64_t n)
 {
-    const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
-    enum plait_status status = plait_enter(comm, name, PLAIT_SUM, call);
-
-    if (status == PLAIT_OK)
-        status = check(comm, name, data, count, type, peer, call);
-    if (status != PLAIT_OK)
-        return plait_refuse(status);
-    const struct plait_letter letter = { .data = (char *)(uintptr_t)data,
-                                         .count = count,
-                                         .bytes = count * plait_dtype_size(type),
-                                         .type = type,
-                                         .peer = peer,
-                                         .deadline = call != NULL ? call->deadline : 0 };
-    pthread_mutex_lock(&comm->lock);
-    status = plait_message_prepare(comm, peer);
-    if (status != PLAIT_OK)
-        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
-    return plait_request_message(comm, kind, &letter, call, status);
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type, uint32_t to,
-                             const struct plait_call *call)
+static void show(struct plait_request *r)
 {
-    return transfer(comm, PLAIT_REQUEST_SEND, in, count, type, to, call);
+    struct plait_letter *m = &r->letter;
+    const struct plait_message_what what = { .number = m->number + 1,
+                                             .count = m->count,
+                                             .peer = m->peer,
+                                             .nslice = clamp(slices_of(m)),
+                                             .type = (uint8_t)m->type,
+                                             .send = r->kind == PLAIT_REQUEST_SEND };
+
+    if (m->began == 0 && what.nslice > 1)
+        m->began = plait_clock_ns();
+    m->place = ++r->comm->messages->nshown;
+    plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
 }
 
-enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, enum plait_dtype type, uint32_t from,
-                             const struct plait_call *call)
+static struct plait_message_record *record_of(const struct plait_comm *comm, const struct plait_letter *m)
 {
-    return transfer(comm, PLAIT_REQUEST_RECV, out, count, type, from, call);
+    return plait_message_ring_find(&comm->own->messages, m->place);
+}
+
+/* One more slice is offered or taken. */
+static void count_slice(const struct plait_comm *comm, struct plait_letter *m)
+{
+    struct plait_message_record *record = record_of(comm, m);
+
+    m->slice++;
+    if (record != NULL)
+        atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
+}
+
+/* It waits long; later messages may have taken its place. now: 0: no longer. */
+static void note(struct plait_request *r, uint64_t now)
+{
+    if (r == NULL)
+        return;
+    if (r->letter.began == 0)
+        r->letter.began = now;
+    if (now > 0 && record_of(r->comm, &r->letter) == NULL)
+        show(r);
+    struct plait_message_record *record = record_of(r->comm, &r->letter);
+    if (record == NULL)
+        return;
+    atomic_store_explicit(&record->began, r->letter.began, memory_order_relaxed);
+    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
+    if (now > 0)
+        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------------------- */
@@ -77,14 +78,14 @@ static bool is_open(const struct plait_request *r)
 }
 
 /* The first message whose receiver, or sender, is awaited; or NULL. */
-static const struct plait_request *first_send(const struct plait_pair *pair)
+static struct plait_request *first_send(const struct plait_pair *pair)
 {
     if (pair->lent.first != NULL)
         return pair->lent.first;
     return pair->sends.first != NULL && is_open(pair->sends.first) ? pair->sends.first : NULL;
 }
 
-static const struct plait_request *first_recv(const struct plait_pair *pair)
+static struct plait_request *first_recv(const struct plait_pair *pair)
 {
     return pair->recvs.first != NULL && is_open(pair->recvs.first) ? pair->recvs.first : NULL;
 }
@@ -105,22 +106,38 @@ static bool needs(const void *context, uint32_t rank)
     return rank == pair->peer && rank != pair->comm->rank;
 }
 
-static uint32_t blame(const struct plait_pair *pair, const struct plait_letter *m, const char *verb, const char *side,
-                      char *text, size_t room)
+static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_letter *m,
+                      const char *verb, const char *side, char *text, size_t room)
 {
-    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)", pair->peer, verb,
-             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type));
+    char message[160] = "";
+
+    if (pair->peer != pair->comm->rank)
+        plait_comm_waits_in(pair->comm, pair->peer, (w->start + w->last) / 2, message, sizeof message);
+    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
+             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
     return pair->peer + 1;
 }
 
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
-    return blame(context, &first_send(context)->letter, "receive", "from", text, room);
+    const struct plait_pair *pair = context;
+    return blame(pair, &pair->sending, &first_send(pair)->letter, "receive", "from", text, room);
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
 {
-    return blame(context, &first_recv(context)->letter, "send", "to", text, room);
+    const struct plait_pair *pair = context;
+    return blame(pair, &pair->receiving, &first_recv(pair)->letter, "send", "to", text, room);
+}
+
+static void note_sending(const void *context, uint64_t now)
+{
+    note(first_send(context), now);
+}
+
+static void note_receiving(const void *context, uint64_t now)
+{
+    note(first_recv(context), now);
 }
 
 /* head: what is awaited, or NULL. */
@@ -149,7 +166,9 @@ static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
     plait_wait_init(&pair->receiving, awaited, pair);
     pair->sending.needs = pair->receiving.needs = needs;
     pair->sending.blame = blame_receiver;
+    pair->sending.note = note_sending;
     pair->receiving.blame = blame_sender;
+    pair->receiving.note = note_receiving;
     return pair;
 }
 
@@ -194,6 +213,7 @@ void plait_message_add(struct plait_request *r)
 
     r->letter.slice = 0;
     r->letter.lent = false;
+    r->letter.place = r->letter.began = 0;
     r->letter.number = q->n++;
     push(q, r);
     /*
@@ -204,19 +224,36 @@ void plait_message_add(struct plait_request *r)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
+/* The first of the queue, if it is open: from now on it is in the ring. */
+static struct plait_letter *begin_first(struct plait_queue *q)
+{
+    struct plait_request *r = q->first;
+
+    if (r == NULL || !is_open(r))
+        return NULL;
+    if (PLAIT_GUARDS && r->letter.place == 0)
+        show(r);
+    return &r->letter;
+}
+
+static void end_first(struct plait_queue *q, enum plait_status status)
+{
+    struct plait_request *r = pop(q);
+    struct plait_message_record *record = record_of(r->comm, &r->letter);
+
+    if (record != NULL && status == PLAIT_OK)
+        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
+    plait_request_end(r, status);
+}
+
 static void end_recv(struct plait_pair *pair, enum plait_status status)
 {
     if (--pair->comm->messages->nrecv == 0)
         atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
-    plait_request_end(pop(&pair->recvs), status);
+    end_first(&pair->recvs, status);
 }
 
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
-
-static uint64_t slices_of(const struct plait_letter *m)
-{
-    return m->bytes == 0 ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
-}
 
 static size_t slice_bytes(const struct plait_letter *m)
 {
@@ -281,7 +318,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
-    m->slice++;
+    count_slice(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
@@ -308,7 +345,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
         memcpy(to, data, bytes);
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
-    m->slice++;
+    count_slice(comm, m);
     return true;
 }
 
@@ -318,24 +355,22 @@ static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum pl
 {
     bool moved = false;
 
-    while (pair->sends.first != NULL && is_open(pair->sends.first)) {
-        struct plait_letter *m = &pair->sends.first->letter;
+    for (struct plait_letter *m; (m = begin_first(&pair->sends)) != NULL;) {
         while (m->slice < slices_of(m) && offer(comm, pair, m, status))
             moved = true;
         if (m->slice < slices_of(m))
             break;
-        struct plait_request *r = pop(&pair->sends);
         if (m->lent)
-            push(&pair->lent, r);
+            push(&pair->lent, pop(&pair->sends));
         else
-            plait_request_end(r, PLAIT_OK);
+            end_first(&pair->sends, PLAIT_OK);
     }
     while (pair->lent.first != NULL) {
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
         if (!link->transport->sent(link, m->last))
             break;
-        plait_request_end(pop(&pair->lent), PLAIT_OK);
+        end_first(&pair->lent, PLAIT_OK);
         moved = true;
     }
     return moved;
@@ -345,8 +380,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 {
     bool moved = false;
 
-    while (pair->recvs.first != NULL && is_open(pair->recvs.first)) {
-        struct plait_letter *m = &pair->recvs.first->letter;
+    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL;) {
         while (m->slice < slices_of(m) && take(comm, m, status))
             moved = true;
         if (m->slice < slices_of(m))
@@ -372,9 +406,10 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
 {
     bool moved = false;
 
-    while (*status == PLAIT_OK && pair->sends.first != NULL && pair->recvs.first != NULL &&
-           is_open(pair->sends.first) && is_open(pair->recvs.first)) {
-        const struct plait_letter *s = &pair->sends.first->letter, *r = &pair->recvs.first->letter;
+    while (*status == PLAIT_OK) {
+        const struct plait_letter *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
+        if (s == NULL || r == NULL)
+            break;
         if (note_of(s) != note_of(r)) {
             *status = differs(comm, r, r->number, note_of(s));
             break;
@@ -382,7 +417,7 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
         if (r->bytes > 0)
             memmove(r->data, s->data, r->bytes);
         comm->stats.bytes_copied += r->bytes;
-        plait_request_end(pop(&pair->sends), PLAIT_OK);
+        end_first(&pair->sends, PLAIT_OK);
         end_recv(pair, PLAIT_OK);
         moved = true;
     }
@@ -461,9 +496,9 @@ void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
         while (pair != NULL && pair->lent.first != NULL)
-            plait_request_end(pop(&pair->lent), status);
+            end_first(&pair->lent, status);
         while (pair != NULL && pair->sends.first != NULL)
-            plait_request_end(pop(&pair->sends), status);
+            end_first(&pair->sends, status);
         while (pair != NULL && pair->recvs.first != NULL)
             end_recv(pair, status);
     }

@@ -5,7 +5,8 @@
  * A message is one SEND at one rank and one RECV at another: there is nothing to emit, prove or choose, so it has no
  * plan. Each ordered pair of ranks has its queue at both ends and works it off in order; the queues do not wait for
  * each other, nor for collectives, which have a channel of their own. Long messages travel in slices, of which several
- * are on the way; what the receiver cannot read where it lies is staged in library memory of that pair.
+ * are on the way; what the receiver cannot read where it lies is staged in library memory of that pair. The first of
+ * each queue is in the ring that others and plait-info --dump read (message_ring.h).
  */
 #ifndef PLAIT_LIB_MESSAGE_H
 #define PLAIT_LIB_MESSAGE_H
@@ -35,6 +36,7 @@ struct plait_pair { /* this rank and another, or itself */
 
 struct plait_messages {         /* of a comm */
     uint32_t nrecv;             /* pending receives; that there are some is in the control block */
+    uint64_t nshown;            /* records written into the ring */
     struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
 };
 

@@ -71,6 +71,7 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     if (sequence == 0 || !read_record(plait_ring_record(ring, sequence), sequence, &out->what))
         return false;
     out->sequence = sequence;
+    out->message = false;
     out->state = sequence <= done ? PLAIT_DONE : failed ? PLAIT_FAILED : PLAIT_RUNNING;
     out->has_progress = read_progress(plait_ring_progress(ring, sequence), out);
     return true;
@@ -89,7 +90,13 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t room, c
     va_end(args);
 }
 
-static void put_name(const struct plait_operation *o, char *text, size_t room)
+static void put_message(const struct plait_operation *o, char *text, size_t room)
+{
+    snprintf(text, room, "%s #%llu %s rank %u (%llu %s)", o->send ? "send" : "recv", (unsigned long long)o->sequence,
+             o->send ? "to" : "from", o->peer, (unsigned long long)o->what.count, plait_dtype_name(o->what.type));
+}
+
+static void put_collective(const struct plait_operation *o, char *text, size_t room)
 {
     const struct plait_what *w = &o->what;
 
@@ -107,6 +114,11 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
     if (g.rooted)
         add(text, room, ", root %u", w->root);
     add(text, room, ", %.30s)", w->algorithm);
+}
+
+static void put_name(const struct plait_operation *o, char *text, size_t room)
+{
+    (o->message ? put_message : put_collective)(o, text, room);
 }
 
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
@@ -135,7 +147,7 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     size_t bytes;
 
     put_name(o, text, room);
-    if (o->what.coll != PLAIT_BARRIER && !o->what.sized &&
+    if ((o->message || o->what.coll != PLAIT_BARRIER) && !o->what.sized &&
         !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
         add(text, room, ", %zu bytes", bytes);
     add(text, room, ", %s", states[o->state]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of a rank's last operations, in its arena: what each was, when it began, how far it is.
+ * The ring of a rank's last collectives, in its arena: what each was, when it began, how far it is. Sends and receives
+ * have another (message_ring.h).
  *
  * Two parts. The *record* says what was called; every operation writes one, with plain stores and no clock, as a tiny
  * all-reduce takes less time than reading the clock three times. The *progress* says when and how far; the engine
@@ -94,7 +95,9 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
 enum plait_state { PLAIT_DONE, PLAIT_RUNNING, PLAIT_FAILED };
 
 struct plait_operation { /* a copy of an entry of a ring */
-    uint64_t sequence;
+    uint64_t sequence;   /* of a message: among those to, or from, `peer` */
+    bool message, send;  /* of `what` it has count and type */
+    uint32_t peer;
     struct plait_what what;
     enum plait_state state;
     bool has_progress; /* the rest is known */
@@ -112,7 +115,7 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
 /* ", 1 of 4 slices, 23 of 72 steps"; "" where it is not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);
 
-/* "allreduce #12 (1048576 float32 sum, ring)", and how far it is while it runs. For errors and warnings. */
+/* "allreduce #12 (1048576 float32 sum, ring)" or "recv #3 from rank 2 (1000 float32)", and how far it is while it runs. For errors and warnings. */
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room);
 
 /* The same with bytes, state, time before `now` and whom it waits for: a line of a listing. */

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LISTED 4 /* operations of each rank that a failure shows; plait-info --dump shows more */
+#define LISTED 4 /* collectives and messages of each rank that a failure shows; plait-info --dump shows more */
 
 static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
 {
@@ -27,6 +27,22 @@ bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t
     const struct plait_control *c = comm->peers[rank].control;
     const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
     return plait_ring_read(&c->ring, sequence, done, failed, out);
+}
+
+void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
+{
+    struct plait_operation o;
+    char name[128];
+    uint64_t done;
+
+    text[0] = '\0';
+    if (!last_operation(comm, rank, &done))
+        return;
+    const struct plait_control *c = comm->peers[rank].control;
+    if (atomic_load_explicit(&c->seen, memory_order_relaxed) < since || !plait_message_ring_waits(&c->messages, &o))
+        return;
+    plait_operation_name(&o, name, sizeof name);
+    snprintf(text, room, ", but waits in %s", name);
 }
 
 size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)
@@ -57,21 +73,36 @@ void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, c
     plait_log(level, "%s", text);
 }
 
+struct listing {
+    const struct plait_comm *comm;
+    uint32_t rank;
+    uint64_t now;
+};
+
+static void list_one(void *context, const struct plait_operation *o)
+{
+    const struct listing *l = context;
+    char text[320];
+
+    plait_operation_text(o, l->now, text, sizeof text);
+    plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
+              l->rank, text);
+}
+
 static void list(const struct plait_comm *comm, uint32_t rank)
 {
+    struct listing l = { comm, rank, plait_clock_ns() };
     struct plait_operation o;
-    char text[320];
     uint64_t done;
-    const uint64_t now = plait_clock_ns();
 
     if (!last_operation(comm, rank, &done))
         return;
     for (uint64_t k = LISTED; k-- > 0;)
-        if (done + 1 > k && plait_comm_operation(comm, rank, done + 1 - k, &o)) {
-            plait_operation_text(&o, now, text, sizeof text);
-            plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u: last operations of rank %u: %s", comm->name, comm->rank,
-                      rank, text);
-        }
+        if (done + 1 > k && plait_comm_operation(comm, rank, done + 1 - k, &o))
+            list_one(&l, &o);
+    const struct plait_control *c = comm->peers[rank].control;
+    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    plait_message_ring_visit(&c->messages, failed, LISTED, list_one, &l);
 }
 
 void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)

@@ -9,6 +9,12 @@
 /* Operation `sequence` of a rank of the comm; false when its ring does not have it or its memory is gone. */
 bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out);
 
+/*
+ * ", but waits in recv #3 from rank 2 (1000 float32)": the newest message that this rank waits long in. "": in none, or
+ * it has not looked around since then (clock): it may do something else.
+ */
+void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room);
+
 /* "comm 'NAME', OPERATION: rank R: ", the operation while this rank is in one. Returns its length. */
 size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room);
 

@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
-#define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
-#define MOST_YIELDS  10000
-#define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
-#define PLAIT_EXCUSE 320
-#define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
+#define LOOK_EVERY    8    /* long turns between looks at the others and the clock */
+#define YIELD_FOR     2e-3 /* seconds without progress before sleeping */
+#define MOST_YIELDS   10000
+#define DEATHS_EVERY  0.05 /* seconds between looks for dead processes */
+#define PLAIT_INSTEAD 320
+#define STOPPED       2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
@@ -250,6 +250,8 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     struct plait_progress *p;
     uint32_t rank;
 
+    if (PLAIT_GUARDS && w->blame != NULL)
+        w->note(w->context, now);
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
@@ -272,9 +274,8 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
     if (w->last_awaited > 0)
         comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
     if (w->blame != NULL)
-        return; /* messages are not in the ring */
-
-    if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
+        w->note(w->context, 0);
+    else if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
 }
 
@@ -293,7 +294,7 @@ static bool called(const struct plait_comm *comm, uint32_t rank)
 
 struct verdict {
     uint32_t culprit; /* rank + 1; 0: nobody in particular */
-    char text[PLAIT_EXCUSE + 128];
+    char text[PLAIT_INSTEAD + 128];
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const char *format, ...)
@@ -306,12 +307,15 @@ __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const c
     va_end(args);
 }
 
-/* What a rank may lack to call the operation. */
-static void excuse(const struct plait_comm *comm, uint32_t rank, char *text, size_t room)
+/* What a rank does that has not called the operation, or lacks, as far as it shows. */
+static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
+                         char *text, size_t room)
 {
     text[0] = '\0';
     if (comm->fusion != NULL)
         plait_fusion_excuse(comm->fusion, rank, text, room);
+    else
+        plait_comm_waits_in(comm, rank, (w->start + now) / 2, text, room);
 }
 
 /* The silent ranks that have, or have not, called this operation. */
@@ -319,7 +323,7 @@ static void name_silent(const struct plait_comm *comm, const struct plait_wait *
                         struct verdict *v)
 {
     struct plait_operation o;
-    char progress[80] = "", reason[PLAIT_EXCUSE] = "";
+    char progress[80] = "", instead[PLAIT_INSTEAD] = "";
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
@@ -327,14 +331,14 @@ static void name_silent(const struct plait_comm *comm, const struct plait_wait *
             add(v, "%s%u", found++ > 0 ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", r);
             v->culprit = v->culprit > 0 ? v->culprit : r + 1;
             if (found == 1)
-                excuse(comm, r, reason, sizeof reason);
+                says_instead(comm, w, r, now, instead, sizeof instead);
             if (inside && plait_comm_operation(comm, r, comm->sequence, &o))
                 plait_operation_progress(&o, progress, sizeof progress);
         }
     if (found > 0 && inside)
         add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
     else if (found > 0)
-        add(v, " has not called it%s", reason);
+        add(v, " has not called it%s", instead);
 }
 
 /* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
@@ -350,7 +354,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
-    char reason[PLAIT_EXCUSE];
+    char instead[PLAIT_INSTEAD];
     uint32_t at, next;
 
     v->culprit = 0;
@@ -372,10 +376,10 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     v->culprit = at + 1;
     if (called(comm, at)) {
         add(v, "rank %u is in it and does not answer", at);
-        return;
+    } else {
+        says_instead(comm, w, at, now, instead, sizeof instead);
+        add(v, "rank %u has not called it%s", at, instead);
     }
-    excuse(comm, at, reason, sizeof reason);
-    add(v, "rank %u has not called it%s", at, reason);
 }
 
 /* Of what is awaited. */

@@ -27,11 +27,13 @@ struct plait_wait {
     uint64_t (*steps)(const void *context); /* how many of the operation are done; NULL: not told */
     const void *context;
     /*
-     * A wait for messages: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; its
-     * deadline, 0: the comm's. Else NULL: a collective of all ranks is awaited.
+     * A wait for messages: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; writes
+     * into the ring that it is long (`now` in ns) or over (0); its deadline, 0: the comm's. Else NULL: a collective of
+     * all ranks is awaited.
      */
     bool (*needs)(const void *context, uint32_t rank);
     uint32_t (*blame)(const void *context, char *text, size_t room);
+    void (*note)(const void *context, uint64_t now);
     double limit;
     struct plait_bells bells; /* of the last announcement */
 };

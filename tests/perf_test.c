@@ -141,6 +141,8 @@ static uint32_t origins(enum plait_coll coll, uint32_t rank, struct origin *out)
         out[0] = (struct origin){ -1, 0 };
     if (coll == PLAIT_REDUCE_SCATTER)
         out[0] = (struct origin){ -1, rank };
+    if (coll == COLL_SENDRECV)
+        out[0] = (struct origin){ (int)(rank + RANKS - 1) % RANKS, 0 };
     if ((coll == PLAIT_REDUCE || coll == PLAIT_GATHER) && rank != ROOT)
         return 0;
     return all ? RANKS : 1;
@@ -205,7 +207,7 @@ static void validation_finds_wrong_elements_of_every_collective(void **state)
         for (uint32_t rank = 0; rank < RANKS; rank++)
             for (int k = 0; k < 2; k++) {
                 const enum plait_coll coll = collectives[i].coll;
-                const bool combines = plait_geometry_of(coll, RANKS, ROOT, 0, 1).combines;
+                const bool combines = collective_geometry(coll, RANKS, ROOT, 0).combines;
                 const struct inputs in = { coll, PLAIT_INT64, combines ? PLAIT_SUM : PLAIT_NOP, RANKS, ROOT, 5 };
                 assert_judged(&in, rank, counts[k]);
             }
@@ -221,6 +223,7 @@ static void bandwidth_factors_are_those_of_nccl_tests(void **state)
         { "all_gather_perf", 0.5, 0.75 }, { "broadcast_perf", 1, 1 },
         { "reduce_perf", 1, 1 },          { "gather_perf", 0.5, 0.75 },
         { "scatter_perf", 0.5, 0.75 },    { "alltoall_perf", 0.5, 0.75 },
+        { "sendrecv_perf", 1, 1 },
     };
 
     (void)state;
@@ -243,6 +246,7 @@ static void sizes_are_those_of_nccl_tests(void **state)
         { PLAIT_ALLREDUCE, 3, 1000, 4, 250 },
         { PLAIT_BROADCAST, 3, 7, 4, 1 },
         { PLAIT_REDUCE, 3, 3, 4, 0 },
+        { COLL_SENDRECV, 3, 1000, 4, 250 },
         { PLAIT_REDUCE_SCATTER, 3, 1000, 4, 80 },
         { PLAIT_ALLGATHER, 3, 1000, 1, 320 },
         { PLAIT_ALLGATHER, 3, 47, 1, 0 },
@@ -261,10 +265,10 @@ static void sizes_are_those_of_nccl_tests(void **state)
     assert_int_equal(collective_parts(PLAIT_SCATTER, 3), 3);
 }
 
-static void every_collective_but_the_barrier_has_a_row_and_its_names(void **state)
+static void every_collective_but_the_barrier_and_sendrecv_have_a_row_and_their_names(void **state)
 {
     (void)state;
-    for (int coll = 0; coll < PLAIT_NCOLL; coll++) {
+    for (int coll = 0; coll < NCOLL; coll++) {
         const struct collective *c = collective_of((enum plait_coll)coll);
         char shorter[64];
         if (coll == PLAIT_BARRIER) {
@@ -273,11 +277,11 @@ static void every_collective_but_the_barrier_has_a_row_and_its_names(void **stat
         }
         assert_non_null(c);
         snprintf(shorter, sizeof shorter, "%.*s", (int)(strlen(c->program) - strlen("_perf")), c->program);
-        assert_ptr_equal(collective_find(plait_coll_name((enum plait_coll)coll)), c);
+        assert_ptr_equal(collective_find(collective_name((enum plait_coll)coll)), c);
         assert_ptr_equal(collective_find(c->program), c);
         assert_ptr_equal(collective_find(shorter), c);
         assert_ptr_equal(collective_find(c->mpi), c);
-        assert_int_equal(collective_in_place((enum plait_coll)coll), coll != PLAIT_ALLTOALL);
+        assert_int_equal(collective_in_place((enum plait_coll)coll), coll != PLAIT_ALLTOALL && coll != COLL_SENDRECV);
     }
     assert_null(collective_find("all"));
     assert_null(collective_find("_perf"));
@@ -508,7 +512,7 @@ int main(void)
         cmocka_unit_test(validation_finds_wrong_elements_of_every_collective),
         cmocka_unit_test(bandwidth_factors_are_those_of_nccl_tests),
         cmocka_unit_test(sizes_are_those_of_nccl_tests),
-        cmocka_unit_test(every_collective_but_the_barrier_has_a_row_and_its_names),
+        cmocka_unit_test(every_collective_but_the_barrier_and_sendrecv_have_a_row_and_their_names),
         cmocka_unit_test(a_quiet_cell_is_measured_once),
         cmocka_unit_test(a_cell_whose_mode_changed_is_repeated),
         cmocka_unit_test(a_cell_that_keeps_changing_is_mixed),

@@ -61,17 +61,17 @@ fi
 
 # Every collective: program, operator, root. Rank 1 is the root, where there is one.
 everything="all_reduce_perf:sum:-1 reduce_scatter_perf:sum:-1 all_gather_perf:none:-1 broadcast_perf:none:1
-    reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1"
+    reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1 sendrecv_perf:none:-1"
 # The rows of one program's table.
 table() {
     sed -n "/starting: $1\$/,/concluded: $1\$/p" "$work/out" | grep -E '^ +[0-9]'
 }
-# Each table has two rows, with the operator, the root, and so many wrong elements; all-to-all has no form in place.
+# Each table has two rows, with the operator, the root, and so many wrong elements; the last two have no form in place.
 tables_have() {
     for row in $everything; do
         program=${row%%:*} rest=${row#*:}
         inplace=$1
-        [ $program = alltoall_perf ] && inplace=N/A
+        case $program in alltoall_perf | sendrecv_perf) inplace=N/A ;; esac
         table $program | awk -v op=${rest%:*} -v root=${rest#*:} -v out="$1" -v inplace=$inplace '
             $4 != op || $5 != root || $9 != out || $13 != inplace { exit 1 }
             END { exit NR != 2 }' || fail "$program: not as expected: $(table $program)"
@@ -81,6 +81,8 @@ each="--coll all -r 1 -b 100 -e 3200 -f 32 -n 4 -w 1 --guard off"
 
 "$perf" $each >"$work/out" 2>&1 || fail "--coll all fails: $(tail -3 "$work/out")"
 tables_have 0
+[ "$(table sendrecv_perf | awk 'NR == 1 { print $1, $2 }')" = "100 25" ] || fail "size of sendrecv: $(rows)"
+table sendrecv_perf | awk 'NR == 2 && ($8 < 0.9 * $7 || $8 > 1.1 * $7) { exit 1 }' || fail "busbw: $(rows)"
 # 100 bytes are 25 floats, or 12 for each of 2 ranks; the bandwidth of the bus is half of the algorithm's.
 [ "$(table all_reduce_perf | awk 'NR == 1 { print $1, $2 }')" = "100 25" ] || fail "size of all-reduce: $(rows)"
 [ "$(table all_gather_perf | awk 'NR == 1 { print $1, $2 }')" = "96 12" ] || fail "size of all-gather: $(rows)"
@@ -120,12 +122,12 @@ overlap="--coll all -r 1 -b 64K -e 64K -n 2 --rounds 1 -w 1"
 "$perf" $overlap --overlap both -J "$work/z.json" >"$work/out" 2>&1 || grep -q 'without JSON' "$work/out" ||
     fail "--overlap both: $(tail -3 "$work/out")"
 if [ -f "$work/z-allreduce.json" ]; then
-    [ "$(rows | wc -l)" -eq 90 ] || fail "not 6 rows for each of 15 tables' halves: $(rows)"
+    [ "$(rows | wc -l)" -eq 96 ] || fail "not 6 rows for each of 16 tables' halves: $(rows)"
     for how in busy.nobody busy.tests busy.thread sleep.nobody sleep.tests sleep.thread; do
-        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 15 ] || fail "rows of $how: $(rows)"
+        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 16 ] || fail "rows of $how: $(rows)"
     done
     overlap_follows
-    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 8 ] || fail "wrong elements: $(cat "$work/out")"
+    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 9 ] || fail "wrong elements: $(cat "$work/out")"
     python3 - "$work/z-allgather.json" <<'PYTHON' || fail "JSON of overlap"
 import json, sys
 result, = json.load(open(sys.argv[1]))["results"]
@@ -139,7 +141,7 @@ PYTHON
 fi
 "$perf" $overlap --overlap busy --as threads --ranks 3 --memory plait -d double -o mulsum --overlap-tests 3 \
     --place out >"$work/out" 2>&1 || fail "--overlap of threads: $(tail -3 "$work/out")"
-[ "$(rows | wc -l)" -eq 24 ] || fail "--overlap busy of threads: $(cat "$work/out")"
+[ "$(rows | wc -l)" -eq 27 ] || fail "--overlap busy of threads: $(cat "$work/out")"
 LD_PRELOAD=$broken "$perf" -b 64 -e 64 -n 2 -w 1 --overlap sleep >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "wrong results do not give exit status 1 with --overlap"
 # Out of place and in place one element of the blocking operation and of each that overlaps.
@@ -164,6 +166,8 @@ mistake 'unknown peer' --peer mpi
 mistake 'the nearest is allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
+mistake 'send-receive has no form in place' --coll sendrecv --place in
+mistake 'a send-receive has no algorithms; leave out --algo' --coll sendrecv --algo ring
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
 mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
 mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
@@ -234,9 +238,9 @@ if [ "$openmpi" = yes ]; then
     tables_have 0
     "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
         fail "overlap of the peer: $(tail -5 "$work/out.overlap")"
-    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 30 ] || fail "overlap: $(cat "$work/out.overlap")"
+    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 32 ] || fail "overlap: $(cat "$work/out.overlap")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
-    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 30 ] || fail "not every cell has a peer: $(cat "$work/out")"
+    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 32 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi
 [ $failed -eq 0 ] && echo "plait-perf: all as expected"
 exit $failed

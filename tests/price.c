@@ -7,6 +7,7 @@
  *   price count    "INSTRUCTIONS CLOCKS CALLS": instructions of one operation, among them entries of the vdso and
  *                  readings of the time stamp counter, and system calls; stepped one by one
  *   price count start|again    the same of plait_start(), of plait_run_again()
+ *   price count messages       the same of a group of two messages, one sent and one received by this rank itself
  *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
  *
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
@@ -15,6 +16,8 @@
 #include "comm.h"
 
 #include <plait/comm.h>
+#include <plait/group.h>
+#include <plait/message.h>
 #include <plait/request.h>
 
 #include <pthread.h>
@@ -70,6 +73,13 @@ static void sum(struct plait_comm *comm)
         fail("allreduce");
 }
 
+static void exchange(struct plait_comm *comm)
+{
+    if (plait_group_start() != PLAIT_OK || plait_send(comm, &in, 1, PLAIT_FLOAT32, 0, NULL) != PLAIT_OK ||
+        plait_recv(comm, &out, 1, PLAIT_FLOAT32, 0, NULL) != PLAIT_OK || plait_group_end() != PLAIT_OK)
+        fail("messages");
+}
+
 /* The same again and again. */
 static struct plait_request *persist(struct plait_comm *comm)
 {
@@ -116,13 +126,13 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-enum what { CALL, START, AGAIN };
+enum what { CALL, START, AGAIN, MESSAGES };
 
 /* Step through one operation, or its start alone, after some. */
 static void count_me(enum what what)
 {
     struct plait_comm *other, *comm = create_alone(&other);
-    struct plait_request *r = what != CALL ? persist(comm) : NULL;
+    struct plait_request *r = what == START || what == AGAIN ? persist(comm) : NULL;
     enum plait_status status = PLAIT_OK;
 
     for (unsigned i = 0; i < WARM + COUNTED; i++) {
@@ -133,6 +143,8 @@ static void count_me(enum what what)
             MARK();
         if (what == CALL)
             sum(comm);
+        else if (what == MESSAGES)
+            exchange(comm);
         else
             status = what == START ? plait_start(r) : plait_run_again(r);
         if (i >= WARM)
@@ -286,9 +298,11 @@ int main(int argc, char **argv)
         return count(START);
     if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "again") == 0)
         return count(AGAIN);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "messages") == 0)
+        return count(MESSAGES);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count [start|again] | time\n");
+    fprintf(stderr, "usage: price count [start|again|messages] | time\n");
     return 2;
 }
 #endif

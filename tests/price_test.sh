@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Fingerprint, deadline and ring of operations together cost a 4-byte all-reduce at most 30 instructions outside the
-# spin, and no operation reads the clock. Starting a persistent operation takes at most half of the instructions.
+# spin, and two messages at most 200; none reads the clock. Starting a persistent operation takes at most half of the
+# instructions.
 # Usage: price_test.sh PRICE PRICE_WITHOUT_THEM
 set -u
 most=30
+most_messages=200
 
 with=$("$1" count) || exit $?
 without=$("$2" count) || exit $?
@@ -15,6 +17,12 @@ echo "price: $((guarded - bare)) instructions (at most $most)"
 start=$("$1" count start) || exit $?
 again=$("$1" count again) || exit $?
 echo "start of a persistent one: ${start%% *} instructions (at most half of $guarded); start and end in one: ${again%% *}"
+messages=$("$1" count messages) || exit $?
+bare_messages=$("$2" count messages) || exit $?
+read -r messages message_clocks _ <<<"$messages"
+price_messages=$((messages - ${bare_messages%% *}))
+echo "price of two messages: $price_messages instructions of $messages (at most $most_messages), $message_clocks clock readings"
 # Both builds must be what they say, or the difference means nothing.
 [ "$guarded" -gt "$bare" ] && [ "$bare" -gt 50 ] && [ $((guarded - bare)) -le $most ] && [ "$clocks" = 0 ] && [ "$calls" = 0 ] &&
+    [ $price_messages -gt 0 ] && [ $price_messages -le $most_messages ] && [ "$message_clocks" = 0 ] &&
     [ "${start%% *}" -gt 50 ] && [ $((2 * ${start%% *})) -le "$guarded" ] && [ "${again%% *}" -lt "$guarded" ]

@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "clock.h"
 #include "ranks.h"
+#include "watch.h"
 
 #include <plait/log.h>
 
@@ -24,34 +25,6 @@
 #include <unistd.h>
 
 #define COUNT ((size_t)1 << 20) /* 4 MiB of float32 */
-
-static const char *info;
-
-/* plait-info --dump of a process, both outputs; its exit status. */
-static int dump(pid_t pid, const char *more, char *text, size_t room)
-{
-    char command[512];
-    size_t n = 0, got;
-
-    snprintf(command, sizeof command, "%s --dump %d %s 2>&1", info, (int)pid, more);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    while ((got = fread(text + n, 1, room - 1 - n, f)) > 0)
-        n += got;
-    text[n] = '\0';
-    const int how = pclose(f);
-    assert_true(WIFEXITED(how));
-    return WEXITSTATUS(how);
-}
-
-/* Dump until the text has the words, which the process comes to by itself. */
-static bool dump_says(pid_t pid, const char *words, char *text, size_t room)
-{
-    for (const double until = plait_clock() + 20; plait_clock() < until; usleep(20000))
-        if (dump(pid, "--last 1", text, room) == 0 && strstr(text, words) != NULL)
-            return true;
-    return false;
-}
 
 /* ---- A rank that is stopped ------------------------------------------------------------------------- */
 
@@ -172,24 +145,6 @@ static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_w
 }
 
 /* ---- Warnings, errors and the log -------------------------------------------------------------------- */
-
-struct heard {
-    pthread_mutex_t lock;
-    unsigned n[PLAIT_LOG_DEBUG + 1];
-    char warning[1024], all[32768];
-};
-
-static void hear(void *context, enum plait_log_level level, const char *line)
-{
-    struct heard *h = context;
-
-    pthread_mutex_lock(&h->lock);
-    h->n[level]++;
-    if (level == PLAIT_LOG_WARN)
-        snprintf(h->warning, sizeof h->warning, "%s", line);
-    snprintf(h->all + strlen(h->all), sizeof h->all - strlen(h->all), "%s\n", line);
-    pthread_mutex_unlock(&h->lock);
-}
 
 static enum plait_status sum(struct plait_comm *comm, size_t count)
 {
@@ -417,10 +372,10 @@ static void a_process_of_another_user_is_refused_with_the_remedy(void **state)
 
     (void)state;
     if (geteuid() == 0) {
-        snprintf(command, sizeof command, "setpriv --reuid 65534 --regid 65534 --clear-groups %s --dump %d 2>&1", info,
-                 (int)getpid());
+        snprintf(command, sizeof command, "setpriv --reuid 65534 --regid 65534 --clear-groups %s --dump %d 2>&1",
+                 watch_info, (int)getpid());
     } else {
-        snprintf(command, sizeof command, "%s --dump 1 2>&1", info);
+        snprintf(command, sizeof command, "%s --dump 1 2>&1", watch_info);
     }
     FILE *f = popen(command, "r");
     assert_non_null(f);
@@ -448,6 +403,6 @@ int main(int argc, char **argv)
 
     if (argc != 2)
         return 2;
-    info = argv[1];
+    watch_info = argv[1];
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
 }

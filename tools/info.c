@@ -46,7 +46,8 @@ static const struct cli_option options[] = {
     { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
     { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
       &dump },
-    { "--last", "N", "operations of each comm that --dump shows, at most 1024 (default 16)", CLI_NUMBER, &dump_last },
+    { "--last", "N", "collectives and messages of each comm that --dump shows, at most 1024 (default 16)", CLI_NUMBER,
+      &dump_last },
     { NULL, NULL, NULL, CLI_FLAG, NULL },
 };
 
@@ -63,9 +64,11 @@ static const struct cli_program program = {
     "\n"
     "--dump shows what each rank of a process called last, oldest first: operation, state, how much of it is done, "
     "when it\n"
-    "began, and the rank it waits for or last waited long for. A rank keeps its last 1,024 operations of each comm.\n"
-    "Operations that took less than some tens of microseconds without the engine have no time: those around them "
-    "tell.\n",
+    "began, and the rank it waits for or last waited long for. A rank keeps its last 1,024 collectives and 256 "
+    "messages\n"
+    "of each comm. Messages follow the collectives, those that have not ended last: of each pair of ranks and "
+    "direction\n"
+    "the one whose turn it is. Short operations have no time, unless they waited: those around them tell.\n",
     options,
 };
 

@@ -60,11 +60,12 @@ struct plait_comm_options {
  * options  copied; the id, name, node and algorithms arrays may be freed afterwards, the
  *          algorithms themselves must live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 193 KiB and 2.2 KiB for each rank of the comm, backed at once: 128
- *          KiB for the ring of the last 1,024 operations, 64 KiB for the vectors of small ones. Staging memory comes
- *          with the first large operation.
- * History: each rank keeps of its last 1,024 operations what was called, by which algorithm, when it began, how far
- *          it is and for whom it waits. Errors and the warning of a stall name that of the operation in progress; the
+ * Memory:  in this process's arena (PLAIT_ARENA): 209 KiB and 2.2 KiB for each rank of the comm, backed at once: 144
+ *          KiB for the rings of the last 1,024 collectives and 256 messages, 64 KiB for the vectors of small
+ *          collectives. Staging memory comes with the first large operation.
+ * History: each rank keeps of its last 1,024 collectives what was called, by which algorithm, when it began, how far
+ *          it is and for whom it waits; and the same of its last 256 sends and receives, among them every one that it
+ *          hangs in. Errors and the warning of a stall name that of the operation in progress; the
  *          log shows the last ones of this rank and of the rank at fault when the comm fails; `plait-info --dump PID`
  *          shows them of any process of the same user at any time, also one that hangs or is stopped. Small
  *          operations that waited no longer than the spin have no time; those around them bracket it.
