@@ -27,7 +27,7 @@ struct plait_wait {
     uint64_t (*steps)(const void *context); /* how many of the operation are done; NULL: not told */
     const void *context;
     /*
-     * A wait for messages: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; writes
+     * A wait for messages, or for this rank's own tensors: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; writes
      * into the ring that it is long (`now` in ns) or over (0); its deadline, 0: the comm's. Else NULL: a collective of
      * all ranks is awaited.
      */

@@ -214,11 +214,19 @@ static bool everybody(const void *context, uint32_t rank)
     return rank != ((const struct plait_fusion *)context)->comm->rank;
 }
 
+/* It waits in no operation: its marks tell the others. */
+static void note_nothing(const void *context, uint64_t now)
+{
+    (void)context;
+    (void)now;
+}
+
 void plait_fusion_wait_init(struct plait_fusion *f)
 {
     plait_wait_init(&f->wait, nobody, f);
     f->wait.blame = blame;
     f->wait.needs = everybody;
+    f->wait.note = note_nothing;
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
