@@ -28,6 +28,8 @@ def fits(kind, c):
             and base in ('unsigned char', 'char')
     if c in PLAIN:
         return kind is PLAIN[c]
+    if c.startswith('struct ') and not c.endswith('*'):
+        return kind is _library.STRUCTS[c.replace('struct ', '')]
     if c == '(*)':
         return kind is _library.Combine
     if '(*' in c:
@@ -48,7 +50,7 @@ def target(c):
     return PLAIN.get(c) or {**_library.STRUCTS, **_library.OPAQUE}[c.replace('struct ', '')]
 
 
-OTHER_NAMES = {'plait_comm_status': 'ready'}
+OTHER_NAMES = {'plait_comm_status': 'ready', 'plait_fusion_create': 'fusion'}
 ONLY_IN_C = {'plait_comm_choose'}
 
 

@@ -228,6 +228,7 @@ struct plait_fusion_bucket {
     size_t bytes;   /* of payload, padding included */
 };
 
+/** Buckets of the layout; the k-th one, from 0. Errors: PLAIT_ERR_ARG. Thread: any, while the layout stays. */
 PLAIT_API uint32_t plait_fusion_nbucket(const struct plait_fusion *fusion);
 PLAIT_API enum plait_status plait_fusion_bucket(const struct plait_fusion *fusion, uint32_t k,
                                                 struct plait_fusion_bucket *out);

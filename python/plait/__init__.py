@@ -12,6 +12,7 @@ from ._arrays import zeros
 from ._comm import Comm, unique_id
 from ._errors import BY_NAME as _BY_NAME
 from ._errors import Error
+from ._fusion import Fusion
 from ._group import group
 from ._library import lib as _lib
 from ._request import Persistent, Request, wait_all, wait_any
@@ -19,7 +20,7 @@ from ._stream import Stream
 
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Error', 'Persistent', 'Request', 'Stream', 'group', 'unique_id', 'version', 'wait_all', 'wait_any',
+__all__ = ['Comm', 'Error', 'Fusion', 'Persistent', 'Request', 'Stream', 'group', 'unique_id', 'version', 'wait_all', 'wait_any',
            'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 

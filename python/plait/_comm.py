@@ -6,7 +6,7 @@ import operator
 import threading
 import warnings
 
-from . import _arrays, _operators
+from . import _arrays, _fusion, _operators
 from ._errors import ArgError, Error, error_of
 from ._group import join
 from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, UniqueId, lib
@@ -119,6 +119,17 @@ class Comm:
     def duplicate(self, name=None):
         """A comm of the same ranks."""
         return self._make(lib.plait_comm_duplicate, self._open('duplicate'), _text(name))
+
+    def fusion(self, tensors, *, op='sum', layout=4 << 20, payload=None, round='default', reproducible=False,
+               check=False, progress=True, trace=False, name=None):  # pylint: disable=redefined-builtin
+        """A plait.Fusion of these gradients, {name: array, or (shape, dtype)} in the order in which they appear.
+
+        layout   bytes of a bucket, a list of the numbers of tensors at which buckets begin, or "cubic"
+        payload  "float16" or "bfloat16": what float32 gradients travel as; None: as they are
+        check    wait_all() tells whether everything was finite
+        """
+        options, _kept = _fusion.options_of(op, layout, payload, round, reproducible, check, progress, trace, name)
+        return _fusion.Fusion(self._open('fusion'), tensors, options)
 
     def shrink(self, excluded, abort=False, name=None):
         """A comm of all ranks but these, which may be dead; this comm may have failed. All that go on must exclude the

@@ -28,7 +28,12 @@ class StreamHandle(Structure):
     pass
 
 
-OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle}
+class FusionHandle(Structure):
+    pass
+
+
+OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle,
+          'plait_fusion': FusionHandle}
 
 
 class UniqueId(Structure):
@@ -67,9 +72,29 @@ class CommCount(Structure):
     _fields_ = [('coll', c_int), ('algorithm', c_char * 64), ('operations', c_uint64), ('bytes', c_uint64)]
 
 
+class Tensor(Structure):
+    _fields_ = [('name', c_char_p), ('count', c_size_t), ('type', c_int), ('data', c_void_p)]
+
+
+class Layout(Structure):
+    _fields_ = [('rule', c_int), ('threshold', c_size_t), ('cuts', POINTER(c_uint32)), ('ncut', c_uint32)]
+
+
+class FusionOptions(Structure):
+    _fields_ = [('size', c_size_t), ('name', c_char_p), ('tensors', POINTER(Tensor)), ('ntensor', c_uint32),
+                ('layout', Layout), ('op', c_int), ('payload', c_int), ('round', c_int), ('sharded', c_int),
+                ('weights', c_int), ('check', c_int), ('reproducible', c_int), ('algorithm', c_char_p),
+                ('progress', c_int), ('trace', c_int)]
+
+
+class FusionResult(Structure):
+    _fields_ = [('finite', c_int)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
            'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
-           'plait_comm_count': CommCount}
+           'plait_comm_count': CommCount, 'plait_tensor': Tensor, 'plait_layout': Layout,
+           'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult}
 
 
 class Status(c_int):
@@ -79,6 +104,7 @@ class Status(c_int):
 _CALL = POINTER(Call)
 _IN, _OUT, _COUNTS = [c_void_p] * 3
 _COMM, _REQUEST, _STREAM = POINTER(CommHandle), POINTER(RequestHandle), POINTER(StreamHandle)
+_FUSION = POINTER(FusionHandle)
 _TYPE = _OP = _COLL = c_int
 
 # name: result, parameters
@@ -144,6 +170,16 @@ FUNCTIONS = {
     'plait_scatterv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
     'plait_alltoallv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, _COUNTS, _COUNTS, _TYPE, _CALL]),
     'plait_barrier': (Status, [_COMM, _CALL]),
+    'plait_fusion_create': (Status, [_COMM, POINTER(FusionOptions), POINTER(_FUSION)]),
+    'plait_fusion_destroy': (Status, [_FUSION]),
+    'plait_fusion_set_layout': (Status, [_FUSION, POINTER(Layout)]),
+    'plait_fusion_set_scale': (Status, [_FUSION, c_double, c_double]),
+    'plait_fusion_data': (c_void_p, [_FUSION, c_uint32]),
+    'plait_fusion_ready': (Status, [_FUSION, c_uint32]),
+    'plait_fusion_skip': (Status, [_FUSION, c_uint32]),
+    'plait_fusion_wait': (Status, [_FUSION, c_uint32]),
+    'plait_fusion_wait_all': (Status, [_FUSION, POINTER(FusionResult)]),
+    'plait_fusion_trace': (Status, [_FUSION, c_char_p]),
 }
 
 

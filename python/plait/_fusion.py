@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensor fusion: many gradients travel as a few buckets while the backward pass goes on."""
+import ctypes
+import operator
+import warnings
+
+import numpy
+
+from . import _arrays
+from ._errors import ArgError, error_of
+from ._library import ROUNDS, FusionHandle, FusionOptions, FusionResult, Layout, Tensor, lib
+
+NO_TYPE = 12  # PLAIT_NDTYPE
+THRESHOLD, CUTS, CUBIC = range(3)
+
+
+def layout_of(name, layout):
+    """An int is a threshold in bytes, a list of tensor numbers are cuts; or "cubic"."""
+    if layout == 'cubic':
+        return Layout(rule=CUBIC), None
+    if isinstance(layout, (list, tuple)):
+        cuts = (ctypes.c_uint32 * len(layout))(*map(operator.index, layout))
+        return Layout(rule=CUTS, cuts=cuts, ncut=len(cuts)), cuts
+    try:
+        return Layout(rule=THRESHOLD, threshold=operator.index(layout)), None
+    except TypeError:
+        raise ArgError(f'{name}: layout is {layout!r}; it must be bytes, a list of the numbers of the first tensors of '
+                       'buckets, or "cubic"') from None
+
+
+class Fusion:
+    """Gradients that are summed over a comm's ranks in buckets. Made by comm.fusion(); <plait/fusion.h> says it all.
+
+        f = comm.fusion({'fc.weight': ((1000, 2048), 'float32'), ...}, op='avg')     in the order gradients appear
+        f['fc.weight'][:] = gradient; f.ready('fc.weight')                           for each, as it appears
+        f.wait_all()                                                                 f['fc.weight'] is the average
+
+    Of a tensor whose array was given, the gradient stays there; else f[name] is an array in its bucket.
+    """
+
+    def __init__(self, comm, tensors, options):
+        self._comm, self._handle = comm, ctypes.POINTER(FusionHandle)()
+        self._names = {name: i for i, name in enumerate(tensors)}
+        self._arrays, self._shapes, self._given = {}, [], set()
+        rows = (Tensor * len(tensors))()
+        for row, (name, what) in zip(rows, tensors.items()):
+            self._describe(row, name, what)
+        options.tensors, options.ntensor = rows, len(rows)
+        lib.plait_fusion_create(comm, ctypes.byref(options), ctypes.byref(self._handle))
+        self._find()
+
+    def _describe(self, row, name, what):
+        if isinstance(what, numpy.ndarray):
+            _arrays.check('fusion', name, what, write=True)
+            self._arrays[name] = what
+            self._given.add(name)
+            shape, dtype = what.shape, what.dtype
+            row.data = _arrays.address(what)
+        else:
+            shape, dtype = what[0], numpy.dtype(what[1])
+            shape = tuple(shape) if hasattr(shape, '__iter__') else (operator.index(shape),)
+        self._shapes.append((shape, dtype))
+        row.name, row.count = name.encode(), int(numpy.prod(shape, dtype=numpy.uint64))
+        row.type = lib.plait_dtype_find(dtype.name.encode())
+        if row.type < 0:
+            raise ArgError(f'fusion: dtype {dtype} of {name} is none of the library\'s')
+
+    def _find(self):
+        """Where those lie that live in buckets."""
+        for name, i in self._names.items():
+            shape, dtype = self._shapes[i]
+            if name not in self._given:
+                at = lib.plait_fusion_data(self._handle, i)
+                self._arrays[name] = numpy.asarray(_arrays.Memory(at, shape, dtype))
+
+    def _open(self, name):
+        if not self._handle:
+            raise ArgError(f'{name}: the fusion was destroyed')
+        return self._handle
+
+    def _number(self, name, tensor):
+        if tensor not in self._names:
+            raise ArgError(f'{name}: there is no tensor {tensor!r}')
+        return self._names[tensor]
+
+    def __getitem__(self, tensor):
+        self._open('fusion')
+        self._number('fusion', tensor)
+        return self._arrays[tensor]
+
+    def ready(self, tensor):
+        """Its gradient is complete. Returns at once."""
+        lib.plait_fusion_ready(self._open('ready'), self._number('ready', tensor))
+
+    def skip(self, tensor):
+        """This rank has none in this step."""
+        lib.plait_fusion_skip(self._open('skip'), self._number('skip', tensor))
+
+    def wait(self, tensor):
+        """Wait for its sum; its array."""
+        lib.plait_fusion_wait(self._open('wait'), self._number('wait', tensor))
+        return self._arrays[tensor]
+
+    def wait_all(self):
+        """Wait for all that are ready. False: with check=True, there were infinities or NaNs, on all ranks alike."""
+        result = FusionResult()
+        lib.plait_fusion_wait_all(self._open('wait_all'), ctypes.byref(result))
+        return bool(result.finite)
+
+    def set_layout(self, layout):
+        """Other buckets from now on; arrays in buckets are others, too."""
+        new, _kept = layout_of('set_layout', layout)
+        lib.plait_fusion_set_layout(self._open('set_layout'), ctypes.byref(new))
+        self._find()
+
+    def set_scale(self, before=1.0, after=1.0):
+        """Factors of gradients before they travel, and of sums."""
+        lib.plait_fusion_set_scale(self._open('set_scale'), before, after)
+
+    def trace(self, path):
+        """Write what happened, for ui.perfetto.dev."""
+        lib.plait_fusion_trace(self._open('trace'), str(path).encode())
+
+    def destroy(self):
+        """Wait for what is in flight and leave. Arrays in buckets are gone."""
+        handle, self._handle = self._handle, ctypes.POINTER(FusionHandle)()
+        error = error_of(lib.plait_fusion_destroy, handle)
+        self._arrays = {}
+        if error is not None:
+            raise error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            self.destroy()
+        except Exception:
+            if kind is None:
+                raise  # else the first error is on its way
+
+    def __del__(self):
+        if getattr(self, '_handle', None):
+            warnings.warn('a fusion was not destroyed; use `with` or destroy()', ResourceWarning)
+
+
+def options_of(op, layout, payload, round, reproducible, check, progress, trace, name):  # pylint: disable=redefined-builtin
+    """The library's options, and what they point to."""
+    rule, kept = layout_of('fusion', layout)
+    kind = NO_TYPE if payload is None else lib.plait_dtype_find(payload.encode())
+    if kind < 0:
+        raise ArgError(f'fusion: payload is {payload!r}; "float16", "bfloat16" and None are possible')
+    if round not in ROUNDS:
+        raise ArgError(f'fusion: round is {round!r}; it must be one of {", ".join(ROUNDS)}')
+    number = lib.plait_op_find(op.encode())
+    if number < 0:
+        raise ArgError(f'fusion: op is {op!r}; "sum" and "avg" are possible')
+    options = FusionOptions(size=ctypes.sizeof(FusionOptions), name=None if name is None else name.encode(),
+                            layout=rule, op=number, payload=kind, round=ROUNDS.index(round), weights=NO_TYPE,
+                            reproducible=bool(reproducible), check=bool(check), progress=bool(progress),
+                            trace=bool(trace))
+    return options, kept

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Python package: fusion."""
+import json
+import os
+
+import numpy
+
+import plait
+import sentences
+from python_ranks import NRANK, both, equal, wrong
+
+
+def gradients_are_averaged_where_they_live():
+    def body(rank, uid):
+        own = numpy.zeros((6, 5), numpy.float32)[:3]  # a part of another
+        tensors = {'w': ((100, 30), 'float32'), 'own': own, 'b': (7, 'float64')}
+        with plait.Comm.create(NRANK, rank, uid) as comm, comm.fusion(tensors, op='avg', check=True) as f:
+            for step in range(5):
+                for name in ('b', 'w', 'own'):
+                    f[name][...] = rank + step
+                    f.ready(name)
+                assert f.wait_all()
+                for name in tensors:
+                    equal(f[name], sum(range(NRANK)) / NRANK + step)
+            f.set_layout('cubic')
+            assert f['own'] is own
+            equal(f['w'], sum(range(NRANK)) / NRANK + 4)  # moved with its contents
+            f['w'][...] = numpy.nan if rank == 1 else 0
+            f.skip('b')
+            f.ready('own')
+            f.ready('w')
+            assert not f.wait_all()
+    both(body)
+
+
+def a_payload_of_16_bits_and_a_trace():
+    def body(rank, uid):
+        path = f'python_fusion_{os.getpid()}.json'
+        with plait.Comm.create(2, rank, uid) as comm:
+            with comm.fusion({'a': (1000, 'float32'), 'b': (10, 'float32')}, payload='bfloat16', layout=[1],
+                             trace=True) as f:
+                f.set_scale(0.5, 4)
+                f['a'][:], f['b'][:] = 3, 5
+                f.ready('b')
+                f.ready('a')
+                equal(f.wait('a'), 12)
+                f.wait_all()
+                equal(f['b'], 20)
+                f.trace(path)
+        if rank == 0:
+            with open(path, encoding='ascii') as file:
+                events = json.load(file)['traceEvents']
+            os.unlink(path)
+            names = {e['args']['name'] for e in events if e['name'] == 'process_name'}
+            assert names == {'rank 0', 'rank 1'}, names
+            assert sum(e['name'] == 'bucket 0' and e['tid'] == 2 for e in events) == 2
+    both(body, nrank=2)
+
+
+def wrong_use_is_named():
+    def body(rank, uid):
+        with plait.Comm.create(1, rank, uid) as comm:
+            wrong(plait.ArgError, 'payload is', lambda: comm.fusion({'a': (1, 'float32')}, payload='int7'))
+            wrong(plait.ArgError, 'layout is', lambda: comm.fusion({'a': (1, 'float32')}, layout='round'))
+            wrong(plait.ArgError, 'tensors is', lambda: comm.fusion({}))
+            f = comm.fusion({'a': (1, 'float32')})
+            wrong(plait.ArgError, "no tensor 'b'", lambda: f.ready('b'))
+            f.ready('a')
+            f.wait_all()
+            f.destroy()
+            wrong(plait.ArgError, 'was destroyed', lambda: f.ready('a'))
+    both(body, nrank=1)
+
+
+sentences.run([gradients_are_averaged_where_they_live, a_payload_of_16_bits_and_a_trace, wrong_use_is_named])
