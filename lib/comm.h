@@ -65,6 +65,7 @@ struct plait_control {
     uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
     _Atomic uint32_t departed; /* destroy was called; `done` is final */
     char name[64];
+    _Atomic uint32_t reads; /* this rank can read the memory of all other processes through the kernel, and does */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
@@ -110,6 +111,14 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
     double waited;                           /* seconds of long waits for it */
+};
+
+struct plait_unread { /* a message that came and could not be read */
+    uint32_t rank;    /* whose it is */
+    int error;        /* errno; 0: there is none */
+    uint64_t address; /* in its memory */
+    const void *to;   /* here */
+    size_t bytes;
 };
 
 struct plait_prog;
@@ -203,6 +212,8 @@ struct plait_comm {
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
+    bool cma;            /* all ranks read each other's memory */
+    struct plait_unread unread;
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

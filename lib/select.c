@@ -119,15 +119,16 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. Where a vector goes one way, from or to a root, one rank stages while the other takes: several slices.
+ * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
  */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t count, size_t size,
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_selection *s, size_t count, size_t size,
                            const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
-    const size_t unit =
-        geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk : PLAIT_LINE;
-    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR;
+    const struct plait_claim claim = s->alg->claim(s->alg, shape);
+    const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim.nblk : PLAIT_LINE;
+    const bool in_turn = !(w->cma && s->once) || claim.depth > 1;
+    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
     const size_t smallest = one_way ? SMALLEST_SLICE / 4 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
@@ -158,7 +159,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     struct plait_selection s = { .why = w->spec_origin };
     const size_t size = plait_dtype_size(type), bytes = count * size;
-    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    const bool combines = geometry.combines;
     const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
     enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
@@ -174,7 +176,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.round = choose_round(s.alg, type, combines, w);
     s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
              s.round != PLAIT_ROUND_HOP;
-    s.slice = choose_slice(shape, s.alg, count, size, w);
+    s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <= PLAIT_MOST_ONCE;
+    s.slice = choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;
@@ -227,6 +230,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     plait_topology_get(&topology);
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
+    w.cma = config.cma;
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;

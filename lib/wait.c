@@ -16,6 +16,7 @@
 #define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define MOST_YIELDS  10000
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
+#define MOST_DYING   1.0  /* seconds from the loss of a process's memory to its end */
 #define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
@@ -240,6 +241,20 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
                             comm->peers[gone].process->pid, done);
 }
 
+/* A message is there, but the kernel does not copy it. If its sender is dying, its death is waited for. */
+static enum plait_status look_at_unread(struct plait_comm *comm, const struct plait_wait *w, double now)
+{
+    const struct plait_unread *u = &comm->unread;
+
+    if (u->error == 0 || w->suspect != 0 || (u->error == ESRCH && now - w->start < MOST_DYING))
+        return PLAIT_OK;
+    return plait_comm_blame(comm, u->error == ESRCH ? PLAIT_ERR_PEER : PLAIT_ERR_SYSTEM, u->rank,
+                            "cannot copy %zu bytes at %#llx of rank %u (process %d) to %p: process_vm_readv: %s; are "
+                            "both buffers as long as count says? PLAIT_CMA=0 does without the call",
+                            u->bytes, (unsigned long long)u->address, u->rank, comm->peers[u->rank].process->pid, u->to,
+                            strerror(u->error));
+}
+
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
 
 /* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
@@ -408,6 +423,8 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
         status = plait_look_at_past_calls(comm);
         if (status == PLAIT_OK)
             status = look_for_gone(comm, w);
+        if (status == PLAIT_OK)
+            status = look_at_unread(comm, w, now);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */
