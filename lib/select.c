@@ -32,30 +32,40 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      8184
-#define MOST_SHARING   2048      /* bytes per rank, when ranks share processors */
-#define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
-#define MOST_BINOMIAL  (1 << 16) /* bytes */
-#define MOST_FEW       4096      /* bytes */
+#define MOST_TINY      (1 << 13)        /* bytes that a rank gives */
+#define MOST_SHARING   2048             /* bytes per rank, when ranks share processors */
+#define MOST_READ      (1 << 17)        /* bytes that a rank takes */
+#define MOST_BINOMIAL  (1 << 16)        /* bytes */
+#define MOST_FEW       4096             /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
+/* bytes: of the vector or of a block. */
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
+    const struct plait_geometry root = plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1);
+    const size_t given = root.in.nslot * bytes;
     size_t most = MOST_TINY;
 
     if (w->oversubscribed && (size_t)shape->nrank * MOST_SHARING > most)
         most = (size_t)shape->nrank * MOST_SHARING;
-    return shape->nrank <= MOST_DIRECT && bytes <= most && bytes <= PLAIT_TINY_MAX &&
+    return !w->sized && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
+}
+
+/* The plans that tiny.c is. */
+static bool is_one_step(const struct plait_alg *alg)
+{
+    return strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0;
 }
 
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
     if (fits_tiny(shape, bytes, w)) {
-        *why = "tiny: everyone reads everyone, one step";
+        *why = TINY;
         return "one-shot";
     }
     if (shape->nrank <= MOST_DIRECT) {
@@ -80,6 +90,10 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
         return allreduce_by_size(shape, bytes, w, why);
     if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
         *why = "blocks of different sizes: each has its own message";
+        return "direct";
+    }
+    if (fits_tiny(shape, bytes, w)) {
+        *why = TINY;
         return "direct";
     }
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {
@@ -172,8 +186,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
             shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, combines, w);
-    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
-             s.round != PLAIT_ROUND_HOP;
+    s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     s.slice = choose_slice(shape, s.alg, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
