@@ -43,7 +43,6 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
     const size_t bytes = o->count * o->size, all = plait_side_bytes(&root, &root.in, bytes);
-
     const bool small = all <= PLAIT_TINY_SOME;
 
     return (struct plait_tiny_plan){
@@ -144,7 +143,7 @@ static void copy(struct plait_comm *comm, const struct plait_op_plan *o, uint32_
     const size_t bytes = o->count * o->size;
     void *to = (uint8_t *)out + rank * o->tiny.stride;
 
-    if (bytes == 0 || to == from) /* in place */
+    if (to == from) /* in place */
         return;
     memcpy(to, from, bytes);
     comm->stats.bytes_copied += bytes;
@@ -170,14 +169,15 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const void **from
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    from[comm->rank] = (const uint8_t *)in + t->at;
-    if (!t->takes) {
-        /* it only gave */
-    } else if (!o->geometry.combines) {
-        copy_all(comm, o, from, out);
-    } else if (bytes > 0) {
-        o->reduce(out, from, comm->nrank, o->count, &o->last);
-        comm->stats.bytes_reduced += bytes;
+    if (bytes > 0 && t->takes) {
+        if (o->geometry.in.nslot > 0)
+            from[comm->rank] = (const uint8_t *)in + t->at;
+        if (o->geometry.combines) {
+            o->reduce(out, from, comm->nrank, o->count, &o->last);
+            comm->stats.bytes_reduced += bytes;
+        } else {
+            copy_all(comm, o, from, out);
+        }
     }
     if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
         expect(comm, t, comm->sequence + 1);
