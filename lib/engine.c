@@ -421,7 +421,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
-static uint64_t steps_done(const void *context)
+static uint64_t steps_done(const void *context, uint64_t *of)
 {
     const struct plait_run *run = context;
     uint64_t n = run->done_slices * run->prog->ninstr;
@@ -429,6 +429,7 @@ static uint64_t steps_done(const void *context)
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
         if (run->comm->flights[d].done < run->prog->ninstr)
             n += run->comm->flights[d].done;
+    *of = run->nslice * run->prog->ninstr;
     return n;
 }
 
@@ -589,8 +590,6 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
-    if (run->o->geometry.rooted && comm->unheard == 0)
-        comm->unheard = comm->sequence;
     report_way(run);
     *ended = true;
     return plait_look_for_failures(comm);

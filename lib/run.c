@@ -63,11 +63,22 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
     return PLAIT_OK;
 }
 
+/* Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. */
+static __attribute__((noinline)) void end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    if (comm->unheard == 0)
+        comm->unheard = comm->sequence;
+    if (o->selection.tiny)
+        plait_tiny_tell(comm, o);
+}
+
 static inline void end(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+    if (o->geometry.rooted)
+        end_rooted(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
 }

@@ -33,6 +33,8 @@ struct plait_run {
 
     /* Of a tiny operation. */
     uint64_t word;
+    bool given;     /* what this rank gives is where the others take it */
+    uint32_t late;  /* if not: who still reads what was there before */
     uint32_t taken; /* ranks whose vectors are there */
 
     /* The engine's. */

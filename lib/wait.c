@@ -261,6 +261,7 @@ static enum plait_status look_at_unread(struct plait_comm *comm, const struct pl
 static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
 {
     struct plait_progress *p;
+    uint64_t steps = 0, nstep = 0;
     uint32_t rank;
 
     if (PLAIT_GUARDS && w->blame != NULL)
@@ -268,11 +269,12 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
+    if (w->steps != NULL)
+        steps = w->steps(w->context, &nstep);
     p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
-        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
-    if (w->steps != NULL)
-        atomic_store_explicit(&p->steps, w->steps(w->context), memory_order_relaxed);
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* a tiny operation */
+    atomic_store_explicit(&p->steps, steps, memory_order_relaxed);
     if (w->awaited(w->context, &rank, 1) > 0) {
         atomic_store_explicit(&p->waiting_for, rank + 1, memory_order_relaxed);
         atomic_store_explicit(&p->waited_for, rank + 1, memory_order_relaxed);
