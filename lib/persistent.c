@@ -67,7 +67,7 @@ static bool start_alone(struct plait_request *r)
     comm->end = &r->next;
     comm->running = true;
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
-    plait_run_begin(comm, &r->job); /* cannot fail: it scales nothing and takes no memory */
+    plait_run_begin_tiny(comm, &r->job, r->job.in);
     if (!comm->run->given)
         share(r);
     return true;

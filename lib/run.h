@@ -68,6 +68,9 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
+/* A tiny one, with the input as it is after scaling: it cannot fail. */
+void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in);
+
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
 enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o);
