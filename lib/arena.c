@@ -66,6 +66,7 @@ static void write_header(const struct plait_arena *a)
     h->layout = PLAIT_ARENA_LAYOUT;
     h->pid = getpid();
     h->token = a->token;
+    h->base = (uint64_t)(uintptr_t)a->base;
     snprintf(h->version, sizeof h->version, "%s", plait_version());
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, PLAIT_ARENA_MAGIC, sizeof h->magic);

@@ -34,6 +34,7 @@ struct plait_arena_header {
     char version[16]; /* of the library */
     struct plait_token token;
     _Atomic uint64_t first; /* block */
+    uint64_t base;          /* where its process maps it */
 };
 
 struct plait_shown { /* first member of a block that is shown */
@@ -92,5 +93,11 @@ void plait_process_put(struct plait_process *process);
 
 /* Has it ended? One system call. */
 bool plait_process_dead(const struct plait_process *process);
+
+/*
+ * Copy another process's memory at `address` there through the kernel. 0, or an errno; ESRCH also when another process has
+ * its number by now, or another program runs in it. errno stays as it is.
+ */
+int plait_process_read(const struct plait_process *process, uint64_t address, void *to, size_t bytes);
 
 #endif

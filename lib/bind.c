@@ -4,6 +4,7 @@
 #include "prog.h"
 #include "report.h"
 #include "status.h"
+#include "tiny.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .ordered = call->user != NULL && !call->user->commutative,
         .oversubscribed = comm->oversubscribed,
         .sized = sized,
+        .cma = comm->cma,
     };
 }
 
@@ -159,6 +161,8 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->size = plait_dtype_size(o->type);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
+    if (o->selection.tiny)
+        o->tiny = plait_tiny_plan(o, comm->nrank, comm->rank);
     o->claim = o->selection.alg->claim(o->selection.alg, &shape);
     o->tally = find_tally(comm, o);
     if (o->tally == NULL)

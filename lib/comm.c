@@ -434,8 +434,10 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
 /*
  * After a failure, until the ranks that are inside an operation have noticed: milliseconds, or as long as one copy or
  * reduction takes. Threads of this process read the caller's memory, and none of them dies alone: for them without a
- * limit. Another process reads the arena only, and reports the failure before anything it read from then on: giving up
- * on one that is stopped risks neither a fault nor a wrong sum.
+ * limit. Another process reads the arena, which stays, and the caller's memory through the kernel, which answers with an
+ * error where nothing is there any more. What it reads from then on goes to its own buffers of a failed operation, and it
+ * looks for failures before it reports anything it read: giving up on one that is stopped risks neither a fault nor a
+ * wrong sum.
  */
 static void wait_for_insiders(struct plait_comm *comm)
 {

@@ -25,7 +25,7 @@
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
 #define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
 #define PLAIT_POST_DATA   32    /* payload that travels in the line that offers it */
-#define PLAIT_TINY_MAX    32704 /* bytes of a vector that can run without the engine; with its first line, eight pages */
+#define PLAIT_TINY_MAX    32768 /* bytes that a rank can give without the engine */
 #define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT     4     /* slices in flight */
 
@@ -47,12 +47,27 @@ struct plait_post {        /* an offered message */
 };
 _Static_assert(sizeof(struct plait_post) == PLAIT_LINE, "one line each");
 
-#define PLAIT_BESIDE_WORD 56 /* bytes that fit into its line */
+#define PLAIT_BESIDE_WORD 48   /* bytes that fit into its line */
+#define PLAIT_TINY_SOME   1024 /* bytes that fit into a small slot */
+#define PLAIT_TINY_SMALL  16   /* small slots, used in turn */
+#define PLAIT_TINY_LARGE  2    /* large ones; both powers of two */
 
-struct plait_tiny {        /* a rank's vector of a tiny operation */
-    _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
+struct plait_ranks { /* first, first + 1 .., n of them, around the comm */
+    uint32_t first, n;
+};
+
+struct plait_given {                            /* what a rank gives in a tiny operation: the first line of a slot */
+    _Alignas(PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
+    struct plait_ranks to;                      /* who takes it; for its owner */
     uint8_t few[PLAIT_BESIDE_WORD];
-    uint8_t many[PLAIT_TINY_MAX]; /* a vector that does not fit there; whole lines, not cut by the word */
+};
+struct plait_tiny_small { /* data that does not fit there has whole lines */
+    struct plait_given first;
+    uint8_t data[PLAIT_TINY_SOME];
+};
+struct plait_tiny_large {
+    struct plait_given first;
+    uint8_t data[PLAIT_TINY_MAX];
 };
 
 /*
@@ -65,6 +80,7 @@ struct plait_control {
     uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
     _Atomic uint32_t departed; /* destroy was called; `done` is final */
     char name[64];
+    _Atomic uint32_t reads; /* this rank can read the memory of all other processes through the kernel, and does */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
@@ -81,7 +97,8 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
-    _Alignas(PLAIT_LINE) struct plait_tiny tiny[2];
+    _Alignas(PLAIT_LINE) struct plait_tiny_small small[PLAIT_TINY_SMALL];
+    struct plait_tiny_large large[PLAIT_TINY_LARGE];
     struct plait_post post[];
 };
 
@@ -110,6 +127,27 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
     double waited;                           /* seconds of long waits for it */
+    uint64_t finished;                       /* operations, as last looked up for tiny.c */
+};
+
+/* What a rank does in a tiny operation. */
+struct plait_tiny_plan {
+    struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
+    bool takes;                  /* it has an OUT */
+    uint32_t turn;               /* operation s uses slot s & turn of its size; */
+    size_t slots, apart;         /* in a control block, where they begin; from each to the next; */
+    size_t data;                 /* in a slot, where the data begins */
+    size_t bytes;                /* that each who gives puts there: its IN */
+    size_t at;                   /* in it, what this rank takes */
+    size_t stride;               /* OUT takes what is from rank r at r * stride */
+};
+
+struct plait_unread { /* a message that came and could not be read */
+    uint32_t rank;    /* whose it is */
+    int error;        /* errno; 0: there is none */
+    uint64_t address; /* in its memory */
+    const void *to;   /* here */
+    size_t bytes;
 };
 
 struct plait_prog;
@@ -132,6 +170,7 @@ struct plait_op_plan {
     struct plait_selection selection;
     struct plait_geometry geometry;
     uint32_t fingerprint;
+    struct plait_tiny_plan tiny;  /* of a tiny one */
     size_t size;                  /* bytes of an element */
     size_t in_bytes, out_bytes;   /* of this rank's buffers */
     struct plait_how inner, last; /* of combinations whose result is partial; of the last */
@@ -184,7 +223,7 @@ struct plait_comm {
 
     /* The fast path. */
     uint64_t sequence; /* of the operation in progress, or the last */
-    uint64_t ntiny;    /* tiny operations so far */
+    uint64_t begun;    /* operation that all ranks are known to have begun, so that they have finished those before */
     struct plait_op_plan *last;
     uint64_t unheard; /* the first operation whose success does not say that all ranks called it alike; 0: none */
 
@@ -203,6 +242,8 @@ struct plait_comm {
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
+    bool cma;            /* all ranks read each other's memory */
+    struct plait_unread unread;
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

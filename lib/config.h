@@ -15,6 +15,7 @@ struct plait_config {
     char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;       /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
     int check;          /* PLAIT_CHECK      1: prove every plan before its first run */
+    int cma;            /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
     char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
     double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
     char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */

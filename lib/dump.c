@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* What this file reads; a change of it is a new layout. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 56 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&

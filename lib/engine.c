@@ -110,14 +110,9 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
     return copy;
 }
 
-static void read_later(struct plait_late *late, uint32_t number)
+static inline bool reaches(const struct plait_run *run, const struct plait_link *link, const void *data, size_t bytes)
 {
-    const bool none = late->first == late->end;
-
-    if (none || (int32_t)(number - late->first) < 0)
-        late->first = number;
-    if (none || (int32_t)(number + 1 - late->end) > 0)
-        late->end = number + 1;
+    return link->transport->reaches(link, data, bytes, run->o->selection.once && plait_copies_once(bytes, bytes));
 }
 
 /* Offer a message; false when the window is full. */
@@ -134,12 +129,12 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
         return false;
     if (bytes <= PLAIT_POST_DATA) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, 0, data, bytes, true);
-    } else if (link->transport->reaches(link, data, bytes)) {
+    } else if (reaches(run, link, data, bytes)) {
         link->transport->offer(link, number, run->fingerprint, 0, data, bytes, false);
         free_at_once = false;
     } else {
         link->transport->offer(link, number, run->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
-        read_later(&f->late[in->peer], number);
+        plait_read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;
@@ -195,7 +190,7 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
         const struct plait_link *link =
             next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
-        if (link != NULL && !link->transport->reaches(link, to, bytes))
+        if (link != NULL && !reaches(run, link, to, bytes))
             return true;
     }
     return false;
@@ -315,8 +310,9 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (run->timed && run->began == 0)
             run->began = plait_clock();
         if (!in->borrowed) {
-            if (data != to)
-                copy(run, to, data, bytes);
+            run->landed |= data == to;
+            run->comm->stats.bytes_copied += data == to ? bytes : 0;
+            copy(run, to, data, bytes);
             release(run, f, in);
         }
         complete(run, f, i);
@@ -425,7 +421,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
-static uint64_t steps_done(const void *context)
+static uint64_t steps_done(const void *context, uint64_t *of)
 {
     const struct plait_run *run = context;
     uint64_t n = run->done_slices * run->prog->ninstr;
@@ -433,6 +429,7 @@ static uint64_t steps_done(const void *context)
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
         if (run->comm->flights[d].done < run->prog->ninstr)
             n += run->comm->flights[d].done;
+    *of = run->nslice * run->prog->ninstr;
     return n;
 }
 
@@ -458,7 +455,7 @@ static void choose_way(struct plait_run *run)
 
     run->busy = run->began = 0;
     run->way = 0;
-    run->timed = false;
+    run->timed = run->landed = false;
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && !run->o->geometry.rooted)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
@@ -476,7 +473,8 @@ static void report_way(struct plait_run *run)
 
     if (!run->timed)
         return;
-    plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
+    if (!run->landed) /* the kernel has a way of its own */
+        plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
     for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
         wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
     if (2 * wanted > comm->nrank)
@@ -592,8 +590,6 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
-    if (run->o->geometry.rooted && comm->unheard == 0)
-        comm->unheard = comm->sequence;
     report_way(run);
     *ended = true;
     return plait_look_for_failures(comm);

@@ -31,6 +31,16 @@ size_t plait_flight_need(const struct plait_run *run)
            PLAIT_ROUND_UP(stride * o->prog->nstage);
 }
 
+void plait_read_later(struct plait_late *late, uint32_t number)
+{
+    const bool none = late->first == late->end;
+
+    if (none || (int32_t)(number - late->first) < 0)
+        late->first = number;
+    if (none || (int32_t)(number + 1 - late->end) > 0)
+        late->end = number + 1;
+}
+
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {

@@ -48,6 +48,9 @@ size_t plait_flight_stride(const struct plait_op_plan *o, size_t n);
 size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n);
 size_t plait_flight_need(const struct plait_run *run);
 
+/* A staged message with this number was offered. */
+void plait_read_later(struct plait_late *late, uint32_t number);
+
 /* Have the peers read everything this flight staged for them the last time? */
 bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);
 

@@ -113,6 +113,6 @@ enum plait_status plait_mem_register(void *memory, size_t bytes)
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,
         "plait_mem_register: %zu bytes at %p: memory of other allocators cannot be read in place by other "
-        "processes; allocate it with plait_mem_alloc(), or pass it as it is and have it staged",
+        "processes; allocate it with plait_mem_alloc(), or pass it as it is and have it copied",
         bytes, memory);
 }

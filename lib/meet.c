@@ -4,6 +4,7 @@
 #include "bootstrap/bootstrap.h"
 #include "hash.h"
 #include "limits.h"
+#include "report.h"
 #include "status.h"
 
 #include <plait/version.h>
@@ -241,6 +242,33 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
     return status;
 }
 
+/* Can this rank read the memory of every other process? The token is a word of theirs that it knows. */
+static bool can_read_all(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_process *p = comm->peers[r].process;
+        const int error = p->base != NULL ? plait_process_read(p, 0, NULL, 0) : 0;
+        if (error == 0)
+            continue;
+        plait_comm_log(comm, PLAIT_LOG_INFO,
+                       "memory of rank %u (process %d) cannot be read through the kernel (process_vm_readv: %s): what "
+                       "others send to this rank from memory that is not plait_mem_alloc()'s is copied once more",
+                       r, p->pid, strerror(error));
+        return false;
+    }
+    return true;
+}
+
+/* Do all ranks read each other's memory? Each has said before the ranks agreed that the controls are found. */
+static bool all_read(const struct plait_comm *comm)
+{
+    bool all = true;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        all = all && atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed);
+    return all;
+}
+
 static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
 {
     const struct card *all = m->all;
@@ -261,7 +289,14 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     if (comm->flight_bytes > comm->cache / 2)
         comm->flight_bytes = comm->cache / 2;
     status = share_arenas(comm, boot, m);
-    return status == PLAIT_OK ? plait_bootstrap_agree(boot, find_controls(comm, m)) : status;
+    if (status != PLAIT_OK)
+        return status;
+    status = find_controls(comm, m);
+    if (status == PLAIT_OK && comm->config.cma)
+        atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
+    status = plait_bootstrap_agree(boot, status);
+    comm->cma = status == PLAIT_OK && all_read(comm);
+    return status;
 }
 
 enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,

@@ -305,7 +305,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
 
     if (!link->transport->ready(link, link->next_out))
         return false;
-    lend = !small && link->transport->reaches(link, data, bytes);
+    lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)
@@ -322,6 +322,13 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
+}
+
+/* Asked before and after its memory is read. */
+static bool has_failed(const struct plait_comm *comm, uint32_t rank)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load(&comm->peers[rank].control->failed) != PLAIT_OK;
 }
 
 /* Take the next slice; false: it has not come. */
@@ -343,6 +350,10 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     }
     if (bytes > 0 && data != to)
         memcpy(to, data, bytes);
+    if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
+        *status = plait_look_for_failures(comm);
+        return false;
+    }
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
     count_slice(comm, m);
@@ -446,7 +457,7 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
 
     if (first_recv(pair) == NULL && first_send(pair) == NULL)
         return PLAIT_OK;
-    if (!self && atomic_load(&comm->peers[pair->peer].control->failed) != PLAIT_OK)
+    if (!self && has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
     out = self ? in : status == PLAIT_OK && turn_sends(comm, pair, &status);

@@ -37,9 +37,20 @@ static enum plait_status start(struct plait_request *r, bool waits)
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
+/* Somebody still reads what this rank gave before: from now on everybody drives it. */
+static __attribute__((noinline)) void share(struct plait_request *r)
+{
+    pthread_mutex_lock(&r->comm->lock);
+    r->alone = false;
+    plait_progress_add(r->comm);
+    pthread_mutex_unlock(&r->comm->lock);
+    plait_progress_news();
+}
+
 /*
- * A tiny operation of a comm that is idle: this rank's vector is put where the others take it, and they need nothing
- * more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no lock.
+ * A tiny operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
+ * nothing more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no
+ * lock.
  */
 static bool start_alone(struct plait_request *r)
 {
@@ -56,7 +67,9 @@ static bool start_alone(struct plait_request *r)
     comm->end = &r->next;
     comm->running = true;
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
-    plait_run_begin(comm, &r->job); /* cannot fail: it scales nothing and takes no memory */
+    plait_run_begin_tiny(comm, &r->job, r->job.in);
+    if (!comm->run->given)
+        share(r);
     return true;
 }
 

@@ -13,7 +13,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#define MOST_AT_ONCE ((size_t)1 << 30) /* bytes of one call, which takes at most 2^31 */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_process *processes;
@@ -105,6 +108,38 @@ bool plait_process_dead(const struct plait_process *process)
 {
     struct pollfd p = { .fd = process->pidfd, .events = POLLIN };
     return process->pidfd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+/*
+ * Every call reads the token at the start of the arena too, after the data: what was read is of the process that was met.
+ * Where part of the memory cannot be read, the kernel first says how much was, and the next call why not more.
+ */
+int plait_process_read(const struct plait_process *process, uint64_t address, void *to, size_t bytes)
+{
+    const struct plait_arena_header *h = (const void *)process->base;
+    char *const token_at = (char *)(uintptr_t)h->base + offsetof(struct plait_arena_header, token);
+    const int saved = errno;
+    int error = 0;
+
+    for (size_t done = 0; error == 0;) {
+        struct plait_token token;
+        const size_t n = bytes - done < MOST_AT_ONCE ? bytes - done : MOST_AT_ONCE;
+        const struct iovec local[2] = { { (char *)to + done, n }, { &token, sizeof token } };
+        const struct iovec remote[2] = { { (char *)(uintptr_t)address + done, n }, { token_at, sizeof token } };
+        const ssize_t got = process_vm_readv(process->pid, local, 2, remote, 2, 0);
+        if (got < 0)
+            error = errno == EINTR ? 0 : errno;
+        else
+            done += (size_t)got < n ? (size_t)got : n;
+        if (got != (ssize_t)(n + sizeof token))
+            continue;
+        if (!same(token, process->token))
+            error = ESRCH;
+        else if (done == bytes)
+            break;
+    }
+    errno = saved;
+    return error;
 }
 
 /* The child has no mappings of peers; it closes the descriptors and starts with an empty list. */

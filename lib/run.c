@@ -63,11 +63,22 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
     return PLAIT_OK;
 }
 
+/* Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. */
+static __attribute__((noinline)) void end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    if (comm->unheard == 0)
+        comm->unheard = comm->sequence;
+    if (o->selection.tiny)
+        plait_tiny_tell(comm, o);
+}
+
 static inline void end(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+    if (o->geometry.rooted)
+        end_rooted(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
 }
@@ -82,6 +93,16 @@ static void enter_engine(struct plait_comm *comm, const struct plait_op_plan *o,
                          o->selection.nslice * o->prog->ninstr);
 }
 
+void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in)
+{
+    const uint64_t word = plait_word(job->o, ++comm->sequence);
+
+    comm->limit = job->deadline;
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
+    plait_tiny_begin(comm, job->o, word, in, job->out);
+}
+
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
 {
     const struct plait_op_plan *o = job->o;
@@ -93,14 +114,11 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         if (status != PLAIT_OK)
             return status;
     }
-    const uint64_t word = plait_word(o, ++comm->sequence);
     if (o->selection.tiny) {
-        if (PLAIT_GUARDS)
-            plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-        plait_tiny_begin(comm, o, word, in, job->out);
+        plait_run_begin_tiny(comm, job, in);
         return PLAIT_OK;
     }
-    enter_engine(comm, o, word);
+    enter_engine(comm, o, plait_word(o, ++comm->sequence));
     return plait_engine_begin(comm, job, in);
 }
 

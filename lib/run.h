@@ -33,6 +33,8 @@ struct plait_run {
 
     /* Of a tiny operation. */
     uint64_t word;
+    bool given;     /* what this rank gives is where the others take it */
+    uint32_t late;  /* if not: who still reads what was there before */
     uint32_t taken; /* ranks whose vectors are there */
 
     /* The engine's. */
@@ -44,6 +46,7 @@ struct plait_run {
     bool fits;      /* there is room for it */
     unsigned way;   /* of writing: enum plait_way */
     bool timed;     /* measure `busy` */
+    bool landed;    /* messages did, at least in part */
     double busy;    /* seconds spent copying and reducing before the first message came */
     double began;   /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     uint32_t wrong; /* rank + 1 whose message has another size than expected; 0: none */
@@ -64,6 +67,9 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
 /* The same in turns, in the default floating point environment. *ended: it is done; *moved: something happened. */
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
+
+/* A tiny one, with the input as it is after scaling: it cannot fail. */
+void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);

@@ -9,7 +9,7 @@
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step); more ranks
+ * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step; tiny, see below); more ranks
  *
  *   reduce-scatter                       ring
  *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
@@ -17,10 +17,12 @@
  *
  * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
  *
- * Tiny: at most 64 ranks and 8 KiB; when ranks share processors 2 KiB per rank if that is more (and 32 KiB at most),
- * as a further step costs every rank a turn on its processor, one after the other; and at most 128 KiB read from
- * others per rank. All were measured on one processor (Zen 4, 2 cores, 2 to 8 ranks); near them both ways take
- * equally long.
+ * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
+ * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
+ * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
+ * takes at most 128 KiB. Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
+ * Rapids, 2 and 4 ranks). Near these sizes all-reduces take equally long both ways; of the others those in library
+ * memory, which the engine reads where it is, do so near 1 KiB, those in other memory above 8 KiB.
  */
 #include "arguments.h"
 #include "comm.h"
@@ -32,30 +34,44 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      8184
-#define MOST_SHARING   2048      /* bytes per rank, when ranks share processors */
-#define MOST_READ      (1 << 17) /* bytes of other ranks' vectors read in one tiny operation */
-#define MOST_BINOMIAL  (1 << 16) /* bytes */
-#define MOST_FEW       4096      /* bytes */
+#define MOST_TINY      2048             /* bytes that a rank gives; for each rank, when they share processors */
+#define MOST_ONE_SHOT  (1 << 13)        /* the same in an all-reduce, if that is more */
+#define MOST_READ      (1 << 17)        /* bytes that a rank takes */
+#define MOST_BINOMIAL  (1 << 16)        /* bytes */
+#define MOST_FEW       4096             /* bytes */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
+/* bytes: of the vector or of a block. */
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    size_t most = MOST_TINY;
+    const struct plait_geometry root = plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1);
+    const size_t given = root.in.nslot * bytes;
+    size_t most = w->oversubscribed ? (size_t)shape->nrank * MOST_TINY : MOST_TINY;
 
-    if (w->oversubscribed && (size_t)shape->nrank * MOST_SHARING > most)
-        most = (size_t)shape->nrank * MOST_SHARING;
-    return shape->nrank <= MOST_DIRECT && bytes <= most && bytes <= PLAIT_TINY_MAX &&
+    if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
+        most = MOST_ONE_SHOT;
+    return !w->sized && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
+}
+
+/* The library's plans that tiny.c is; the caller's of the same name are run as they are. */
+static bool is_one_step(const struct plait_alg *alg)
+{
+    const struct plait_alg *const *own = plait_algs;
+
+    while (*own != NULL && *own != alg)
+        own++;
+    return *own != NULL && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
     if (fits_tiny(shape, bytes, w)) {
-        *why = "tiny: everyone reads everyone, one step";
+        *why = TINY;
         return "one-shot";
     }
     if (shape->nrank <= MOST_DIRECT) {
@@ -80,6 +96,10 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
         return allreduce_by_size(shape, bytes, w, why);
     if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
         *why = "blocks of different sizes: each has its own message";
+        return "direct";
+    }
+    if (fits_tiny(shape, bytes, w)) {
+        *why = TINY;
         return "direct";
     }
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {
@@ -119,15 +139,16 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. Where a vector goes one way, from or to a root, one rank stages while the other takes: several slices.
+ * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
  */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_alg *alg, size_t count, size_t size,
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_selection *s, size_t count, size_t size,
                            const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
-    const size_t unit =
-        geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)alg->claim(alg, shape).nblk : PLAIT_LINE;
-    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR;
+    const struct plait_claim claim = s->alg->claim(s->alg, shape);
+    const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim.nblk : PLAIT_LINE;
+    const bool in_turn = !(w->cma && s->once) || claim.depth > 1;
+    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
     const size_t smallest = one_way ? SMALLEST_SLICE / 4 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
@@ -158,23 +179,23 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     struct plait_selection s = { .why = w->spec_origin };
     const size_t size = plait_dtype_size(type), bytes = count * size;
-    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
     enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
     if (status != PLAIT_OK)
         return status;
-    if ((w->reproducible || w->ordered) && combines && !s.alg->canonical)
+    if ((w->reproducible || w->ordered) && geometry.combines && !s.alg->canonical)
         return plait_fail(
             PLAIT_ERR_CONFIG, "algorithm '%s' does not combine in the canonical order, but %s; use %s", spec,
             w->ordered ? "call->user is not commutative, so it needs the order of the ranks"
                        : "reproducible results are asked for",
             shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
-    s.round = choose_round(s.alg, type, combines, w);
-    s.tiny = strcmp(s.alg->name, "one-shot") == 0 && fits_tiny(shape, bytes, w) && w->slice == 0 &&
-             s.round != PLAIT_ROUND_HOP;
-    s.slice = choose_slice(shape, s.alg, count, size, w);
+    s.round = choose_round(s.alg, type, geometry.combines, w);
+    s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <= PLAIT_MOST_ONCE;
+    s.slice = choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;
@@ -227,6 +248,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     plait_topology_get(&topology);
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
+    w.cma = config.cma;
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;

@@ -1,16 +1,203 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tiny all-reduces. The word that says whose operation it belongs to shares a line with the data where that fits; the
- * data is stored first and the word last, so whoever sees the word sees all of it, and the others' data is combined
- * where it lies. Two slots are used in turn: when a rank writes a slot again, it has read all others' data of the
- * operation before, so all others have finished the operation before that, which used this slot.
+ * Tiny operations. The word that says whose operation it belongs to shares a line with the data where that fits; the
+ * data is stored first and the word last, so whoever sees the word sees all of it, and the others' data is read where
+ * it lies.
+ *
+ * Slots are used in turn, and whose turn it is follows from the number of the operation in its comm (t->turn), so ranks
+ * that call different operations never take one's data for another's. Who gives may be ahead of who takes (a root of
+ * broadcasts, everyone but the root of reductions): before it writes where it wrote in operation q, all who were to take
+ * that have finished q. A slot says who they are (plait_given). That they have finished is known
+ *
+ * - from what this rank took: who has given in operation s has finished s - 1. When all have, that is comm->begun. So
+ *   where everyone takes from everyone, again and again, nobody looks any further;
+ * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
+ *   the slot is written. One look usually covers several slots (plait_peer.finished).
+ *
+ * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
+ * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
  */
 #include "tiny.h"
 
+#include <stddef.h>
 #include <string.h>
 
-struct turn { /* the rank whose vector is next, the i-th */
-    uint32_t rank, i;
+static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
+{
+    return rank + 1 < comm->nrank ? rank + 1 : 0;
+}
+
+/* ---- Who takes what ------------------------------------------------------------------------------------ */
+
+static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32_t rank)
+{
+    if (all)
+        return (struct plait_ranks){ (rank + 1) % nrank, nrank - 1 };
+    return (struct plait_ranks){ root, root != rank };
+}
+
+/* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t nrank, uint32_t rank)
+{
+    const struct plait_geometry *mine = &o->geometry;
+    const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
+    const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
+    const size_t bytes = o->count * o->size, all = plait_side_bytes(&root, &root.in, bytes);
+    const bool small = all <= PLAIT_TINY_SOME;
+
+    return (struct plait_tiny_plan){
+        .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
+        .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
+        .takes = mine->out.nslot > 0,
+        .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
+        .slots = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large),
+        .apart = small ? sizeof(struct plait_tiny_small) : sizeof(struct plait_tiny_large),
+        .data = all <= PLAIT_BESIDE_WORD ? offsetof(struct plait_given, few)
+                : small                  ? offsetof(struct plait_tiny_small, data)
+                                         : offsetof(struct plait_tiny_large, data),
+        .bytes = all,
+        .at = root.in.nslot > 1 ? rank * bytes : 0,
+        .stride = mine->out.nslot > 1 ? bytes : 0,
+    };
+}
+
+/* ---- Giving -------------------------------------------------------------------------------------------- */
+
+/* In a control block, the slot of an operation. */
+static inline size_t slot_at(const struct plait_tiny_plan *t, uint64_t sequence)
+{
+    return t->slots + (sequence & t->turn) * t->apart;
+}
+
+static inline struct plait_given *given_at(const struct plait_control *c, size_t slot)
+{
+    return (struct plait_given *)((uintptr_t)c + slot);
+}
+
+/* Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one. */
+static __attribute__((noinline)) bool is_read(struct plait_comm *comm, size_t slot, uint64_t sequence, uint32_t *late)
+{
+    const struct plait_given *given = given_at(comm->own, slot);
+    const uint32_t word = (uint32_t)atomic_load_explicit(&given->word, memory_order_relaxed);
+    const uint64_t last = sequence - ((uint32_t)sequence - word);
+
+    for (uint32_t i = 0, r = given->to.first; i < given->to.n; i++, r = next_rank(comm, r)) {
+        struct plait_peer *peer = &comm->peers[r];
+        if (peer->finished < last)
+            peer->finished = atomic_load_explicit(&peer->control->done, memory_order_acquire);
+        if (peer->finished < last) {
+            *late = r;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* May this rank write what it gives in operation `sequence`? Not if that comes around to what somebody still reads. */
+static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan *t, uint64_t sequence, uint32_t *late)
+{
+    return __builtin_expect(sequence - comm->begun <= t->turn, 1) ||
+           is_read(comm, slot_at(t, sequence), sequence, late);
+}
+
+/*
+ * Sizes repeat: the lines that the next operation will write come while the caller works. Not the first, at whose word
+ * the others may look already, and none that others may still read.
+ */
+static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
+                                             uint64_t sequence)
+{
+    const uint8_t *data = (const uint8_t *)comm->own + slot_at(t, sequence) + t->data;
+    uint32_t late;
+
+    if (is_free(comm, t, sequence, &late))
+        for (size_t i = 0; i < t->bytes; i += PLAIT_LINE)
+            __builtin_prefetch(data + i, 1);
+}
+
+static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_tiny_plan *t,
+                                                       uint64_t word, const void *in, size_t slot)
+{
+    struct plait_given *given = given_at(comm->own, slot);
+
+    if (t->bytes > 0)
+        memcpy((uint8_t *)given + t->data, in, t->bytes);
+    given->to = t->to;
+    atomic_store_explicit(&given->word, word, memory_order_release);
+    uint32_t n = t->to.n, r = t->to.first;
+    do {
+        plait_wake(comm, r);
+        r = next_rank(comm, r);
+    } while (--n > 0);
+}
+
+/* ---- Taking -------------------------------------------------------------------------------------------- */
+
+static inline bool has_given(const struct plait_comm *comm, uint32_t rank, size_t slot, uint64_t word)
+{
+    return atomic_load_explicit(&given_at(comm->peers[rank].control, slot)->word, memory_order_acquire) == word;
+}
+
+static void copy(struct plait_comm *comm, const struct plait_op_plan *o, uint32_t rank, const void *from, void *out)
+{
+    const size_t bytes = o->count * o->size;
+    void *to = (uint8_t *)out + rank * o->tiny.stride;
+
+    if (to == from) /* in place */
+        return;
+    memcpy(to, from, bytes);
+    comm->stats.bytes_copied += bytes;
+}
+
+static __attribute__((noinline)) void copy_all(struct plait_comm *comm, const struct plait_op_plan *o,
+                                               const void *const *from, void *out)
+{
+    const struct plait_ranks *others = &o->tiny.from;
+
+    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r))
+        copy(comm, o, r, from[r], out);
+    if (o->geometry.in.nslot > 0)
+        copy(comm, o, comm->rank, from[comm->rank], out);
+}
+
+/* All whom this rank takes from have given. from: [nrank] its part of what each gave. */
+static inline __attribute__((always_inline)) enum plait_status
+finish(struct plait_comm *comm, const struct plait_op_plan *o, const void **from, const void *in, void *out)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    const size_t bytes = o->count * o->size;
+
+    if (t->from.n == comm->nrank - 1)
+        comm->begun = comm->sequence;
+    if (bytes > 0 && t->takes) {
+        if (o->geometry.in.nslot > 0)
+            from[comm->rank] = (const uint8_t *)in + t->at;
+        if (o->geometry.combines) {
+            o->reduce(out, from, comm->nrank, o->count, &o->last);
+            comm->stats.bytes_reduced += bytes;
+        } else {
+            copy_all(comm, o, from, out);
+        }
+    }
+    if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
+        expect(comm, t, comm->sequence + 1);
+    comm->stats.messages += t->to.n;
+    comm->stats.bytes_sent += t->to.n * bytes;
+    return plait_look_for_failures(comm);
+}
+
+void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    for (uint32_t i = 0, r = o->tiny.from.first; i < o->tiny.from.n; i++, r = next_rank(comm, r))
+        plait_wake(comm, r);
+}
+
+/* ---- At once ------------------------------------------------------------------------------------------- */
+
+struct turn { /* how far a blocking one is */
+    const struct plait_tiny_plan *t;
+    uint32_t rank; /* whom it waits for */
+    uint32_t done; /* steps */
 };
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
@@ -20,80 +207,73 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return 1;
 }
 
-static uint64_t steps(const void *context)
+/* Giving, and taking from each. */
+static uint64_t nsteps(const struct plait_tiny_plan *t)
 {
-    return ((const struct turn *)context)->i - 1;
+    return (t->to.n > 0) + t->from.n;
 }
 
-static enum plait_status wait_for(struct plait_comm *comm, const struct plait_tiny *slot, uint64_t word,
-                                  struct turn turn)
+static uint64_t steps(const void *context, uint64_t *of)
+{
+    const struct turn *turn = context;
+
+    *of = nsteps(turn->t);
+    return turn->done;
+}
+
+static __attribute__((noinline)) enum plait_status wait_until_free(struct plait_comm *comm,
+                                                                   const struct plait_tiny_plan *t)
+{
+    struct turn turn = { .t = t };
+    struct plait_wait w;
+    enum plait_status status = PLAIT_OK;
+
+    plait_wait_init(&w, awaited, &turn);
+    w.steps = steps;
+    while (status == PLAIT_OK && !is_free(comm, t, comm->sequence, &turn.rank))
+        status = plait_wait_turn(comm, &w);
+    plait_wait_progress(comm, &w);
+    return status;
+}
+
+static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *comm, size_t slot, uint64_t word,
+                                                            struct turn turn)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, awaited, &turn);
     w.steps = steps;
-    while (status == PLAIT_OK && atomic_load_explicit(&slot->word, memory_order_acquire) != word)
+    while (status == PLAIT_OK && !has_given(comm, turn.rank, slot, word))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
 }
 
-static inline uint8_t *data_of(struct plait_tiny *slot, size_t bytes)
-{
-    return bytes <= PLAIT_BESIDE_WORD ? slot->few : slot->many;
-}
-
-/*
- * Sizes repeat: the lines that the next operation will write come while the caller works. Not the first, at whose word
- * the others may look already.
- */
-static inline void own(struct plait_tiny *slot, size_t bytes)
-{
-    for (size_t at = 0; bytes > PLAIT_BESIDE_WORD && at < bytes; at += PLAIT_LINE)
-        __builtin_prefetch(slot->many + at, 1);
-}
-
-static inline void put(struct plait_comm *comm, uint32_t set, uint64_t word, const void *in, size_t bytes)
-{
-    if (bytes > 0)
-        memcpy(data_of(&comm->own->tiny[set], bytes), in, bytes);
-    atomic_store_explicit(&comm->own->tiny[set].word, word, memory_order_release);
-}
-
-static inline void combine(struct plait_comm *comm, const struct plait_op_plan *o, uint32_t set,
-                           const void *const *from, void *out, size_t bytes)
-{
-    if (bytes > 0)
-        o->reduce(out, from, comm->nrank, o->count, &o->last);
-    own(&comm->own->tiny[set ^ 1], bytes);
-    comm->stats.bytes_reduced += bytes;
-    comm->stats.messages += comm->nrank - 1;
-    comm->stats.bytes_sent += (comm->nrank - 1) * bytes;
-}
-
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
                                  void *out)
 {
-    const uint32_t set = comm->ntiny++ & 1;
-    const size_t bytes = o->count * o->size;
+    const struct plait_tiny_plan *t = &o->tiny;
+    const size_t slot = slot_at(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
     enum plait_status status = PLAIT_OK;
+    uint32_t late;
 
-    put(comm, set, word, in, bytes);
-    from[comm->rank] = in;
-    for (uint32_t i = 1, r = comm->rank; i < comm->nrank && status == PLAIT_OK; i++) {
-        r = r + 1 < comm->nrank ? r + 1 : 0;
-        const struct plait_tiny *slot = &comm->peers[r].control->tiny[set];
-        plait_wake(comm, r);
-        from[r] = data_of((struct plait_tiny *)(uintptr_t)slot, bytes);
-        if (atomic_load_explicit(&slot->word, memory_order_acquire) != word)
-            status = wait_for(comm, slot, word, (struct turn){ r, i });
+    if (t->to.n > 0) {
+        if (!is_free(comm, t, comm->sequence, &late))
+            status = wait_until_free(comm, t);
+        if (status != PLAIT_OK)
+            return status;
+        give(comm, t, word, in, slot);
     }
-    if (status != PLAIT_OK)
-        return status;
-    combine(comm, o, set, from, out, bytes);
-    return plait_look_for_failures(comm);
+    for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
+        from[r] = (const uint8_t *)comm->peers[r].control + slot + t->data + t->at;
+        if (!has_given(comm, r, slot, word))
+            status = wait_for(comm, slot, word, (struct turn){ t, r, (t->to.n > 0) + i });
+        if (status != PLAIT_OK)
+            return status;
+    }
+    return finish(comm, o, from, in, out);
 }
 
 /* ---- In turns --------------------------------------------------------------------------------------- */
@@ -101,15 +281,34 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 static uint32_t run_awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_run *run = context;
+    const struct plait_tiny_plan *t = &run->o->tiny;
 
     (void)most;
-    *ranks = (run->comm->rank + run->taken) % run->comm->nrank;
-    return 1;
+    *ranks = run->given ? (t->from.first + run->taken) % run->comm->nrank : run->late;
+    return !run->given || run->taken < t->from.n;
 }
 
-static uint64_t run_steps(const void *context)
+static uint64_t run_steps(const void *context, uint64_t *of)
 {
-    return ((const struct plait_run *)context)->taken - 1;
+    const struct plait_run *run = context;
+
+    *of = nsteps(&run->o->tiny);
+    return (run->given && run->o->tiny.to.n > 0) + run->taken;
+}
+
+/* Is what this rank gives where the others take it? */
+static inline __attribute__((always_inline)) bool try_give(struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const struct plait_tiny_plan *t = &run->o->tiny;
+    const uint64_t s = comm->sequence;
+
+    if (t->to.n == 0)
+        return true;
+    if (!is_free(comm, t, s, &run->late))
+        return false;
+    give(comm, t, run->word, run->in, slot_at(t, s));
+    return true;
 }
 
 void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in, void *out)
@@ -120,33 +319,26 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, ui
     run->word = word;
     run->in = (char *)(uintptr_t)in;
     run->out = out;
-    run->taken = 1;
+    run->taken = 0;
     plait_wait_init(&run->wait, run_awaited, run);
     run->wait.steps = run_steps;
-    put(comm, comm->ntiny++ & 1, word, in, o->count * o->size);
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        if (r != comm->rank)
-            plait_wake(comm, r);
+    run->given = try_give(run);
 }
 
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     struct plait_run *run = comm->run;
-    const uint32_t set = (comm->ntiny - 1) & 1;
-    const size_t bytes = run->o->count * run->o->size;
+    const struct plait_tiny_plan *t = &run->o->tiny;
+    const size_t slot = slot_at(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
 
-    while (run->taken < comm->nrank) {
-        const struct plait_tiny *slot = &comm->peers[(comm->rank + run->taken) % comm->nrank].control->tiny[set];
-        if (atomic_load_explicit(&slot->word, memory_order_acquire) != run->word)
+    if (!run->given && !(*moved = run->given = try_give(run)))
+        return PLAIT_OK;
+    for (; run->taken < t->from.n; run->taken++, *moved = true)
+        if (!has_given(comm, (t->from.first + run->taken) % comm->nrank, slot, run->word))
             return PLAIT_OK;
-        run->taken++;
-        *moved = true;
-    }
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        from[r] = data_of((struct plait_tiny *)(uintptr_t)&comm->peers[r].control->tiny[set], bytes);
-    from[comm->rank] = run->in;
-    combine(comm, run->o, set, from, run->out, bytes);
+    for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r))
+        from[r] = (const uint8_t *)comm->peers[r].control + slot + t->data + t->at;
     *ended = true;
-    return plait_look_for_failures(comm);
+    return finish(comm, run->o, from, run->in, run->out);
 }

@@ -5,8 +5,9 @@
 #include "run.h"
 
 /*
- * The one-shot plan for vectors of up to PLAIT_TINY_MAX bytes, without the engine: each rank writes its
- * vector once into its own control block, then the operation's word, and combines all others' in place.
+ * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes all of it
+ * once into its own control block, then the operation's word. Who has an OUT takes: it waits for the words of those who
+ * give and copies or combines what they gave where it lies.
  */
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
                                  void *out);
@@ -14,5 +15,11 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 /* The same in turns, as comm->run: begin; then until *ended. */
 void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in, void *out);
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended);
+
+/* This rank has ended it: wake those who wait for that. */
+void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o);
+
+/* Who takes from whom, and what; o: geometry, coll, root, count and size are read. */
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t nrank, uint32_t rank);
 
 #endif

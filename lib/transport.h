@@ -10,8 +10,8 @@
  * Life of a message: the sender offers memory, the receiver sees it arrive and may read it in place,
  * the receiver releases it, the sender sees that it may use the memory again. No call blocks.
  *
- * Implementations: transports/shm.c lends the sender's memory itself; a network lands the bytes
- * in `landing` and returns that. The conformance suite (tests/conformance.c) runs over each.
+ * Implementations: transports/shm.c lends the sender's memory itself, or lands what it cannot map in `landing`; a network
+ * lands everything and returns that. The conformance suite (tests/conformance.c) runs over each.
  */
 #ifndef PLAIT_LIB_TRANSPORT_H
 #define PLAIT_LIB_TRANSPORT_H
@@ -34,8 +34,11 @@ struct plait_transport {
     struct plait_link *(*connect)(struct plait_comm *comm, uint32_t peer, enum plait_channel channel);
     void (*disconnect)(struct plait_link *link); /* NULL is allowed */
 
-    /* Can the peer read this memory in place? If not, the engine stages it in library memory first. */
-    bool (*reaches)(const struct plait_link *link, const void *data, size_t bytes);
+    /*
+     * Can the peer get this memory from where it lies? If not, the caller stages it in library memory first. `land`: it
+     * may be landed, as the receive has room and the message is worth it; else the peer must be able to read it in place.
+     */
+    bool (*reaches)(const struct plait_link *link, const void *data, size_t bytes, bool land);
 
     /* Is there room in the window for this number? */
     bool (*ready)(const struct plait_link *link, uint32_t number);
@@ -51,8 +54,9 @@ struct plait_transport {
     bool (*sent)(const struct plait_link *link, uint32_t number);
 
     /*
-     * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`; the
-     * answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read.
+     * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`, or is NULL;
+     * the answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read.
+     * A message that is there but cannot be read has not arrived; the transport notes it in comm->unread.
      */
     const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
                            size_t *bytes);

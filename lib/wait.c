@@ -13,12 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_EVERY    8    /* long turns between looks at the others and the clock */
-#define YIELD_FOR     2e-3 /* seconds without progress before sleeping */
-#define MOST_YIELDS   10000
-#define DEATHS_EVERY  0.05 /* seconds between looks for dead processes */
-#define PLAIT_INSTEAD 320
-#define STOPPED       2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
+#define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
+#define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
+#define MOST_YIELDS  10000
+#define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
+#define MOST_DYING   1.0  /* seconds from the loss of a process's memory to its end */
+#define INSTEAD      320  /* bytes of text on what a rank does that has not called an operation */
+#define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
 
 /* ---- Failing --------------------------------------------------------------------------------------- */
 
@@ -242,12 +243,27 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
                             comm->peers[gone].process->pid, done);
 }
 
+/* A message is there, but the kernel does not copy it. If its sender is dying, its death is waited for. */
+static enum plait_status look_at_unread(struct plait_comm *comm, const struct plait_wait *w, double now)
+{
+    const struct plait_unread *u = &comm->unread;
+
+    if (u->error == 0 || w->suspect != 0 || (u->error == ESRCH && now - w->start < MOST_DYING))
+        return PLAIT_OK;
+    return plait_comm_blame(comm, u->error == ESRCH ? PLAIT_ERR_PEER : PLAIT_ERR_SYSTEM, u->rank,
+                            "cannot copy %zu bytes at %#llx of rank %u (process %d) to %p: process_vm_readv: %s; are "
+                            "both buffers as long as count says? PLAIT_CMA=0 does without the call",
+                            u->bytes, (unsigned long long)u->address, u->rank, comm->peers[u->rank].process->pid, u->to,
+                            strerror(u->error));
+}
+
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
 
 /* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
 static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
 {
     struct plait_progress *p;
+    uint64_t steps = 0, nstep = 0;
     uint32_t rank;
 
     if (PLAIT_GUARDS && w->blame != NULL)
@@ -255,11 +271,12 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     if (!PLAIT_GUARDS || w->blame != NULL ||
         atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* a wait for messages; in destroy */
+    if (w->steps != NULL)
+        steps = w->steps(w->context, &nstep);
     p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
-        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, comm->nrank - 1); /* a tiny operation */
-    if (w->steps != NULL)
-        atomic_store_explicit(&p->steps, w->steps(w->context), memory_order_relaxed);
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* a tiny operation */
+    atomic_store_explicit(&p->steps, steps, memory_order_relaxed);
     if (w->awaited(w->context, &rank, 1) > 0) {
         atomic_store_explicit(&p->waiting_for, rank + 1, memory_order_relaxed);
         atomic_store_explicit(&p->waited_for, rank + 1, memory_order_relaxed);
@@ -294,7 +311,7 @@ static bool called(const struct plait_comm *comm, uint32_t rank)
 
 struct verdict {
     uint32_t culprit; /* rank + 1; 0: nobody in particular */
-    char text[PLAIT_INSTEAD + 128];
+    char text[INSTEAD + 128];
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const char *format, ...)
@@ -323,7 +340,7 @@ static void name_silent(const struct plait_comm *comm, const struct plait_wait *
                         struct verdict *v)
 {
     struct plait_operation o;
-    char progress[80] = "", instead[PLAIT_INSTEAD] = "";
+    char progress[80] = "", instead[INSTEAD] = "";
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
@@ -354,7 +371,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
-    char instead[PLAIT_INSTEAD];
+    char instead[INSTEAD];
     uint32_t at, next;
 
     v->culprit = 0;
@@ -423,6 +440,8 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
         status = plait_look_at_past_calls(comm);
         if (status == PLAIT_OK)
             status = look_for_gone(comm, w);
+        if (status == PLAIT_OK)
+            status = look_at_unread(comm, w, now);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */

@@ -24,7 +24,7 @@ struct plait_wait {
     bool timed, warned, sleepy, announced;
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
-    uint64_t (*steps)(const void *context); /* how many of the operation are done; NULL: not told */
+    uint64_t (*steps)(const void *context, uint64_t *of); /* how many of the operation are done; NULL: not told */
     const void *context;
     /*
      * A wait for messages, or for this rank's own tensors: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; writes

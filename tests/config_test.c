@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA", "PLAIT_CHECK",   "PLAIT_CONFIG",
-                                         "PLAIT_DEADLINE", "PLAIT_ISA",   "PLAIT_LOG",     "PLAIT_LOG_FILE",
-                                         "PLAIT_PROGRESS", "PLAIT_SLICE", "PLAIT_TIMEOUT", "PLAIT_WARN",
-                                         "PLAIT_SLICES" };
+static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",    "PLAIT_CHECK", "PLAIT_CMA",
+                                         "PLAIT_CONFIG",   "PLAIT_DEADLINE", "PLAIT_ISA",   "PLAIT_LOG",
+                                         "PLAIT_LOG_FILE", "PLAIT_PROGRESS", "PLAIT_SLICE", "PLAIT_TIMEOUT",
+                                         "PLAIT_WARN",     "PLAIT_SLICES" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
@@ -85,6 +85,7 @@ static void defaults_are_those_of_the_header(void **state)
     assert_int_equal(c.arena, 0);
     assert_int_equal(c.slice, 0);
     assert_int_equal(c.check, 0);
+    assert_int_equal(c.cma, 1);
     assert_int_equal(c.log, PLAIT_LOG_WARN);
     assert_true(c.deadline == 600 && c.timeout == 60 && c.warn == 30);
 }

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "conformance.h"
 
+#include "comm.h"
 #include "plans.h"
 #include "prog.h"
+#include "ranks.h"
 #include "reduce_reference.h"
 
+#include <plait/memory.h>
+
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -348,6 +353,96 @@ static void check_oracle(struct suite *s)
             s->wrong += element(job->want, job->type, i) != sum;
         }
     }
+}
+
+/* ---- Links --------------------------------------------------------------------------------------- */
+
+/*
+ * Two ranks alone, below the engine: messages in library memory and in other memory, with a landing and without, whole and
+ * with another size than expected. A message is what it was when it was offered, until it is released.
+ */
+struct letter {
+    size_t bytes;
+    bool library, land, longer; /* longer: than the receiver expects */
+};
+
+static struct letter letter_of(uint32_t number)
+{
+    static const size_t sizes[] = { 0, 1, 33, 4096, PLAIT_LEAST_ONCE + 3, 300001 };
+
+    return (struct letter){ sizes[number / 8 % 6], number & 1, number & 2, number & 4 };
+}
+
+static unsigned char byte_of(uint32_t number, size_t i)
+{
+    return (unsigned char)(number * 31 + i * 7 + i / 251);
+}
+
+/* Lent where the transport says so, else in library memory, as the engine does. */
+static int send_letter(struct plait_link *link, uint32_t rank, uint32_t number, unsigned char *const memory[2])
+{
+    const struct plait_transport *t = link->transport;
+    const struct letter l = letter_of(number);
+    unsigned char *data = memory[l.library];
+
+    CHECK(t->reaches(link, memory[1], 300001, false)); /* library memory always */
+    if (!t->reaches(link, data, l.bytes, l.land))
+        data = memory[1];
+    for (size_t i = 0; i < l.bytes; i++)
+        data[i] = byte_of(number, i);
+    while (!t->ready(link, number))
+        sched_yield();
+    if (!t->offer(link, number, 4711, number, data, l.bytes, l.bytes <= PLAIT_POST_DATA))
+        while (!t->sent(link, number))
+            sched_yield();
+    memset(data, 0xee, l.bytes);
+    return 0;
+}
+
+static int receive_letter(struct plait_link *link, uint32_t rank, uint32_t number, unsigned char *landing)
+{
+    const struct plait_transport *t = link->transport;
+    const struct letter l = letter_of(number);
+    size_t bytes = l.bytes - (l.longer && l.bytes > 0);
+    const size_t expected = bytes;
+    const unsigned char *data;
+
+    memset(landing, 0x11, l.bytes + 1);
+    CHECK(t->arrived(link, number, 4712, landing, &bytes) == NULL && bytes == expected); /* another fingerprint */
+    while ((data = t->arrived(link, number, 4711, l.land ? landing : NULL, &bytes)) == NULL)
+        sched_yield();
+    CHECK(bytes == l.bytes);
+    for (size_t i = 0; i < l.bytes && bytes == expected; i++)
+        CHECK(data[i] == byte_of(number, i));
+    for (size_t i = data == landing && bytes == expected ? bytes : 0; i <= l.bytes; i++)
+        CHECK(landing[i] == 0x11); /* nothing beyond what is expected, and nothing of what is not */
+    t->release(link, number);
+    return 0;
+}
+
+static int exchange_letters(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_link *link = plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES);
+    unsigned char *memory[2] = { malloc(300001), NULL }, *landing = malloc(300002);
+    void *library;
+
+    (void)arg;
+    CHECK(link != NULL && memory[0] != NULL && landing != NULL && plait_mem_alloc(300001, &library) == PLAIT_OK);
+    memory[1] = library;
+    for (uint32_t number = 0; number < 96; number++)
+        CHECK((rank == 0 ? send_letter(link, rank, number, memory) : receive_letter(link, rank, number, landing)) == 0);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    free(memory[0]);
+    free(landing);
+    plait_mem_free(library);
+    return 0;
+}
+
+unsigned conformance_links(uint32_t nprocess, uint32_t nthread)
+{
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = exchange_letters };
+
+    return ranks_run(&r);
 }
 
 unsigned conformance_run(const struct harness *h)

@@ -21,6 +21,9 @@ struct harness {
 /* Number of things that went wrong; all are printed. */
 unsigned conformance_run(const struct harness *h);
 
+/* Messages between two ranks below the engine, lent and landed; number of ranks that failed. */
+unsigned conformance_links(uint32_t nprocess, uint32_t nthread);
+
 /* The suite's algorithms, NULL-ended. */
 extern const struct plait_alg *const conformance_algs[];
 

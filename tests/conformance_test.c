@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -62,6 +63,17 @@ static void shared_memory_between_processes_and_threads_conforms(void **state)
     conforms("shm, both", 6, 6, run_mixed);
 }
 
+static void links_lend_and_land(void **state)
+{
+    (void)state;
+    assert_int_equal(conformance_links(2, 1), 0);
+    assert_int_equal(conformance_links(1, 2), 0);
+    setenv("PLAIT_CMA", "0", 1);
+    const unsigned failed = conformance_links(2, 1);
+    unsetenv("PLAIT_CMA");
+    assert_int_equal(failed, 0);
+}
+
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
 
 static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -114,6 +126,7 @@ int main(void)
         cmocka_unit_test(shared_memory_between_processes_conforms),
         cmocka_unit_test(shared_memory_between_threads_conforms),
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
+        cmocka_unit_test(links_lend_and_land),
         cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
         cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
     };

@@ -457,7 +457,10 @@ static bool goes_elsewhere(const struct collective *c, uint32_t nrank, uint32_t 
     return goes;
 }
 
-/* What is given is staged once, whoever gets it, unless it travels in the message; what is got is written once. */
+/*
+ * What is given is staged once, whoever gets it, unless it travels in the message or is read where it lies; what is got is
+ * written once.
+ */
 static int count_direct(struct plait_comm *comm, uint32_t rank, const struct collective *c)
 {
     const uint32_t nrank = plait_comm_nrank(comm);
@@ -470,7 +473,8 @@ static int count_direct(struct plait_comm *comm, uint32_t rank, const struct col
     for (uint32_t i = 0; i < g.in.nslot; i++) {
         const uint32_t blk = g.in.blk + i * g.in.stride;
         const size_t bytes = collective_block(c, blk) * sizeof(float);
-        staged += goes_elsewhere(c, nrank, rank, blk) && bytes > PLAIT_POST_DATA ? bytes : 0;
+        const bool once = comm->cma && !g.combines && plait_copies_once(bytes, bytes);
+        staged += goes_elsewhere(c, nrank, rank, blk) && bytes > PLAIT_POST_DATA && !once ? bytes : 0;
     }
     for (uint32_t i = 0; i < g.out.nslot; i++)
         got += collective_block(c, g.out.blk + i * g.out.stride) * sizeof(float);

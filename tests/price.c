@@ -118,7 +118,9 @@ static struct plait_comm *create_alone(struct plait_comm **other)
 /* Put rank 1's vector of the next operation where rank 0 looks for it. */
 static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 {
-    atomic_store_explicit(&other->own->tiny[comm->ntiny & 1].word, plait_word(comm->last, comm->sequence + 1),
+    const uint64_t next = comm->sequence + 1;
+
+    atomic_store_explicit(&other->own->small[next % PLAIT_TINY_SMALL].first.word, plait_word(comm->last, next),
                           memory_order_release);
 }
 
@@ -222,7 +224,7 @@ static int count(enum what what)
         ptrace(PTRACE_CONT, pid, NULL, NULL);
     }
     waitpid(pid, &how, 0);
-    for (unsigned i = 1; i < COUNTED; i++) /* two slots are used in turn; nothing else may vary */
+    for (unsigned i = 1; i < COUNTED; i++) /* slots are used in turn; nothing else may vary */
         if (memcmp(&all[i], &all[0], sizeof all[0]) != 0)
             fprintf(stderr, "price: operations differ: %u and %u instructions\n", all[0].instructions,
                     all[i].instructions);

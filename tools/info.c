@@ -10,10 +10,14 @@
 #include <plait/topology.h>
 #include <plait/version.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #if PLAIT_HAVE_HWLOC
 #include <hwloc.h>
@@ -30,7 +34,7 @@ static const struct cli_option options[] = {
     { "--features", NULL, "optional parts: what this build has, and the package that brings what it lacks", CLI_FLAG,
       &show_features },
     { "--config", NULL, "every setting: value, where it comes from, meaning", CLI_FLAG, &show_config },
-    { "--topology", NULL, "processors, caches and memory", CLI_FLAG, &show_topology },
+    { "--topology", NULL, "processors, caches and memory; may processes read each other's", CLI_FLAG, &show_topology },
     { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
     { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
     { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_RANKS,
@@ -174,6 +178,37 @@ static void print_counts(void)
 }
 #endif
 
+/*
+ * May processes of this user read each other's memory through the kernel? A child tries it on its parent: as ranks of one
+ * launcher are to each other, it has no rights over it but the user's. 0, or the errno.
+ */
+static int try_reading(void)
+{
+    int word = 4711, status;
+    const pid_t parent = getpid(), child = fork();
+
+    if (child == 0) {
+        int copy = 0;
+        const struct iovec local = { &copy, sizeof copy }, remote = { &word, sizeof word };
+        const ssize_t n = process_vm_readv(parent, &local, 1, &remote, 1, 0);
+        _exit(n < 0 ? errno : n == sizeof copy && copy == word ? 0 : EIO);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return errno;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* a filter that kills */
+}
+
+static void print_reading(void)
+{
+    const int error = try_reading();
+
+    if (error == 0)
+        printf("cma         yes: processes read each other's memory (process_vm_readv)\n");
+    else
+        printf("cma         no (process_vm_readv: %s): memory that is not plait_mem_alloc()'s is copied once more\n",
+               strerror(error));
+}
+
 static void print_topology(void)
 {
     struct plait_topology t;
@@ -189,6 +224,7 @@ static void print_topology(void)
     printf("caches      L1 %s, L2 %s, L3 %s\n", t.l1 ? l1 : "unknown", t.l2 ? l2 : "unknown", t.l3 ? l3 : "unknown");
     printf("memory      %s\n", t.memory ? memory : "unknown");
     printf("kernels     %s\n", t.isa);
+    print_reading();
 }
 
 /* ---- Algorithms -------------------------------------------------------------------------------- */

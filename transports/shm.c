@@ -8,6 +8,10 @@
  * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
  * pointers; between processes they are offsets in the sender's arena. Messages of up to 32 bytes
  * travel in the line itself.
+ *
+ * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where it
+ * belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
+ * control block when the comm is made; to others, and for receives that read in place, such memory is staged.
  */
 #include "../lib/comm.h"
 #include "../lib/wait.h"
@@ -20,6 +24,8 @@ struct shm_link {
     struct plait_comm *comm;
     uint32_t peer;
     bool one_process;
+    bool lends; /* the peer reads memory of this process that is not mapped there */
+    const struct plait_process *process;
     const char *base;            /* of the peer's addresses */
     const char *own_base;        /* of this rank's addresses */
     struct plait_post *out;      /* this rank's lines for the peer */
@@ -46,6 +52,8 @@ static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, en
     s->comm = comm;
     s->peer = peer;
     s->one_process = p->process->base == NULL;
+    s->lends = comm->config.cma && atomic_load_explicit(&p->control->reads, memory_order_relaxed);
+    s->process = p->process;
     s->base = p->process->base;
     s->own_base = s->one_process ? NULL : arena->base;
     s->out = plait_control_post(comm->own, channel, comm->nrank, peer);
@@ -60,9 +68,10 @@ static void shm_disconnect(struct plait_link *link)
     free(link);
 }
 
-static bool shm_reaches(const struct plait_link *link, const void *data, size_t bytes)
+static bool shm_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
 {
-    return shm(link)->one_process || plait_arena_contains(data, bytes);
+    const struct shm_link *s = shm(link);
+    return s->one_process || plait_arena_contains(data, bytes) || (land && s->lends);
 }
 
 static bool shm_sent(const struct plait_link *link, uint32_t number)
@@ -96,16 +105,33 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     return taken;
 }
 
+/* Copy what lies outside the peer's arena; false, and a note, when that fails. Equal fingerprints, so a landing. */
+static bool copy_over(struct shm_link *s, const struct plait_post *post, void *landing)
+{
+    const struct plait_arena_header *h = (const void *)s->base;
+    struct plait_unread *unread = &s->comm->unread;
+    const uint64_t address = h->base + post->address;
+    const int error = plait_process_read(s->process, address, landing, post->bytes);
+
+    if (error != 0)
+        *unread = (struct plait_unread){ s->peer, error, address, landing, post->bytes };
+    else if (unread->error != 0 && unread->rank == s->peer)
+        unread->error = 0;
+    return error == 0;
+}
+
 static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
                                size_t *bytes)
 {
-    const struct shm_link *s = shm(link);
+    struct shm_link *s = shm(link);
     const struct plait_post *post = &s->in[number % PLAIT_WINDOW];
+    const size_t room = *bytes;
 
-    (void)landing;
     if (atomic_load_explicit(&post->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
         return NULL;
     *bytes = post->bytes;
+    if (!s->one_process && post->address >= s->process->size)
+        return post->bytes != room || copy_over(s, post, landing) ? landing : NULL;
     return (const void *)((uintptr_t)s->base + (uintptr_t)post->address);
 }
 

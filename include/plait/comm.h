@@ -60,8 +60,8 @@ struct plait_comm_options {
  * options  copied; the id, name, node and algorithms arrays may be freed afterwards, the
  *          algorithms themselves must live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 209 KiB and 2.2 KiB for each rank of the comm, backed at once: 144
- *          KiB for the rings of the last 1,024 collectives and 256 messages, 64 KiB for the vectors of small
+ * Memory:  in this process's arena (PLAIT_ARENA): 226 KiB and 2.2 KiB for each rank of the comm, backed at once: 144
+ *          KiB for the rings of the last 1,024 collectives and 256 messages, 81 KiB for the vectors of small
  *          collectives. Staging memory comes with the first large operation.
  * History: each rank keeps of its last 1,024 collectives what was called, by which algorithm, when it began, how far
  *          it is and for whom it waits; and the same of its last 256 sends and receives, among them every one that it
@@ -189,8 +189,8 @@ struct plait_comm_stats {
     uint64_t operations;
     uint64_t messages;      /* sent */
     uint64_t bytes_sent;    /* payload of those messages */
-    uint64_t bytes_staged;  /* copied into library memory because the caller's memory is not shared */
-    uint64_t bytes_copied;  /* by COPY steps and by receives that moved data */
+    uint64_t bytes_staged;  /* copied into library memory because others cannot get it from where it lies */
+    uint64_t bytes_copied;  /* by COPY steps and by receives that moved data, the kernel's among them */
     uint64_t bytes_reduced; /* results written by REDUCE steps */
     uint64_t allocations;   /* by operations (not by creation) */
     uint64_t yields;        /* sched_yield calls while waiting */

@@ -2,8 +2,10 @@
 /*
  * Library memory: buffers that other processes read in place.
  *
- * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of
- * any other allocator works too; between processes it is staged in slices that stay in cache.
+ * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of any other allocator works
+ * too. Between processes it is staged in slices that stay in cache, except what collectives move without combining and
+ * messages, 8 KiB to 4 MiB: where the kernel permits it (plait-info says whether; PLAIT_CMA=0 forbids it) the receiver
+ * reads that from where it lies.
  */
 #ifndef PLAIT_MEMORY_H
 #define PLAIT_MEMORY_H
@@ -35,9 +37,9 @@ PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
 /**
- * Always PLAIT_ERR_UNSUPPORTED: memory of other allocators cannot be made readable for other processes after the fact.
- * What could be had instead (process_vm_readv) is slower than staging from 64 KiB up, so there is nothing that
- * registering would buy; allocate with plait_mem_alloc() what is to be read in place.
+ * Always PLAIT_ERR_UNSUPPORTED: memory of other allocators cannot be mapped by other processes after the fact. Where they
+ * can copy from it through the kernel they do so without being asked; what is to be read in place, as where it is
+ * combined, allocate with plait_mem_alloc().
  *
  * Thread: any
  */

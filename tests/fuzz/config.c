@@ -19,6 +19,7 @@ static void must_be_in_range(const struct plait_config *c)
     MUST(c->progress == 0 || c->progress == 1);
     MUST(c->file[0] == '\0'); /* only the environment names a file */
     MUST(c->check == 0 || c->check == 1);
+    MUST(c->cma == 0 || c->cma == 1);
     MUST(c->log >= PLAIT_LOG_ERROR && c->log <= PLAIT_LOG_DEBUG);
     MUST(c->deadline > 0 && c->deadline <= 1e9);
     MUST(c->timeout > 0 && c->timeout <= 1e9);

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tiny operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
+#include "comm.h"
+#include "plans.h"
+#include "ranks.h"
+
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MOST_RANKS 9
+#define MOST_COUNT 300 /* elements of a block: on both sides of every border between the places for data */
+#define ROOM       (MOST_RANKS * MOST_COUNT)
+
+enum form { BLOCKING, REQUEST, PERSISTENT, ENGINE, NFORM };
+
+struct call { /* equal on all ranks */
+    enum plait_coll coll;
+    enum form form;
+    uint32_t root;
+    size_t count;
+    bool inplace;
+};
+
+struct place {
+    int32_t memory[2][ROOM];
+    int32_t *in, *out;
+    struct plait_geometry g;
+};
+
+/* Element i of a block as `from` gives it in call k: no two calls have the same. */
+static int32_t element(uint64_t k, uint32_t from, uint32_t blk, size_t i)
+{
+    return (int32_t)(k * 7919 + from * 104729 + blk * 1299709 + i);
+}
+
+static void fill(struct place *p, const struct call *c, uint64_t k, uint32_t rank, uint32_t nrank)
+{
+    p->g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
+    p->in = p->memory[0];
+    p->out = p->memory[1];
+    if (c->inplace && p->g.in.nslot > 0 && p->g.out.nslot > 0 && c->coll != PLAIT_ALLTOALL) {
+        const bool within = p->g.in.nslot > p->g.out.nslot;
+        p->in = p->memory[0] + (p->g.in.nslot < p->g.out.nslot ? rank * c->count : 0);
+        p->out = p->memory[0] + (within ? rank * c->count : 0);
+    }
+    memset(p->memory[1], 0x7b, sizeof p->memory[1]);
+    for (uint32_t slot = 0; slot < p->g.in.nslot; slot++)
+        for (size_t i = 0; i < c->count; i++)
+            p->in[slot * c->count + i] = element(k, rank, p->g.in.blk + slot * p->g.in.stride, i);
+}
+
+static int32_t wanted(const struct call *c, uint64_t k, uint32_t nrank, uint32_t blk, size_t i)
+{
+    uint32_t sum = 0;
+
+    if (!plait_geometry_of(c->coll, nrank, c->root, 0, 1).combines)
+        return element(k, plait_block_source(c->coll, nrank, c->root, blk), blk, i);
+    for (uint32_t r = 0; r < nrank; r++)
+        sum += (uint32_t)element(k, r, blk, i);
+    return (int32_t)sum;
+}
+
+static bool is_right(const struct place *p, const struct call *c, uint64_t k, uint32_t nrank)
+{
+    for (uint32_t slot = 0; slot < p->g.out.nslot; slot++)
+        for (size_t i = 0; i < c->count; i++)
+            if (p->out[slot * c->count + i] != wanted(c, k, nrank, p->g.out.blk + slot * p->g.out.stride, i))
+                return false;
+    return true;
+}
+
+static enum plait_status call(struct plait_comm *comm, const struct call *c, const struct place *p,
+                              const struct plait_call *how)
+{
+    switch (c->coll) {
+    case PLAIT_ALLREDUCE:
+        return plait_allreduce(comm, p->in, p->out, c->count, PLAIT_INT32, PLAIT_SUM, how);
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatter(comm, p->in, p->out, c->count, PLAIT_INT32, PLAIT_SUM, how);
+    case PLAIT_ALLGATHER:
+        return plait_allgather(comm, p->in, p->out, c->count, PLAIT_INT32, how);
+    case PLAIT_BROADCAST:
+        return plait_broadcast(comm, p->in, p->out, c->count, PLAIT_INT32, c->root, how);
+    case PLAIT_REDUCE:
+        return plait_reduce(comm, p->in, p->out, c->count, PLAIT_INT32, PLAIT_SUM, c->root, how);
+    case PLAIT_GATHER:
+        return plait_gather(comm, p->in, p->out, c->count, PLAIT_INT32, c->root, how);
+    case PLAIT_SCATTER:
+        return plait_scatter(comm, p->in, p->out, c->count, PLAIT_INT32, c->root, how);
+    case PLAIT_ALLTOALL:
+        return plait_alltoall(comm, p->in, p->out, c->count, PLAIT_INT32, how);
+    default:
+        return plait_barrier(comm, how);
+    }
+}
+
+static enum plait_status call_in_form(struct plait_comm *comm, const struct call *c, const struct place *p)
+{
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    enum plait_status status;
+
+    if (c->form == BLOCKING)
+        return call(comm, c, p, NULL);
+    if (c->form == ENGINE)
+        how.slice = (size_t)1 << 20;
+    else
+        how.request = &request;
+    how.persistent = c->form == PERSISTENT;
+    status = call(comm, c, p, &how);
+    if (status == PLAIT_OK && c->form == PERSISTENT)
+        status = plait_start(request);
+    if (status == PLAIT_OK && request != NULL)
+        status = plait_wait(&request);
+    if (status == PLAIT_OK && request != NULL)
+        status = plait_request_free(&request);
+    return status;
+}
+
+/* ---- Any sequence -------------------------------------------------------------------------------------- */
+
+struct sequence {
+    uint64_t seed;
+    unsigned n;
+};
+
+/* Long runs of one kind, as those let givers run ahead, and changes between them. */
+static void draw(struct call *c, uint64_t *state, uint32_t nrank)
+{
+    static const size_t counts[] = { 0, 1, 12, 13, 14, 28, 64, 128, 255, 256, 257, MOST_COUNT };
+
+    if (random_below(state, 8) == 0)
+        c->coll = (enum plait_coll)random_below(state, PLAIT_NCOLL);
+    if (random_below(state, 8) == 0)
+        c->root = random_below(state, nrank);
+    if (random_below(state, 4) == 0)
+        c->count = counts[random_below(state, sizeof counts / sizeof *counts)];
+    c->form = random_below(state, 4) == 0 ? (enum form)random_below(state, NFORM) : BLOCKING;
+    c->inplace = random_below(state, 4) == 0;
+}
+
+static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct sequence *s = arg;
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    uint64_t common = s->seed, own = s->seed * 1000 + rank;
+    struct call c = { .coll = PLAIT_BROADCAST, .count = 1 };
+    struct place *p = malloc(sizeof *p);
+
+    CHECK(p != NULL);
+    for (uint64_t k = 0; k < s->n; k++) {
+        draw(&c, &common, nrank);
+        if (random_below(&own, 100) == 0)
+            usleep(random_below(&own, 500));
+        fill(p, &c, k, rank, nrank);
+        CHECK(call_in_form(*comm, &c, p) == PLAIT_OK);
+        if (c.coll != PLAIT_BARRIER && !is_right(p, &c, k, nrank)) {
+            fprintf(stderr, "seed %llu, call %llu of %u ranks: %s of %zu, root %u, form %d is wrong on rank %u\n",
+                    (unsigned long long)s->seed, (unsigned long long)k, nrank, plait_coll_name(c.coll), c.count, c.root,
+                    (int)c.form, rank);
+            return 1;
+        }
+    }
+    free(p);
+    return 0;
+}
+
+/* Results are known, while ranks are late at random. */
+static void any_sequence_gives_what_is_known(void **state)
+{
+    const char *seed = getenv("PLAIT_TEST_SEED"), *n = getenv("PLAIT_TEST_CALLS");
+    struct sequence s = { .seed = seed != NULL ? strtoull(seed, NULL, 10) : 1,
+                          .n = n != NULL ? (unsigned)atoi(n) : 1500 };
+
+    (void)state;
+    for (uint32_t nrank = 2; nrank <= MOST_RANKS; nrank++, s.seed++) {
+        struct ranks r = { .nprocess = nrank, .nthread = 1, .body = run_sequence, .arg = &s };
+        printf("seed %llu\n", (unsigned long long)s.seed);
+        assert_int_equal(ranks_run(&r), 0);
+        r.nprocess = 1;
+        r.nthread = nrank;
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+/* ---- Ahead --------------------------------------------------------------------------------------------- */
+
+struct lead { /* in memory that processes share */
+    _Atomic bool may_read;
+    size_t count;
+    unsigned most; /* operations that the giver ends alone */
+    bool to_root, dies;
+};
+
+/* Begin one more and poll it. */
+static bool ends_alone(struct plait_request **request)
+{
+    int done = 0;
+
+    if (plait_start(*request) != PLAIT_OK)
+        return false;
+    for (unsigned i = 0; i < 200 && !done; i++) {
+        if (plait_test(request, &done) != PLAIT_OK)
+            return false;
+        usleep(done ? 0 : 50);
+    }
+    return done;
+}
+
+/* Rank 0 gives to rank 1, which does not come before it may. */
+static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct lead *lead = arg;
+    const struct call c = { .coll = lead->to_root ? PLAIT_REDUCE : PLAIT_BROADCAST,
+                            .count = lead->count,
+                            .root = lead->to_root ? 1 : 0 };
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    struct place *p = malloc(sizeof *p);
+
+    CHECK(p != NULL);
+    fill(p, &c, 0, rank, 2);
+    if (rank == 0) {
+        how.request = &request;
+        how.persistent = 1;
+        CHECK(call(*comm, &c, p, &how) == PLAIT_OK);
+        for (unsigned k = 0; k < lead->most; k++) {
+            fill(p, &c, k, rank, 2);
+            CHECK(ends_alone(&request));
+        }
+        fill(p, &c, lead->most, rank, 2);
+        CHECK(!ends_alone(&request));
+        lead->may_read = true;
+        CHECK(plait_wait(&request) == PLAIT_OK && plait_request_free(&request) == PLAIT_OK);
+    }
+    while (!lead->may_read)
+        usleep(100);
+    for (unsigned k = 0; rank == 1 && k <= lead->most; k++) {
+        fill(p, &c, k, rank, 2);
+        CHECK(call(*comm, &c, p, NULL) == PLAIT_OK && is_right(p, &c, k, 2));
+    }
+    free(p);
+    return 0;
+}
+
+static struct lead *share_lead(size_t count, unsigned most, bool to_root)
+{
+    struct lead *lead = mmap(NULL, sizeof *lead, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(lead != MAP_FAILED);
+    *lead = (struct lead){ .count = count, .most = most, .to_root = to_root };
+    return lead;
+}
+
+/* Nobody is awaited before all slots are used, and then the reader is. */
+static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        const bool small = i % 2 == 0;
+        struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE, i / 2);
+        const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_ahead, .arg = lead };
+        assert_int_equal(ranks_run(&r), 0);
+        munmap(lead, sizeof *lead);
+    }
+}
+
+/* Rank 0 starts what has to wait for a reader, and waits in another comm for that reader. */
+static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct lead *lead = arg;
+    int32_t value = 1;
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    struct plait_comm *other = NULL;
+
+    CHECK(plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
+    how.request = &request;
+    how.persistent = 1;
+    if (rank == 0)
+        CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, &how) == PLAIT_OK);
+    while (rank == 1 && !lead->may_read)
+        usleep(100);
+    for (unsigned k = 0; k < PLAIT_TINY_SMALL + rank; k++)
+        CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    if (rank == 0)
+        CHECK(plait_start(request) == PLAIT_OK);
+    lead->may_read = true;
+    CHECK(plait_barrier(other, NULL) == PLAIT_OK);
+    if (rank == 0)
+        CHECK(plait_wait(&request) == PLAIT_OK && plait_request_free(&request) == PLAIT_OK);
+    CHECK(plait_comm_destroy(other) == PLAIT_OK);
+    return 0;
+}
+
+/* plait_start() leaves nothing behind that the others wait for. */
+static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void **state)
+{
+    struct lead *lead = share_lead(1, 0, false);
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = start_and_wait_elsewhere, .arg = lead, .limit = 20 };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(lead, sizeof *lead);
+}
+
+static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct lead *lead = arg;
+    const bool dies = lead->dies;
+    int32_t value = 1;
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    enum plait_status status = PLAIT_OK;
+
+    how.deadline = dies ? 30 : 0.2;
+    if (rank == 1) {
+        while (!dies && !lead->may_read)
+            usleep(100);
+        _exit(0);
+    }
+    for (unsigned k = 0; k < PLAIT_TINY_SMALL; k++)
+        CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    status = plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, &how);
+    lead->may_read = true;
+    CHECK(status == (dies ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT));
+    CHECK(strstr(plait_last_error(), dies ? "rank 1 (process" : "rank 1 has not called it") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* The wait for a reader has the deadline, names the rank, and sees it die. */
+static void a_reader_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    for (unsigned dies = 0; dies < 2; dies++) {
+        struct lead *lead = share_lead(1, 0, false);
+        lead->dies = dies;
+        const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_in_vain, .arg = lead, .processes = true };
+        assert_int_equal(ranks_run(&r), 0);
+        munmap(lead, sizeof *lead);
+    }
+}
+
+/* ---- Counted ------------------------------------------------------------------------------------------- */
+
+struct counts {
+    uint64_t messages, sent, copied, reduced;
+};
+
+static int count_call(struct plait_comm *comm, uint32_t rank, const struct call *c, struct counts *out)
+{
+    struct plait_comm_stats a, b;
+    struct place *p = malloc(sizeof *p);
+
+    CHECK(p != NULL);
+    fill(p, c, 1, rank, plait_comm_nrank(comm));
+    plait_comm_stats(comm, &a);
+    CHECK(call_in_form(comm, c, p) == PLAIT_OK);
+    plait_comm_stats(comm, &b);
+    *out = (struct counts){ b.messages - a.messages, b.bytes_sent - a.bytes_sent, b.bytes_copied - a.bytes_copied,
+                            b.bytes_reduced - a.bytes_reduced };
+    free(p);
+    return 0;
+}
+
+static int count_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_choice choice;
+
+    (void)arg;
+    for (unsigned i = 0; i < 2 * PLAIT_NCOLL; i++) {
+        struct call c = { .coll = (enum plait_coll)(i / 2), .count = 16, .inplace = i % 2, .form = BLOCKING };
+        struct counts tiny, engine;
+        if (c.coll == PLAIT_ALLREDUCE || c.coll == PLAIT_BARRIER) /* the engine chooses another algorithm */
+            continue;
+        CHECK(plait_comm_choose(*comm, c.coll, c.count, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
+        CHECK(strcmp(choice.path, "tiny") == 0 && strcmp(choice.algorithm, "direct") == 0);
+        CHECK(count_call(*comm, rank, &c, &tiny) == 0);
+        c.form = ENGINE;
+        CHECK(count_call(*comm, rank, &c, &engine) == 0);
+        if (memcmp(&tiny, &engine, sizeof tiny) != 0)
+            fprintf(stderr, "%s, in place %d: %llu and %llu messages, %llu and %llu bytes sent, %llu and %llu copied\n",
+                    plait_coll_name(c.coll), c.inplace, (unsigned long long)tiny.messages,
+                    (unsigned long long)engine.messages, (unsigned long long)tiny.sent, (unsigned long long)engine.sent,
+                    (unsigned long long)tiny.copied, (unsigned long long)engine.copied);
+        CHECK(memcmp(&tiny, &engine, sizeof tiny) == 0);
+    }
+    return 0;
+}
+
+/* Messages, bytes sent, copied and reduced. */
+static void what_is_counted_is_what_the_engine_counts_for_direct(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 5; n++) {
+        const struct ranks r = { .nprocess = 1, .nthread = n, .body = count_both_ways };
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_sequence_gives_what_is_known),
+        cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
+        cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
+        cmocka_unit_test(a_reader_that_does_not_come_is_named),
+        cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
+    };
+    return cmocka_run_group_tests_name("tiny", tests, NULL, NULL);
+}
