@@ -136,16 +136,15 @@ static void *create(void *arg)
     return NULL;
 }
 
+static bool is_created(void *creation)
+{
+    return atomic_load(&((struct creation *)creation)->done);
+}
+
 /* The other ranks may wait for pending operations of this one before they come. */
 static void await_creation(struct creation *c)
 {
-    struct plait_idle idle = { 0 };
-
-    while (!atomic_load(&c->done))
-        if (plait_progress())
-            plait_idle_over(&idle);
-        else
-            plait_idle(&idle, PLAIT_SPINS_SHARED);
+    plait_progress_until(is_created, c, PLAIT_SPINS_SHARED);
     pthread_join(c->thread, NULL);
 }
 

@@ -28,6 +28,9 @@ static struct plait_comm *first;
 _Atomic uint32_t plait_nactive;
 
 static _Atomic uint32_t news_bell, sleepers;
+static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
+static _Atomic uint32_t rest_bell;
+static atomic_bool resting; /* the progress thread */
 
 void plait_progress_add(struct plait_comm *comm)
 {
@@ -149,8 +152,15 @@ void plait_progress_announce(struct plait_bells *bells)
         }
 }
 
+struct idle { /* a thread without progress */
+    uint32_t turns;
+    double since; /* clock when it had spun enough */
+    bool announced;
+    struct plait_bells bells;
+};
+
 /* Announce; the next time, which is after another poll, sleep. */
-static void doze(struct plait_idle *idle)
+static void doze(struct idle *idle)
 {
     if (idle->announced)
         plait_progress_sleep(&idle->bells);
@@ -159,7 +169,7 @@ static void doze(struct plait_idle *idle)
     plait_progress_announce(&idle->bells);
 }
 
-void plait_idle(struct plait_idle *idle, uint32_t spins)
+static void wait_a_little(struct idle *idle, uint32_t spins)
 {
     if (idle->turns++ < spins) {
         plait_pause();
@@ -175,11 +185,27 @@ void plait_idle(struct plait_idle *idle, uint32_t spins)
     doze(idle);
 }
 
-void plait_idle_over(struct plait_idle *idle)
+static void idle_over(struct idle *idle)
 {
     idle->turns = 0;
     idle->since = 0;
     idle->announced = false;
+}
+
+void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins)
+{
+    struct idle idle = { 0 };
+
+    if (over(self))
+        return;
+    atomic_fetch_add(&drivers, 1);
+    while (!over(self))
+        if (plait_progress())
+            idle_over(&idle);
+        else
+            wait_a_little(&idle, spins);
+    if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
+        plait_bells_ring(&rest_bell);
 }
 
 /* ---- The thread -------------------------------------------------------------------------------------- */
@@ -194,7 +220,7 @@ static atomic_bool stop;
  * sooner than a sleeper is woken. Where it is not, each yield hands it over for a time slice, while who sleeps runs
  * soon after it is woken. A yield that comes back late tells which it is.
  */
-static void idle_beside(struct plait_idle *idle, uint32_t *crowded)
+static void idle_beside(struct idle *idle, uint32_t *crowded)
 {
     const double now = plait_clock();
 
@@ -211,15 +237,29 @@ static void idle_beside(struct plait_idle *idle, uint32_t *crowded)
     doze(idle);
 }
 
+/* Others drive: this thread would only be in their way. The last of them rings, unless it leaves nothing to drive. */
+static void rest(void)
+{
+    struct plait_bells bells = { 0 };
+
+    plait_bells_add(&bells, &rest_bell);
+    atomic_store(&resting, true);
+    if (atomic_load(&drivers) > 0 && !atomic_load(&stop))
+        plait_bells_sleep(&bells, IDLE_NS);
+    atomic_store(&resting, false);
+}
+
 static void *run_thread(void *arg)
 {
-    struct plait_idle idle = { 0 };
+    struct idle idle = { 0 };
     uint32_t crowded = 0; /* sleeps until it yields again */
 
     (void)arg;
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
-        if (plait_progress())
-            plait_idle_over(&idle);
+        if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
+            rest();
+        else if (plait_progress())
+            idle_over(&idle);
         else
             idle_beside(&idle, &crowded);
     return NULL;
@@ -249,6 +289,7 @@ void plait_progress_thread_stop(void)
     if (--nstart == 0) {
         atomic_store(&stop, true);
         plait_progress_news();
+        plait_bells_ring(&rest_bell);
         pthread_join(thread, NULL);
     }
     pthread_mutex_unlock(&thread_lock);
@@ -265,7 +306,8 @@ void plait_progress_fork(enum plait_fork when)
         first = NULL;
         nstart = 0;
         plait_nactive = 0;
-        sleepers = 0;
+        sleepers = drivers = 0;
+        resting = false;
     }
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_unlock(&thread_lock);

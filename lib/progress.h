@@ -34,16 +34,11 @@ void plait_progress_sleep(const struct plait_bells *bells);
 /* News for threads of this process that sleep: an operation has ended, or a new one is pending. */
 void plait_progress_news(void);
 
-struct plait_idle { /* a thread that waits for pending operations */
-    uint32_t turns;
-    double since; /* clock when it had spun enough */
-    bool announced;
-    struct plait_bells bells;
-};
-
-/* One turn without progress: spin, then yield, then sleep. Start from zeroes. */
-void plait_idle(struct plait_idle *idle, uint32_t spins);
-void plait_idle_over(struct plait_idle *idle); /* there was progress */
+/*
+ * Drive everything until over(self): a thread that waits. Without progress it spins (so many turns), then yields, then
+ * sleeps. While there is such a thread the progress thread rests.
+ */
+void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins);
 
 /* Sleeps of the progress thread before it yields again, once a yield has come back late. */
 #define PLAIT_CROWDED_SLEEPS 16

@@ -325,15 +325,14 @@ void plait_request_drop(struct plait_request *r, enum plait_status status)
 
 /* ---- Taking --------------------------------------------------------------------------------------------- */
 
+static bool has_ended(void *r)
+{
+    return plait_request_has_ended(r);
+}
+
 void plait_request_await(struct plait_request *r)
 {
-    struct plait_idle idle = { 0 };
-
-    while (!plait_request_has_ended(r))
-        if (plait_progress())
-            plait_idle_over(&idle);
-        else if (!plait_request_has_ended(r))
-            plait_idle(&idle, r->spins);
+    plait_progress_until(has_ended, r, r->spins);
 }
 
 /* Why it ended with an error, as this thread's last error. */
@@ -445,26 +444,38 @@ static void join_others(struct plait_request *r)
     pthread_mutex_unlock(&comm->lock);
 }
 
-/* The first of them that is over, or n. *spins: of one that is not; UINT32_MAX: there is none to wait for. */
-static size_t find_over(struct plait_request *const *requests, size_t n, uint32_t *spins)
+struct several { /* requests of which one is waited for */
+    struct plait_request *const *requests;
+    size_t n, index; /* which is over; n: none is */
+};
+
+/* One is over, or none is started. */
+static bool find_over(void *several)
 {
-    *spins = UINT32_MAX;
-    for (size_t i = 0; i < n; i++)
-        if (requests[i] != NULL && requests[i]->started) {
-            *spins = requests[i]->spins;
-            if (plait_request_is_over(requests[i]))
-                return i;
-            if (requests[i]->alone)
-                join_others(requests[i]);
+    struct several *s = several;
+    bool some = false;
+
+    s->index = s->n;
+    for (size_t i = 0; i < s->n; i++) {
+        struct plait_request *r = s->requests[i];
+        if (r == NULL || !r->started)
+            continue;
+        some = true;
+        if (plait_request_is_over(r)) {
+            s->index = i;
+            return true;
         }
-    return n;
+        if (r->alone)
+            join_others(r);
+    }
+    return !some;
 }
 
 enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
 {
-    struct plait_idle idle = { 0 };
+    struct several s = { requests, n, n };
     enum plait_status status = PLAIT_OK;
-    uint32_t spins;
+    uint32_t spins = 0;
 
     if (index == NULL || (requests == NULL && n > 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_wait_any: %s is NULL", index == NULL ? "index" : "requests");
@@ -472,11 +483,11 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
         status = check(&requests[i], "plait_wait_any");
     if (status != PLAIT_OK)
         return status;
-    while ((*index = find_over(requests, n, &spins)) == n && spins != UINT32_MAX)
-        if (plait_progress())
-            plait_idle_over(&idle);
-        else
-            plait_idle(&idle, spins);
+    for (size_t i = 0; i < n; i++)
+        if (requests[i] != NULL && requests[i]->started)
+            spins = requests[i]->spins;
+    plait_progress_until(find_over, &s, spins);
+    *index = s.index;
     return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
 }
 
@@ -499,19 +510,18 @@ enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
 
 /* ---- Leaving -------------------------------------------------------------------------------------------- */
 
+static bool has_nothing_pending(void *comm)
+{
+    return atomic_load_explicit(&((struct plait_comm *)comm)->pending, memory_order_acquire) == 0;
+}
+
 void plait_requests_finish(struct plait_comm *comm)
 {
-    struct plait_idle idle = { 0 };
-
     pthread_mutex_lock(&comm->lock);
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
         plait_progress_add(comm);
     pthread_mutex_unlock(&comm->lock);
-    while (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
-        if (plait_progress())
-            plait_idle_over(&idle);
-        else
-            plait_idle(&idle, plait_spins(comm));
+    plait_progress_until(has_nothing_pending, comm, plait_spins(comm));
     pthread_mutex_lock(&comm->lock); /* whoever ended the last one is out */
     pthread_mutex_unlock(&comm->lock);
 }

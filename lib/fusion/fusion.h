@@ -55,10 +55,10 @@ struct plait_fusion {
     struct plait_wait wait; /* for this rank's own tensors */
     double in, out;         /* factors */
     bool leaving;           /* nothing begins any more */
+    uint32_t gone;          /* marks that no longer keep the comm active although their rounds will not end */
 
     struct plait_trace *trace; /* or NULL */
 
-    _Atomic uint32_t held;    /* marks whose buckets' rounds have not ended, which keep the comm active */
     _Atomic uint32_t waiting; /* threads */
     _Atomic int infinite;     /* something arrived that is not finite */
 };

@@ -45,7 +45,6 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
-    atomic_fetch_add_explicit(&f->held, 1, memory_order_relaxed);
     atomic_fetch_add(&f->comm->pending, 1); /* before the count, which lets the round end */
     plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
     const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
@@ -100,7 +99,6 @@ static void end(struct plait_fusion *f, uint32_t k)
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     f->nflying--;
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
-    atomic_fetch_sub_explicit(&f->held, n, memory_order_relaxed);
     f->comm->let_go += n;
     plait_progress_news();
 }
@@ -110,10 +108,15 @@ static uint32_t oldest(const struct plait_fusion *f)
     return (f->next + f->flat.nbucket - f->nflying) % f->flat.nbucket;
 }
 
-/* After a failure nothing begins: what is marked no longer keeps the comm active. */
+/* Nothing begins any more: what is marked no longer keeps the comm active. */
 static void let_go(struct plait_fusion *f)
 {
-    f->comm->let_go += atomic_exchange_explicit(&f->held, 0, memory_order_relaxed);
+    uint32_t marked = 0;
+
+    for (uint32_t k = 0; k < f->flat.nbucket; k++)
+        marked += f->flat.buckets[k].ntensor - plait_bucket_missing(&f->buckets[k]);
+    f->comm->let_go += marked - f->gone;
+    f->gone = marked;
     plait_progress_news();
 }
 
@@ -231,27 +234,38 @@ void plait_fusion_wait_init(struct plait_fusion *f)
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
 
+struct awaited_round {
+    const struct plait_fusion *f;
+    const struct plait_bucket *bucket;
+    uint32_t round;
+};
+
+static bool has_come(const struct awaited_round *w)
+{
+    return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
+}
+
+static bool is_over(void *awaited)
+{
+    const struct awaited_round *w = awaited;
+    return has_come(w) || plait_has_failed(w->f->comm);
+}
+
 /* Until this many rounds of the bucket have ended. */
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
-    const struct plait_bucket *b = &f->buckets[k];
-    const uint32_t spins = plait_spins(f->comm);
-    struct plait_idle idle = { 0 };
+    struct awaited_round w = { f, &f->buckets[k], round };
 
-    if ((int32_t)(plait_bucket_ended(b) - round) >= 0)
+    if (has_come(&w))
         return PLAIT_OK;
     const double start = plait_trace_now(f->trace);
     plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
-    while ((int32_t)(plait_bucket_ended(b) - round) < 0 && !plait_has_failed(f->comm))
-        if (plait_progress())
-            plait_idle_over(&idle);
-        else
-            plait_idle(&idle, spins);
+    plait_progress_until(is_over, &w, plait_spins(f->comm));
     atomic_fetch_sub(&f->waiting, 1);
     plait_trace_waiting(f->trace, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
-    if ((int32_t)(plait_bucket_ended(b) - round) >= 0)
+    if (has_come(&w))
         return PLAIT_OK;
     return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);
 }
