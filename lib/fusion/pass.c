@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1024 }; /* elements */
+enum { PIECE = 256 }; /* elements */
 
 static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
 {
@@ -102,8 +102,10 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
             *square += sum;
         }
         if (past)
-            k->stream(out, piece, here * to_size);
+            k->stream_some(out, piece, here * to_size);
     }
+    if (past)
+        k->stream_end();
     return finite;
 }
 
@@ -118,4 +120,16 @@ bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, stru
 {
     *square = 0;
     return pass(k, to, from, n, factor, past, square);
+}
+
+double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n)
+{
+    const size_t size = plait_dtype_size(type);
+    double sum = 0;
+
+    for (size_t at = 0; at < n; at += PIECE) {
+        const struct plait_vector in = { (char *)(uintptr_t)data + at * size, type };
+        sum += squares_of(k, in, n - at < PIECE ? n - at : PIECE);
+    }
+    return sum;
 }
