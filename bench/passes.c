@@ -23,7 +23,7 @@ enum { MAX_THREADS = 64 };
 
 static size_t bytes = (size_t)256 << 20; /* of gradients in fp32, of all threads together */
 static uint32_t threads = 2, rounds = 9;
-static const char *tensors_file, *isa = "";
+static const char *tensors_file, *isa = "", *only = "";
 
 struct hand {
     double took; /* seconds of the processor */
@@ -292,7 +292,8 @@ static void run_threads(uint32_t n, const struct plait_kernels *k, const struct 
             exit(1);
     }
     for (size_t p = 0; p < sizeof passes / sizeof *passes; p++)
-        measure(&passes[p], t);
+        if (strstr(passes[p].name, only) != NULL)
+            measure(&passes[p], t);
     crew.over = true;
     pthread_barrier_wait(&crew.begin);
     for (uint32_t i = 0; i < n; i++) {
@@ -313,6 +314,7 @@ static const struct cli_option options[] = {
     { "--threads", "N", "measure 1 to N threads, each with its part (2)", CLI_NUMBER, &threads },
     { "--rounds", "N", "turns of each (9)", CLI_NUMBER, &rounds },
     { "--tensors", "FILE", "tensors of the optimiser, over and over (one)", CLI_TEXT, &tensors_file },
+    { "--only", "TEXT", "passes whose names contain it", CLI_TEXT, &only },
     { "--isa", "NAME", "kernels: scalar, avx2, avx512 (the best)", CLI_TEXT, &isa },
     { NULL, NULL, NULL, CLI_FLAG, NULL },
 };

@@ -51,6 +51,9 @@ struct plait_kernels {
     /* 16- and 8-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
+    /* The same, multiplied by a factor in fp32. */
+    void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
+    void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* Copy past the caches; the data is visible to others after a later release store. */
     void (*stream)(void *dst, const void *src, size_t bytes);
     /* The same in parts: visible so after stream_end(). */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read once
- * and written once.
+ * and written once. Pieces are so short that the processor reads the next one while it computes.
  */
 #include "pass.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 256 }; /* elements */
+enum { PIECE = PLAIT_PASS_PIECE };
 
 static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
 {
@@ -25,8 +25,7 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
     } else if (type == PLAIT_FLOAT32) {
         k->scale[type](to, from, n, &f);
     } else { /* the factor may have more digits than the type */
-        k->widen[type](wide, from, n);
-        k->scale[PLAIT_FLOAT32](wide, wide, n, &f);
+        k->widen_by[type](wide, from, n, f);
         k->narrow[type](to, wide, n);
     }
 }
@@ -35,23 +34,14 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
 static void convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                     double factor)
 {
-    const float f = (float)factor;
-    float wide[PIECE];
-
-    if (to.type == from.type && factor != 1) {
+    if (to.type != from.type && is_narrow(k, to.type))
+        k->narrow_by[to.type](to.data, from.data, n, (float)factor);
+    else if (to.type != from.type)
+        k->widen_by[from.type](to.data, from.data, n, (float)factor);
+    else if (factor != 1)
         scale(k, to.type, to.data, from.data, n, factor);
-    } else if (to.type == from.type) {
-        if (to.data != from.data)
-            memcpy(to.data, from.data, n * plait_dtype_size(to.type));
-    } else if (is_narrow(k, to.type)) {
-        if (factor != 1)
-            k->scale[PLAIT_FLOAT32](wide, from.data, n, &f);
-        k->narrow[to.type](to.data, factor != 1 ? wide : from.data, n);
-    } else {
-        k->widen[from.type](to.data, from.data, n);
-        if (factor != 1)
-            k->scale[PLAIT_FLOAT32](to.data, to.data, n, &f);
-    }
+    else if (to.data != from.data)
+        memcpy(to.data, from.data, n * plait_dtype_size(to.type));
 }
 
 static double squares_of(const struct plait_kernels *k, struct plait_vector v, size_t n)
@@ -94,6 +84,7 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
         const size_t here = n - at < PIECE ? n - at : PIECE;
         char *out = (char *)to.data + at * to_size;
         const struct plait_vector in = { (char *)from.data + at * from_size, from.type };
+        plait_pass_fetch(in.data, PIECE * from_size);
         const struct plait_vector made = { past ? piece : out, to.type };
         convert(k, made, in, here, factor);
         if (square != NULL) {
@@ -129,6 +120,7 @@ double plait_pass_squares(const struct plait_kernels *k, const void *data, enum 
 
     for (size_t at = 0; at < n; at += PIECE) {
         const struct plait_vector in = { (char *)(uintptr_t)data + at * size, type };
+        plait_pass_fetch(in.data, PIECE * size);
         sum += squares_of(k, in, n - at < PIECE ? n - at : PIECE);
     }
     return sum;

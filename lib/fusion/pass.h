@@ -5,6 +5,15 @@
 
 #include "../reduce.h"
 
+enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */, PLAIT_PASS_AHEAD = 6144 /* bytes */ };
+
+/* Reading `bytes` of an array from `at` on: fetch what will be read a little later. */
+static inline void plait_pass_fetch(const void *at, size_t bytes)
+{
+    for (size_t line = 0; line < bytes; line += 64)
+        __builtin_prefetch((const char *)at + PLAIT_PASS_AHEAD + line);
+}
+
 struct plait_vector { /* elements of one type */
     void *data;
     enum plait_dtype type;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 256 }; /* elements */
+enum { PIECE = PLAIT_PASS_PIECE };
 
 /* ---- Create and destroy ----------------------------------------------------------------------------------- */
 
@@ -230,9 +230,13 @@ static struct plait_update update_of(const struct plait_optim *o, const struct p
 static const float *widened(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
                             float *room)
 {
+    const size_t size = plait_dtype_size(p->type);
+    const char *g = (const char *)p->gradient + at * size;
+
+    plait_pass_fetch(g, n * size);
     if (p->type == PLAIT_FLOAT32)
         return (const float *)p->gradient + at;
-    o->kernels->widen[p->type](room, (const char *)p->gradient + at * plait_dtype_size(p->type), n);
+    o->kernels->widen[p->type](room, g, n);
     return room;
 }
 
@@ -250,20 +254,28 @@ static void write_copy(const struct plait_optim *o, const struct plait_optim_par
     }
 }
 
-static void update(struct plait_optim *o, const struct plait_optim_step *s)
+static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
 {
+    const struct plait_optim_part *p = &o->parts[k];
+    float *w = p->master, *v = o->momentum + o->at[k];
     _Alignas(64) float room[PIECE];
 
+    for (size_t at = 0; at < p->count; at += PIECE) {
+        const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
+        const float *g = widened(o, p, at, n, room);
+        plait_pass_fetch(w + at, n * sizeof *w);
+        plait_pass_fetch(v + at, n * sizeof *v);
+        o->kernels->update(w + at, v + at, g, n, u);
+        if (p->copy != NULL)
+            write_copy(o, p, at, n);
+    }
+}
+
+static void update(const struct plait_optim *o, const struct plait_optim_step *s)
+{
     for (uint32_t k = 0; k < o->options.npart; k++) {
-        const struct plait_optim_part *p = &o->parts[k];
-        const struct plait_update u = update_of(o, p, s);
-        for (size_t at = 0; at < p->count; at += PIECE) {
-            const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
-            const float *g = widened(o, p, at, n, room);
-            o->kernels->update(p->master + at, o->momentum + o->at[k] + at, g, n, &u);
-            if (p->copy != NULL)
-                write_copy(o, p, at, n);
-        }
+        const struct plait_update u = update_of(o, &o->parts[k], s);
+        update_part(o, k, &u);
     }
     o->kernels->stream_end();
 }

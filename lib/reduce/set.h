@@ -223,10 +223,18 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                    [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
                    [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
                    [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
+        .widen_by = { [PLAIT_FLOAT16] = widen_by_f16,                                                                 \
+                      [PLAIT_BFLOAT16] = widen_by_bf16,                                                               \
+                      [PLAIT_FLOAT8E4M3] = widen_by_e4m3,                                                             \
+                      [PLAIT_FLOAT8E5M2] = widen_by_e5m2 },                                                           \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
                     [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
+        .narrow_by = { [PLAIT_FLOAT16] = narrow_by_f16,                                                               \
+                       [PLAIT_BFLOAT16] = narrow_by_bf16,                                                             \
+                       [PLAIT_FLOAT8E4M3] = narrow_by_e4m3,                                                           \
+                       [PLAIT_FLOAT8E5M2] = narrow_by_e5m2 },                                                         \
         .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update, \
     }
 
