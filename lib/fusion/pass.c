@@ -5,6 +5,8 @@
  */
 #include "pass.h"
 
+#include "past.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -77,15 +79,15 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
                  double factor, bool past, double *square)
 {
     const size_t to_size = plait_dtype_size(to.type), from_size = plait_dtype_size(from.type);
-    _Alignas(64) char piece[PIECE * 8];
+    struct plait_past out;
     bool finite = true;
 
+    plait_past_init(&out, k, to.data);
     for (size_t at = 0; at < n; at += PIECE) {
         const size_t here = n - at < PIECE ? n - at : PIECE;
-        char *out = (char *)to.data + at * to_size;
         const struct plait_vector in = { (char *)from.data + at * from_size, from.type };
+        const struct plait_vector made = { past ? plait_past_room(&out) : (char *)to.data + at * to_size, to.type };
         plait_pass_fetch(in.data, PIECE * from_size);
-        const struct plait_vector made = { past ? piece : out, to.type };
         convert(k, made, in, here, factor);
         if (square != NULL) {
             const double sum = squares_of(k, made, here);
@@ -93,10 +95,10 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
             *square += sum;
         }
         if (past)
-            k->stream_some(out, piece, here * to_size);
+            plait_past_put(&out, here * to_size);
     }
     if (past)
-        k->stream_end();
+        plait_past_finish(&out);
     return finite;
 }
 

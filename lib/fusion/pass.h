@@ -5,7 +5,7 @@
 
 #include "../reduce.h"
 
-enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */, PLAIT_PASS_AHEAD = 6144 /* bytes */ };
+enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */, PLAIT_PASS_AHEAD = 12288 /* bytes */ };
 
 /* Reading `bytes` of an array from `at` on: fetch what will be read a little later. */
 static inline void plait_pass_fetch(const void *at, size_t bytes)

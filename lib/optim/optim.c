@@ -7,7 +7,7 @@
 #include "optim.h"
 
 #include "../call.h"
-#include "../fusion/pass.h"
+#include "../fusion/past.h"
 #include "../hash.h"
 
 #include <math.h>
@@ -240,18 +240,14 @@ static const float *widened(const struct plait_optim *o, const struct plait_opti
     return room;
 }
 
-static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n)
+static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
+                       struct plait_past *copy)
 {
-    const size_t size = plait_dtype_size(p->copy_type);
-    _Alignas(64) uint16_t narrow[PIECE];
-    char *to = (char *)p->copy + at * size;
-
-    if (p->copy_type == PLAIT_FLOAT32) {
-        o->kernels->stream_some(to, p->master + at, n * size);
-    } else {
-        o->kernels->narrow[p->copy_type](narrow, p->master + at, n);
-        o->kernels->stream_some(to, narrow, n * size);
-    }
+    if (p->copy_type == PLAIT_FLOAT32)
+        memcpy(plait_past_room(copy), p->master + at, n * sizeof(float));
+    else
+        o->kernels->narrow[p->copy_type](plait_past_room(copy), p->master + at, n);
+    plait_past_put(copy, n * plait_dtype_size(p->copy_type));
 }
 
 static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
@@ -259,7 +255,9 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     const struct plait_optim_part *p = &o->parts[k];
     float *w = p->master, *v = o->momentum + o->at[k];
     _Alignas(64) float room[PIECE];
+    struct plait_past copy;
 
+    plait_past_init(&copy, o->kernels, p->copy);
     for (size_t at = 0; at < p->count; at += PIECE) {
         const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
         const float *g = widened(o, p, at, n, room);
@@ -267,8 +265,10 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
         plait_pass_fetch(v + at, n * sizeof *v);
         o->kernels->update(w + at, v + at, g, n, u);
         if (p->copy != NULL)
-            write_copy(o, p, at, n);
+            write_copy(o, p, at, n, &copy);
     }
+    if (p->copy != NULL)
+        plait_past_finish(&copy);
 }
 
 static void update(const struct plait_optim *o, const struct plait_optim_step *s)
@@ -277,7 +277,6 @@ static void update(const struct plait_optim *o, const struct plait_optim_step *s
         const struct plait_update u = update_of(o, &o->parts[k], s);
         update_part(o, k, &u);
     }
-    o->kernels->stream_end();
 }
 
 enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_optim_step *s,
