@@ -159,12 +159,13 @@ PLAIT_API enum plait_status plait_optim_step(struct plait_optim *optim, const st
  * 16 bits; the step's factor undoes it. The caller's memory; start from one of the two below.
  */
 struct plait_loss_scale {
-    double scale;       /* now */
-    double growth;      /* times this, after `interval` finite steps in succession; 1 or more */
-    double backoff;     /* times this, after a step that was skipped; above 0, at most 1 */
-    double least, most; /* scale stays between them */
-    uint32_t interval;  /* 0: static, nothing changes */
-    uint32_t good;      /* finite steps since the last change */
+    double scale;   /* now */
+    double growth;  /* times this, after `interval` finite steps in succession; 1 or more */
+    double backoff; /* times this, after a step that was skipped; above 0, at most 1 */
+    double least;   /* scale stays between them; above 0 */
+    double most;
+    uint32_t interval; /* 0: static, nothing changes */
+    uint32_t good;     /* finite steps since the last change */
 };
 #define PLAIT_LOSS_SCALE_DYNAMIC            \
     {                                       \
