@@ -31,6 +31,7 @@ struct hand {
     pthread_t thread;
     size_t n; /* elements of each array */
     float *a, *b, *c;
+    volatile double sink;
     uint16_t *half, *half2;
     struct plait_optim *optim;
     struct plait_optim_step step;
@@ -90,6 +91,11 @@ static void unpack_f32(struct hand *h)
     convert(h, h->a, PLAIT_FLOAT32, h->b, PLAIT_FLOAT32, 0.5, true);
 }
 
+static void squares(struct hand *h)
+{
+    h->sink = plait_pass_squares(h->k, h->b, PLAIT_FLOAT32, h->n);
+}
+
 static void optim(struct hand *h)
 {
     struct plait_optim_result result;
@@ -115,6 +121,7 @@ static const struct pass {
     { "unpack: float16 to float32, scaled, looked at", unpack_f16, 6 },
     { "unpack: bfloat16 to float32, scaled, looked at", unpack_bf16, 6 },
     { "unpack: float32 to float32, scaled, looked at", unpack_f32, 8 },
+    { "squares of float32: read only", squares, 4 },
     { "LARS: gradients and copy float16", optim, 4 + 2 + 2 + 8 + 8 + 2, PLAIT_FLOAT16, PLAIT_FLOAT16, false },
     { "LARS: gradients float32, copy float16", optim, 4 + 4 + 4 + 8 + 8 + 2, PLAIT_FLOAT32, PLAIT_FLOAT16, false },
     { "LARS: gradients float32, no copy", optim, 4 + 4 + 4 + 8 + 8, PLAIT_FLOAT32, PLAIT_NDTYPE, false },
