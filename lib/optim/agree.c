@@ -2,8 +2,8 @@
 /* What all ranks of a sharded optimiser must give alike, as numbers that everybody sees. */
 #include "optim.h"
 
-#include "../wait.h"
 #include "../status.h"
+#include "../wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
