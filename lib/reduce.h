@@ -33,6 +33,16 @@ struct plait_how {
 typedef void (*plait_reduce_fn)(void *dst, const void *const *src, uint32_t nsrc, size_t count,
                                 const struct plait_how *how);
 
+/*
+ * An optimiser's step on fp32 weights w, momenta v and gradients g, rounded after every operation:
+ *
+ *     d = gradient g + decay w;  v = momentum v + d;  w = w - rate (nesterov ? momentum v + d : v)
+ */
+struct plait_update {
+    float gradient, decay, momentum, rate;
+    bool nesterov;
+};
+
 struct plait_kernels {
     const char *isa;                                 /* "scalar", "avx2", "avx512" */
     plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* all but premulsum and user */
@@ -41,10 +51,18 @@ struct plait_kernels {
     /* 16- and 8-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
+    /* The same, multiplied by a factor in fp32. */
+    void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
+    void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* Copy past the caches; the data is visible to others after a later release store. */
     void (*stream)(void *dst, const void *src, size_t bytes);
+    /* The same in parts: visible so after stream_end(). */
+    void (*stream_some)(void *dst, const void *src, size_t bytes);
+    void (*stream_end)(void);
     /* The sum of the squares of `count` floats; not finite exactly when one of them is not. */
     double (*squares)(const float *src, size_t count);
+    /* The arrays do not overlap. */
+    void (*update)(float *w, float *v, const float *g, size_t count, const struct plait_update *u);
 };
 
 /* The set for this processor, or the one named by `isa` ("": best). NULL: unknown name or not supported here. */

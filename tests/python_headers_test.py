@@ -15,6 +15,7 @@ pyproject, *folders = sys.argv[1:]
 declared = {f.name: f for f in headers.functions(folders)}
 
 PLAIN = {'size_t': ctypes.c_size_t, 'uint32_t': ctypes.c_uint32, 'uint64_t': ctypes.c_uint64, 'int': ctypes.c_int,
+         'unsigned': ctypes.c_uint,
          'double': ctypes.c_double, 'const char*': ctypes.c_char_p, 'void': None}
 
 
@@ -37,7 +38,7 @@ def fits(kind, c):
     assert c.endswith('*'), c
     pointed = re.sub(r'^const ', '', c[:-1])
     if kind is ctypes.c_void_p:  # arrays
-        return pointed in ('void', 'size_t') or 'plait_alg' in pointed
+        return pointed in ('void', 'size_t', 'float', 'double') or 'plait_alg' in pointed
     return kind is ctypes.POINTER(target(pointed))
 
 
@@ -113,6 +114,15 @@ def names_of_rounding_are_the_enum():
     assert names == ['PLAIT_ROUND_' + name.upper() for name in _library.ROUNDS], names
 
 
+def names_of_methods_and_rules_are_the_enums():
+    assert headers.enumerators(folders, 'plait_optim_method') == \
+        ['PLAIT_OPTIM_' + name.upper() for name in _library.OPTIM_METHODS]
+    assert headers.enumerators(folders, 'plait_decay_rule') == \
+        ['PLAIT_DECAY_' + name.upper() for name in _library.DECAY_RULES]
+    assert '#define PLAIT_OPTIM_PLAIN (PLAIT_OPTIM_NO_DECAY | PLAIT_OPTIM_NO_TRUST)' in \
+        ' '.join(headers.code(folders).split()) and _library.OPTIM_PLAIN == 1 | 2
+
+
 def no_color_is_the_header_s():
     assert f'#define PLAIT_NO_COLOR ({_library.NO_COLOR})' in headers.code(folders)
 
@@ -127,5 +137,6 @@ def versions_and_soname_are_the_library_s():
 sentences.run([
     every_function_of_a_comm_has_a_method, every_handle_is_opaque, functions_take_what_the_headers_say,
     structs_have_the_fields_of_the_headers, no_color_is_the_header_s, structs_have_the_sizes_of_the_library, exceptions_are_the_list_of_statuses, names_of_rounding_are_the_enum,
+    names_of_methods_and_rules_are_the_enums,
     versions_and_soname_are_the_library_s,
 ])

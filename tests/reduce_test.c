@@ -757,6 +757,80 @@ static void stream_copies_any_alignment(void **unused)
     }
 }
 
+static void scaled_conversions_are_a_conversion_and_a_multiplication(void **unused)
+{
+    (void)unused;
+    for (size_t s = 0; s < LENGTH(isas); s++)
+        for (unsigned trial = 0; plait_kernels_find(isas[s]) != NULL && trial < 400; trial++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[s]);
+            const enum plait_dtype type = narrows[trial % LENGTH(narrows)];
+            const size_t n = draw() % 200;
+            const float by = trial % 5 == 0 ? 1 : (float)ldexp((double)(draw() % 1000) / 7, (int)(draw() % 20) - 10);
+            const struct call c = { .type = type, .nsrc = 1, .count = n };
+            const struct call full = { .type = PLAIT_FLOAT32, .nsrc = 1, .count = n };
+            struct array half = array_make(type, n), wide = array_make(PLAIT_FLOAT32, n);
+            struct array want = array_make(PLAIT_FLOAT32, n), got = array_make(PLAIT_FLOAT32, n);
+            struct array narrow_want = array_make(type, n), narrow_got = array_make(type, n);
+            float *w = (float *)(void *)want.data, *g = (float *)(void *)got.data;
+
+            for (size_t i = 0; i < n; i++) {
+                set_element(half.data, type, i, draw());
+                set_element(wide.data, PLAIT_FLOAT32, i, draw());
+            }
+            k->widen[type](w, half.data, n);
+            k->scale[PLAIT_FLOAT32](w, w, n, &by);
+            k->widen_by[type](g, half.data, n, by);
+            for (size_t i = 0; i < n; i++)
+                assert_bits(k, &full, i, element(got.data, PLAIT_FLOAT32, i), element(want.data, PLAIT_FLOAT32, i));
+            k->scale[PLAIT_FLOAT32](w, wide.data, n, &by);
+            k->narrow[type](narrow_want.data, w, n);
+            k->narrow_by[type](narrow_got.data, (const float *)(void *)wide.data, n, by);
+            for (size_t i = 0; i < n; i++)
+                assert_bits(k, &c, i, element(narrow_got.data, type, i), element(narrow_want.data, type, i));
+            free(half.memory);
+            free(wide.memory);
+            free(want.memory);
+            free(got.memory);
+            free(narrow_want.memory);
+            free(narrow_got.memory);
+        }
+}
+
+/* Numbers near 1, where the order of a sum shows. */
+static void squares_and_steps_have_the_same_bits_in_every_set(void **unused)
+{
+    enum { N = 1000 };
+    static float g[N], w[LENGTH(isas)][N], v[LENGTH(isas)][N];
+
+    (void)unused;
+    for (unsigned trial = 0; trial < 300; trial++) {
+        const struct plait_update u = { 0.1f, 0.01f, 0.9f, 0.3f, trial % 2 };
+        const size_t n = draw() % N;
+        double want = 0;
+
+        for (size_t i = 0; i < N; i++) {
+            g[i] = (float)(int32_t)draw() * 0x1p-31f;
+            w[0][i] = (float)(int32_t)draw() * 0x1p-31f;
+            v[0][i] = (float)(int32_t)draw() * 0x1p-31f;
+        }
+        for (size_t s = 1; s < LENGTH(isas); s++) {
+            memcpy(w[s], w[0], sizeof w[s]);
+            memcpy(v[s], v[0], sizeof v[s]);
+        }
+        for (size_t s = 0; s < LENGTH(isas); s++) {
+            const struct plait_kernels *k = plait_kernels_find(isas[s]);
+            if (k == NULL)
+                continue;
+            const double got = k->squares(g, n);
+            want = s == 0 ? got : want;
+            assert_memory_equal(&got, &want, sizeof got);
+            k->update(w[s], v[s], g, n, &u);
+            assert_memory_equal(w[s], w[0], sizeof w[s]);
+            assert_memory_equal(v[s], v[0], sizeof v[s]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -781,6 +855,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_default_environment_is_left_alone),
 #endif
         cmocka_unit_test(stream_copies_any_alignment),
+        cmocka_unit_test(scaled_conversions_are_a_conversion_and_a_multiplication),
+        cmocka_unit_test(squares_and_steps_have_the_same_bits_in_every_set),
     };
 
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read once
- * and written once.
+ * and written once. Pieces are so short that the processor reads the next one while it computes. A pass goes through NWAY
+ * stretches side by side, as prefetchers work on a few lines of each page: on a Sapphire Rapids one core reads 12 GB/s
+ * from one stretch and 17 from four.
  */
 #include "pass.h"
+
+#include "past.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1024 }; /* elements */
+enum { PIECE = PLAIT_PASS_PIECE, NWAY = 4 };
 
 static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
 {
@@ -25,8 +29,7 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
     } else if (type == PLAIT_FLOAT32) {
         k->scale[type](to, from, n, &f);
     } else { /* the factor may have more digits than the type */
-        k->widen[type](wide, from, n);
-        k->scale[PLAIT_FLOAT32](wide, wide, n, &f);
+        k->widen_by[type](wide, from, n, f);
         k->narrow[type](to, wide, n);
     }
 }
@@ -35,23 +38,14 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
 static void convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                     double factor)
 {
-    const float f = (float)factor;
-    float wide[PIECE];
-
-    if (to.type == from.type && factor != 1) {
+    if (to.type != from.type && is_narrow(k, to.type))
+        k->narrow_by[to.type](to.data, from.data, n, (float)factor);
+    else if (to.type != from.type)
+        k->widen_by[from.type](to.data, from.data, n, (float)factor);
+    else if (factor != 1)
         scale(k, to.type, to.data, from.data, n, factor);
-    } else if (to.type == from.type) {
-        if (to.data != from.data)
-            memcpy(to.data, from.data, n * plait_dtype_size(to.type));
-    } else if (is_narrow(k, to.type)) {
-        if (factor != 1)
-            k->scale[PLAIT_FLOAT32](wide, from.data, n, &f);
-        k->narrow[to.type](to.data, factor != 1 ? wide : from.data, n);
-    } else {
-        k->widen[from.type](to.data, from.data, n);
-        if (factor != 1)
-            k->scale[PLAIT_FLOAT32](to.data, to.data, n, &f);
-    }
+    else if (to.data != from.data)
+        memcpy(to.data, from.data, n * plait_dtype_size(to.type));
 }
 
 static double squares_of(const struct plait_kernels *k, struct plait_vector v, size_t n)
@@ -83,36 +77,76 @@ static bool all_finite(struct plait_vector v, size_t n, double square)
     return finite;
 }
 
-static void copy(void *to, const void *from, size_t bytes)
+struct way { /* a stretch of the arrays */
+    size_t at, end;
+    double square;
+    struct plait_past out;
+};
+
+struct job {
+    const struct plait_kernels *k;
+    struct plait_vector to, from;
+    double factor;
+    bool past, look;
+};
+
+/* Whole pieces for each but the last: the order of the sums follows from n alone. */
+static void cut(const struct job *j, size_t n, struct way ways[NWAY])
 {
-    memcpy(to, from, bytes);
+    const size_t part = n / NWAY / PIECE * PIECE;
+
+    for (unsigned w = 0; w < NWAY; w++) {
+        ways[w].at = w * part;
+        ways[w].end = w + 1 < NWAY ? (w + 1) * part : n;
+        ways[w].square = 0;
+        plait_past_init(&ways[w].out, j->k, (char *)j->to.data + w * part * plait_dtype_size(j->to.type));
+    }
 }
 
+/* The next piece. False: something is not finite. */
+static bool advance(const struct job *j, struct way *w)
+{
+    const size_t to_size = plait_dtype_size(j->to.type), from_size = plait_dtype_size(j->from.type);
+    const size_t n = w->end - w->at < PIECE ? w->end - w->at : PIECE;
+    const struct plait_vector in = { (char *)j->from.data + w->at * from_size, j->from.type };
+    const struct plait_vector made = { j->past ? plait_past_room(&w->out) : (char *)j->to.data + w->at * to_size,
+                                       j->to.type };
+    bool finite = true;
+
+    plait_pass_fetch(in.data, PIECE * from_size);
+    convert(j->k, made, in, n, j->factor);
+    if (j->look) {
+        const double square = squares_of(j->k, made, n);
+        finite = all_finite(made, n, square);
+        w->square += square;
+    }
+    if (j->past)
+        plait_past_put(&w->out, n * to_size);
+    w->at += n;
+    return finite;
+}
+
+/* square: NULL, not looked at. */
 static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                  double factor, bool past, double *square)
 {
-    const size_t to_size = plait_dtype_size(to.type), from_size = plait_dtype_size(from.type);
-    _Alignas(64) char piece[PIECE * 8];
+    const struct job j = { k, to, from, factor, past, square != NULL };
+    struct way ways[NWAY];
     bool finite = true;
 
-    if (square == NULL && factor == 1 && to.type == from.type) {
-        (past ? k->stream : copy)(to.data, from.data, n * to_size);
+    if (square == NULL && !past && factor == 1 && to.type == from.type) {
+        memcpy(to.data, from.data, n * plait_dtype_size(to.type));
         return true;
     }
-    for (size_t at = 0; at < n; at += PIECE) {
-        const size_t here = n - at < PIECE ? n - at : PIECE;
-        char *out = (char *)to.data + at * to_size;
-        const struct plait_vector in = { (char *)from.data + at * from_size, from.type };
-        const struct plait_vector made = { past ? piece : out, to.type };
-        convert(k, made, in, here, factor);
-        if (square != NULL) {
-            const double sum = squares_of(k, made, here);
-            finite &= all_finite(made, here, sum);
-            *square += sum;
-        }
-        if (past)
-            k->stream(out, piece, here * to_size);
-    }
+    cut(&j, n, ways);
+    while (ways[NWAY - 1].at < n) /* the longest */
+        for (unsigned w = 0; w < NWAY; w++)
+            if (ways[w].at < ways[w].end)
+                finite &= advance(&j, &ways[w]);
+    for (unsigned w = 0; w < NWAY && past; w++)
+        plait_past_finish(&ways[w].out);
+    for (unsigned w = 0; w < NWAY && square != NULL; w++)
+        *square += ways[w].square;
     return finite;
 }
 
@@ -127,4 +161,13 @@ bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, stru
 {
     *square = 0;
     return pass(k, to, from, n, factor, past, square);
+}
+
+double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n)
+{
+    const struct plait_vector v = { (char *)(uintptr_t)data, type };
+    double square = 0;
+
+    pass(k, v, v, n, 1, false, &square); /* converts nothing */
+    return square;
 }

@@ -5,6 +5,15 @@
 
 #include "../reduce.h"
 
+enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */, PLAIT_PASS_AHEAD = 12288 /* bytes */ };
+
+/* Reading `bytes` of an array from `at` on: fetch what will be read a little later. */
+static inline void plait_pass_fetch(const void *at, size_t bytes)
+{
+    for (size_t line = 0; line < bytes; line += 64)
+        __builtin_prefetch((const char *)at + PLAIT_PASS_AHEAD + line);
+}
+
 struct plait_vector { /* elements of one type */
     void *data;
     enum plait_dtype type;
@@ -23,5 +32,8 @@ void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, s
  */
 bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                      double factor, bool past, double *square);
+
+/* Only the sum of squares, of floats. Not finite exactly when one is not, but of float64, where squares may overflow. */
+double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n);
 
 #endif

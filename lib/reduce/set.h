@@ -128,7 +128,7 @@
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
 
-static void stream(void *dst, const void *src, size_t bytes)
+static void stream_some(void *dst, const void *src, size_t bytes)
 {
     unsigned char *d = dst;
     const unsigned char *s = src;
@@ -140,11 +140,23 @@ static void stream(void *dst, const void *src, size_t bytes)
         d += head, s += head, bytes -= head;
         for (; bytes >= 64; d += 64, s += 64, bytes -= 64)
             STREAM_LINE(d, s);
-        STREAM_FENCE();
     }
 #endif
     if (bytes > 0)
         memcpy(d, s, bytes);
+}
+
+static void stream_end(void)
+{
+#ifdef STREAM_FENCE
+    STREAM_FENCE();
+#endif
+}
+
+static void stream(void *dst, const void *src, size_t bytes)
+{
+    stream_some(dst, src, bytes);
+    stream_end();
 }
 
 /* Sixteen running sums, added in pairs: the same bits whatever a register holds. A square of floats is exact. */
@@ -162,6 +174,33 @@ static double squares(const float *src, size_t count)
         for (unsigned k = 0; k < half; k++)
             sum[k] += sum[k + half];
     return sum[0];
+}
+
+static void update_plain(float *restrict w, float *restrict v, const float *restrict g, size_t count,
+                         const struct plait_update *u)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float d = u->gradient * g[i] + u->decay * w[i];
+        v[i] = u->momentum * v[i] + d;
+        w[i] -= u->rate * v[i];
+    }
+}
+
+static void update_nesterov(float *restrict w, float *restrict v, const float *restrict g, size_t count,
+                            const struct plait_update *u)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float d = u->gradient * g[i] + u->decay * w[i];
+        v[i] = u->momentum * v[i] + d;
+        w[i] -= u->rate * (u->momentum * v[i] + d);
+    }
+}
+
+static void update(float *w, float *v, const float *g, size_t count, const struct plait_update *u)
+{
+    (u->nesterov ? update_nesterov : update_plain)(w, v, g, count, u);
 }
 
 #define ROW(type)                                                                                            \
@@ -184,12 +223,19 @@ static double squares(const float *src, size_t count)
                    [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
                    [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
                    [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
+        .widen_by = { [PLAIT_FLOAT16] = widen_by_f16,                                                                 \
+                      [PLAIT_BFLOAT16] = widen_by_bf16,                                                               \
+                      [PLAIT_FLOAT8E4M3] = widen_by_e4m3,                                                             \
+                      [PLAIT_FLOAT8E5M2] = widen_by_e5m2 },                                                           \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
                     [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
-        .stream = stream,                                                                                             \
-        .squares = squares,                                                                                           \
+        .narrow_by = { [PLAIT_FLOAT16] = narrow_by_f16,                                                               \
+                       [PLAIT_BFLOAT16] = narrow_by_bf16,                                                             \
+                       [PLAIT_FLOAT8E4M3] = narrow_by_e4m3,                                                           \
+                       [PLAIT_FLOAT8E5M2] = narrow_by_e5m2 },                                                         \
+        .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update, \
     }
 
 #endif

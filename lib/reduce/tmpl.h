@@ -225,6 +225,42 @@ static void FN(narrow)(void *restrict dst, const float *restrict src, size_t cou
     if (full < count)
         PUT(d + full, VN(clean)(GET_WIDE(src + full, count - full)), count - full);
 }
+
+/* As many factors as a unit has. */
+static inline __attribute__((always_inline)) V FN(wide_factor)(float factor)
+{
+    float same[LANES];
+
+    for (size_t i = 0; i < LANES; i++)
+        same[i] = factor;
+    return GET_WIDE(same, LANES);
+}
+
+static void FN(widen_by)(float *restrict dst, const void *restrict src, size_t count, float factor)
+{
+    const size_t full = count - count % LANES;
+    const V by = FN(wide_factor)(factor);
+    const T *s = src;
+
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT_WIDE(dst + i, VN(clean)(VN(prod)(GET(s + i, LANES), by)), LANES);
+    if (full < count)
+        PUT_WIDE(dst + full, VN(clean)(VN(prod)(GET(s + full, count - full), by)), count - full);
+}
+
+static void FN(narrow_by)(void *restrict dst, const float *restrict src, size_t count, float factor)
+{
+    const size_t full = count - count % LANES;
+    const V by = FN(wide_factor)(factor);
+    T *d = dst;
+
+#pragma omp simd
+    for (size_t i = 0; i < full; i += LANES)
+        PUT(d + i, VN(clean)(VN(prod)(GET_WIDE(src + i, LANES), by)), LANES);
+    if (full < count)
+        PUT(d + full, VN(clean)(VN(prod)(GET_WIDE(src + full, count - full), by)), count - full);
+}
 #endif
 
 #undef T

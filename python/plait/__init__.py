@@ -15,13 +15,14 @@ from ._errors import Error
 from ._fusion import Fusion
 from ._group import group
 from ._library import lib as _lib
+from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
 from ._stream import Stream
 
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Error', 'Fusion', 'Persistent', 'Request', 'Stream', 'group', 'unique_id', 'version', 'wait_all', 'wait_any',
-           'zeros'] + [c.__name__ for c in _BY_NAME.values()]
+__all__ = ['Comm', 'Error', 'Fusion', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
+           'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
 def version():

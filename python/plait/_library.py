@@ -5,19 +5,22 @@ All that has to agree with the public headers is here, and tests/python_headers_
 """
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint32, c_uint64, \
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint, c_uint32, c_uint64, \
     c_void_p
 
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
 NO_COLOR = -1
+OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
+OPTIM_PLAIN = 3
+DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 OnStream = CFUNCTYPE(None, c_void_p)
 
 
 class CommHandle(Structure):
-    """`struct plait_comm`, of which only pointers are known; so are the next two."""
+    """`struct plait_comm`, of which only pointers are known; so are the next three."""
 
 
 class RequestHandle(Structure):
@@ -32,8 +35,12 @@ class FusionHandle(Structure):
     pass
 
 
+class OptimHandle(Structure):
+    pass
+
+
 OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle,
-          'plait_fusion': FusionHandle}
+          'plait_fusion': FusionHandle, 'plait_optim': OptimHandle}
 
 
 class UniqueId(Structure):
@@ -91,10 +98,43 @@ class FusionResult(Structure):
     _fields_ = [('finite', c_int)]
 
 
+class OptimPart(Structure):
+    _fields_ = [('tensor', c_uint32), ('count', c_size_t), ('gradient', c_void_p), ('type', c_int),
+                ('master', c_void_p), ('copy', c_void_p), ('copy_type', c_int), ('flags', c_uint)]
+
+
+class OptimOptions(Structure):
+    _fields_ = [('size', c_size_t), ('parts', POINTER(OptimPart)), ('npart', c_uint32), ('ntensor', c_uint32),
+                ('method', c_int), ('momentum', c_double), ('nesterov', c_int), ('lr_in_momentum', c_int),
+                ('decay', c_double), ('eta', c_double), ('eps', c_double), ('norm_decay', c_double), ('check', c_int),
+                ('comm', POINTER(CommHandle))]
+
+
+class OptimStep(Structure):
+    _fields_ = [('size', c_size_t), ('lr', c_double), ('factor', c_double), ('decay', c_double), ('squares', c_void_p)]
+
+
+class OptimResult(Structure):
+    _fields_ = [('finite', c_int), ('norm', c_double)]
+
+
+class LossScaleStruct(Structure):
+    _fields_ = [('scale', c_double), ('growth', c_double), ('backoff', c_double), ('least', c_double),
+                ('most', c_double), ('interval', c_uint32), ('good', c_uint32)]
+
+
+class ScheduleStruct(Structure):
+    _fields_ = [('size', c_size_t), ('base', c_double), ('warmup', c_double), ('start', c_double), ('rule', c_int),
+                ('steps', c_double), ('power', c_double), ('end', c_double), ('milestones', c_void_p),
+                ('nmilestone', c_uint32), ('gamma', c_double)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
            'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
            'plait_comm_count': CommCount, 'plait_tensor': Tensor, 'plait_layout': Layout,
-           'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult}
+           'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
+           'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
+           'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct}
 
 
 class Status(c_int):
@@ -180,6 +220,12 @@ FUNCTIONS = {
     'plait_fusion_wait': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait_all': (Status, [_FUSION, POINTER(FusionResult)]),
     'plait_fusion_trace': (Status, [_FUSION, c_char_p]),
+    'plait_optim_create': (Status, [POINTER(OptimOptions), POINTER(POINTER(OptimHandle))]),
+    'plait_optim_destroy': (None, [POINTER(OptimHandle)]),
+    'plait_optim_momentum': (c_void_p, [POINTER(OptimHandle), c_uint32]),
+    'plait_optim_step': (Status, [POINTER(OptimHandle), POINTER(OptimStep), POINTER(OptimResult)]),
+    'plait_loss_scale_update': (Status, [POINTER(LossScaleStruct), c_int]),
+    'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
 }
 
 

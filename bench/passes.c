@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How near the memory's bandwidth the passes over gradients and weights come: packing, unpacking and the optimiser's
+ * step, each beside copies that move as many bytes, in turns. Developers' tool; plait_internal is inside.
+ */
+#include "cli.h"
+#include "fusion/pass.h"
+#include "stats.h"
+#include "tensors.h"
+#include "worker.h"
+
+#include <plait/optim.h>
+#include <plait/topology.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { MAX_THREADS = 64 };
+
+static size_t bytes = (size_t)256 << 20; /* of gradients in fp32, of all threads together */
+static uint32_t threads = 2, rounds = 9;
+static const char *tensors_file, *isa = "", *only = "";
+
+struct hand {
+    double took; /* seconds of the processor */
+    const struct plait_kernels *k;
+    pthread_t thread;
+    size_t n; /* elements of each array */
+    float *a, *b, *c;
+    volatile double sink;
+    uint16_t *half, *half2;
+    struct plait_optim *optim;
+    struct plait_optim_step step;
+};
+
+/* ---- What is measured ------------------------------------------------------------------------------------- */
+
+static void copy_stream(struct hand *h, size_t traffic)
+{
+    h->k->stream(h->a, h->b, traffic / 2);
+}
+
+static void copy_memcpy(struct hand *h, size_t traffic)
+{
+    memcpy(h->a, h->b, traffic / 2);
+}
+
+static void convert(struct hand *h, void *to, enum plait_dtype to_type, void *from, enum plait_dtype from_type,
+                    double factor, bool look)
+{
+    const struct plait_vector t = { to, to_type }, f = { from, from_type };
+    double square;
+
+    if (look)
+        plait_pass_look(h->k, t, f, h->n, factor, true, &square);
+    else
+        plait_pass_convert(h->k, t, f, h->n, factor, true);
+}
+
+static void pack_f16(struct hand *h)
+{
+    convert(h, h->half, PLAIT_FLOAT16, h->b, PLAIT_FLOAT32, 0.5, false);
+}
+
+static void pack_bf16(struct hand *h)
+{
+    convert(h, h->half, PLAIT_BFLOAT16, h->b, PLAIT_FLOAT32, 0.5, false);
+}
+
+static void pack_f32(struct hand *h)
+{
+    convert(h, h->a, PLAIT_FLOAT32, h->b, PLAIT_FLOAT32, 0.5, false);
+}
+
+static void unpack_f16(struct hand *h)
+{
+    convert(h, h->a, PLAIT_FLOAT32, h->half, PLAIT_FLOAT16, 0.5, true);
+}
+
+static void unpack_bf16(struct hand *h)
+{
+    convert(h, h->a, PLAIT_FLOAT32, h->half, PLAIT_BFLOAT16, 0.5, true);
+}
+
+static void unpack_f32(struct hand *h)
+{
+    convert(h, h->a, PLAIT_FLOAT32, h->b, PLAIT_FLOAT32, 0.5, true);
+}
+
+static void squares(struct hand *h)
+{
+    h->sink = plait_pass_squares(h->k, h->b, PLAIT_FLOAT32, h->n);
+}
+
+static void optim(struct hand *h)
+{
+    struct plait_optim_result result;
+
+    if (plait_optim_step(h->optim, &h->step, &result) != PLAIT_OK || !result.finite) {
+        fprintf(stderr, "plait-perf-passes: %s\n", plait_last_error());
+        exit(1);
+    }
+}
+
+/* Of LARS, what one element needs: squares of master and gradient, then gradient, master, momentum in, all but the
+ * gradient and the copy out. */
+static const struct pass {
+    const char *name;
+    void (*run)(struct hand *h);
+    size_t traffic;              /* bytes read and written for each element */
+    enum plait_dtype type, copy; /* optimiser: gradients; copy or PLAIT_NDTYPE */
+    bool squares;                /* optimiser: known */
+} passes[] = {
+    { "pack: float32 to float16, scaled", pack_f16, 6 },
+    { "pack: float32 to bfloat16, scaled", pack_bf16, 6 },
+    { "pack: float32 to float32, scaled", pack_f32, 8 },
+    { "unpack: float16 to float32, scaled, looked at", unpack_f16, 6 },
+    { "unpack: bfloat16 to float32, scaled, looked at", unpack_bf16, 6 },
+    { "unpack: float32 to float32, scaled, looked at", unpack_f32, 8 },
+    { "squares of float32: read only", squares, 4 },
+    { "LARS: gradients and copy float16", optim, 4 + 2 + 2 + 8 + 8 + 2, PLAIT_FLOAT16, PLAIT_FLOAT16, false },
+    { "LARS: gradients float32, copy float16", optim, 4 + 4 + 4 + 8 + 8 + 2, PLAIT_FLOAT32, PLAIT_FLOAT16, false },
+    { "LARS: gradients float32, no copy", optim, 4 + 4 + 4 + 8 + 8, PLAIT_FLOAT32, PLAIT_NDTYPE, false },
+    { "LARS: gradients float32, squares known", optim, 4 + 4 + 8 + 8, PLAIT_FLOAT32, PLAIT_NDTYPE, true },
+};
+
+/* ---- Threads ---------------------------------------------------------------------------------------------- */
+
+static struct crew {
+    struct hand hands[MAX_THREADS];
+    uint32_t n;
+    pthread_barrier_t begin, end;
+    const struct pass *pass; /* NULL: a copy */
+    bool stream, over;
+} crew;
+
+/* Of this thread on a processor: others who use the machine show less. */
+static double own_time(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *hand_main(void *argument)
+{
+    struct hand *h = argument;
+
+    double start;
+
+    worker_pin((uint32_t)(h - crew.hands));
+    for (;;) {
+        pthread_barrier_wait(&crew.begin);
+        if (crew.over)
+            return NULL;
+        start = own_time();
+        if (crew.pass->run != NULL)
+            crew.pass->run(h);
+        else
+            (crew.stream ? copy_stream : copy_memcpy)(h, crew.pass->traffic * h->n);
+        h->took = own_time() - start;
+        pthread_barrier_wait(&crew.end);
+    }
+}
+
+static double timed(const struct pass *pass, bool stream)
+{
+    double longest = 0;
+
+    crew.pass = pass;
+    crew.stream = stream;
+    pthread_barrier_wait(&crew.begin);
+    pthread_barrier_wait(&crew.end);
+    for (uint32_t i = 0; i < crew.n; i++)
+        longest = crew.hands[i].took > longest ? crew.hands[i].took : longest;
+    return longest;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------- */
+
+static void *take(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED) {
+        perror("plait-perf-passes: memory");
+        exit(1);
+    }
+    madvise(memory, size, MADV_HUGEPAGE);
+    memset(memory, 0, size);
+    return memory;
+}
+
+static void fill(struct hand *h)
+{
+    for (size_t i = 0; i < h->n; i++) {
+        h->b[i] = (float)(i % 251) / 256 - 0.4f;
+        h->c[i] = (float)(i % 127) / 128 - 0.4f;
+    }
+    h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n);
+}
+
+static void hand_init(struct hand *h, const struct plait_kernels *k, size_t n)
+{
+    const size_t room = n * sizeof(float) * 4 + 4096; /* a copy may move more than the arrays hold */
+
+    *h = (struct hand){ .k = k, .n = n, .step = PLAIT_OPTIM_STEP_DEFAULT };
+    h->a = take(room);
+    h->b = take(room);
+    h->c = take(n * sizeof(float));
+    h->half = take(n * sizeof(uint16_t));
+    h->half2 = take(n * sizeof(uint16_t));
+    h->step.lr = 0.01;
+    fill(h);
+}
+
+/* As many of the list's tensors, over and over, as fit. */
+static uint32_t make_parts(struct hand *h, const struct tensors *t, const struct pass *pass,
+                           struct plait_optim_part *parts)
+{
+    uint32_t k = 0;
+
+    for (size_t at = 0; at < h->n; k++) {
+        const size_t left = h->n - at, wanted = t->n > 0 ? t->count[k % t->n] : left;
+        struct plait_optim_part *p = &parts[k];
+        *p = (struct plait_optim_part){ .tensor = k, .count = wanted < left ? wanted : left, .type = pass->type };
+        p->gradient = pass->type == PLAIT_FLOAT32 ? (void *)(h->b + at) : (void *)(h->half + at);
+        p->master = h->c + at;
+        p->copy = pass->copy == PLAIT_FLOAT16 ? h->half2 + at : NULL;
+        p->copy_type = PLAIT_FLOAT16;
+        p->flags = p->count <= 4096 ? PLAIT_OPTIM_PLAIN : 0;
+        at += p->count;
+    }
+    return k;
+}
+
+static void make_optim(struct hand *h, const struct tensors *t, const struct pass *pass)
+{
+    static double known[1 << 16];
+    struct plait_optim_part *parts = calloc(1 << 16, sizeof *parts);
+    struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
+
+    if (parts == NULL)
+        exit(1);
+    o.parts = parts;
+    o.npart = o.ntensor = make_parts(h, t, pass, parts);
+    for (uint32_t k = 0; k < o.npart; k++)
+        known[k] = 1;
+    h->step.squares = pass->squares ? known : NULL;
+    plait_optim_destroy(h->optim);
+    h->optim = NULL;
+    if (plait_optim_create(&o, &h->optim) != PLAIT_OK) {
+        fprintf(stderr, "plait-perf-passes: %s\n", plait_last_error());
+        exit(1);
+    }
+    free(parts);
+}
+
+/* ---- The run ---------------------------------------------------------------------------------------------- */
+
+static void measure(const struct pass *pass, const struct tensors *t)
+{
+    const struct pass copy = { .traffic = pass->traffic };
+    const double moved = (double)pass->traffic * (double)crew.hands[0].n * crew.n;
+    struct series ratios = { 0 };
+    double best = 1e9, best_copy = 1e9;
+
+    for (uint32_t i = 0; i < crew.n && pass->run == optim; i++)
+        make_optim(&crew.hands[i], t, pass);
+    for (uint32_t r = 0; r <= rounds; r++) {
+        const double streamed = timed(&copy, true), copied = timed(&copy, false), took = timed(pass, false);
+        const double copy_took = streamed < copied ? streamed : copied;
+        if (r == 0) /* pages, caches */
+            continue;
+        series_add(&ratios, copy_took / took);
+        best = took < best ? took : best;
+        best_copy = copy_took < best_copy ? copy_took : best_copy;
+    }
+    printf("%u  %-48s %8.2f %8.2f  %5.1f %% %5.1f %%\n", crew.n, pass->name, 1e-9 * moved / best,
+           1e-9 * moved / best_copy, 100 * best_copy / best, 100 * median_of(ratios.x, ratios.n));
+    fflush(stdout);
+    series_finish(&ratios);
+}
+
+static void run_threads(uint32_t n, const struct plait_kernels *k, const struct tensors *t)
+{
+    crew.n = n;
+    crew.over = false;
+    pthread_barrier_init(&crew.begin, NULL, n + 1);
+    pthread_barrier_init(&crew.end, NULL, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        hand_init(&crew.hands[i], k, bytes / sizeof(float) / n / 16 * 16);
+        if (pthread_create(&crew.hands[i].thread, NULL, hand_main, &crew.hands[i]) != 0)
+            exit(1);
+    }
+    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++)
+        if (strstr(passes[p].name, only) != NULL)
+            measure(&passes[p], t);
+    crew.over = true;
+    pthread_barrier_wait(&crew.begin);
+    for (uint32_t i = 0; i < n; i++) {
+        struct hand *h = &crew.hands[i];
+        const size_t room = h->n * sizeof(float) * 4 + 4096;
+        pthread_join(h->thread, NULL);
+        plait_optim_destroy(h->optim);
+        munmap(h->a, room);
+        munmap(h->b, room);
+        munmap(h->c, h->n * sizeof(float));
+        munmap(h->half, h->n * sizeof(uint16_t));
+        munmap(h->half2, h->n * sizeof(uint16_t));
+    }
+}
+
+static const struct cli_option options[] = {
+    { "--bytes", "SIZE", "of all gradients in float32 (256M)", CLI_BYTES, &bytes },
+    { "--threads", "N", "measure 1 to N threads, each with its part (2)", CLI_NUMBER, &threads },
+    { "--rounds", "N", "turns of each (9)", CLI_NUMBER, &rounds },
+    { "--tensors", "FILE", "tensors of the optimiser, over and over (one)", CLI_TEXT, &tensors_file },
+    { "--only", "TEXT", "passes whose names contain it", CLI_TEXT, &only },
+    { "--isa", "NAME", "kernels: scalar, avx2, avx512 (the best)", CLI_TEXT, &isa },
+    { NULL, NULL, NULL, CLI_FLAG, NULL },
+};
+static const struct cli_program program = {
+    "plait-perf-passes", "[OPTION ...]",
+    "Passes over gradients and weights beside copies that move as many bytes: GB/s read and written, the best of the\n"
+    "rounds, and the best's share of the best copy's; then the median of the rounds' shares.\n",
+    options
+};
+
+int main(int argc, char **argv)
+{
+    struct plait_topology topology;
+    struct tensors t = { 0 };
+    int nrest;
+
+    cli_parse(&program, argc, argv, &nrest);
+    if (nrest > 0)
+        cli_fail(&program, "%s: no such argument", argv[1]);
+    const struct plait_kernels *k = plait_kernels_find(isa);
+    if (k == NULL)
+        cli_fail(&program, "--isa %s: this processor or build lacks it", isa);
+    if (threads > MAX_THREADS)
+        cli_fail(&program, "--threads %u: at most %d", threads, MAX_THREADS);
+    if (tensors_file != NULL && !tensors_read(tensors_file, &t))
+        return 2;
+    setenv("PLAIT_ISA", isa, 1); /* the optimiser's */
+    plait_topology_get(&topology);
+    printf("# %s, %s kernels, %zu MiB of gradients\n", topology.processor, k->isa, bytes >> 20);
+    printf("# threads, pass, GB/s, GB/s of the copy, share of the copy: best, median\n");
+    for (uint32_t n = 1; n <= threads; n++)
+        run_threads(n, k, &t);
+    tensors_finish(&t);
+    return 0;
+}

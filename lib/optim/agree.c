@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all ranks of a sharded optimiser must give alike, as numbers that everybody sees. */
+#include "optim.h"
+
+#include "../status.h"
+#include "../wait.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const names[] = { "status", "ntensor", "method", "momentum",   "nesterov", "lr_in_momentum",
+                                     "decay",  "eta",     "eps",    "norm_decay", "check" };
+#define NFIELD (sizeof names / sizeof *names)
+
+/* Numbers that mean the same are equal. */
+static void describe(const struct plait_optim_options *o, enum plait_status status, double fields[NFIELD])
+{
+    const bool lars = o->method == PLAIT_OPTIM_LARS;
+    const double all[] = { status,
+                           o->ntensor,
+                           o->method,
+                           o->momentum,
+                           o->nesterov != 0,
+                           o->lr_in_momentum != 0,
+                           o->decay,
+                           lars ? o->eta : 0,
+                           lars ? o->eps : 0,
+                           !lars               ? 0
+                           : o->norm_decay < 0 ? -1
+                                               : o->norm_decay,
+                           o->check != 0 };
+
+    _Static_assert(sizeof all / sizeof *all == NFIELD, "a name for each");
+    for (size_t i = 0; i < NFIELD; i++)
+        fields[i] = all[i];
+}
+
+/* Numbers that are wrong are told by status alone. */
+static enum plait_status compare(const double *all, uint32_t nrank)
+{
+    for (uint32_t r = 0; r < nrank; r++)
+        if (all[r * NFIELD] != PLAIT_OK)
+            return plait_fail(PLAIT_ERR_MISMATCH, "plait_optim_create: rank %u failed: %s", r,
+                              plait_status_text((enum plait_status)all[r * NFIELD]));
+    for (size_t i = 1; i < NFIELD; i++)
+        for (uint32_t r = 1; r < nrank; r++)
+            if (all[r * NFIELD + i] != all[i])
+                return plait_fail(PLAIT_ERR_MISMATCH, "plait_optim_create: %s is %.9g on rank 0 and %.9g on rank %u",
+                                  names[i], all[i], all[r * NFIELD + i], r);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_optim_agree(const struct plait_optim_options *o, enum plait_status status)
+{
+    const uint32_t nrank = plait_comm_nrank(o->comm);
+    double own[NFIELD], *all = calloc(nrank, sizeof own);
+    char text[1024];
+
+    if (all == NULL)
+        return plait_comm_fail(o->comm, plait_fail_memory("out of memory for an optimiser of %u ranks", nrank), "%s",
+                               plait_last_error());
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    describe(o, status, own);
+    const enum plait_status met = plait_allgather(o->comm, own, all, NFIELD, PLAIT_FLOAT64, NULL);
+    if (status != PLAIT_OK)
+        plait_fail(status, "%s", text);
+    else
+        status = met == PLAIT_OK ? compare(all, nrank) : met;
+    free(all);
+    return status;
+}

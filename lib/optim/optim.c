@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Three passes: squares of every part, in pieces that stay in the first-level cache; a few numbers for every tensor and,
+ * sharded, the all-reduce; the update of every part. Each sum is formed by one thread in the order of the parts, and
+ * nothing is written before the verdict, so a step that is skipped leaves no trace.
+ */
+#include "optim.h"
+
+#include "../call.h"
+#include "../fusion/past.h"
+#include "../hash.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = PLAIT_PASS_PIECE };
+
+/* ---- Create and destroy ----------------------------------------------------------------------------------- */
+
+static enum plait_status find_kernels(struct plait_optim *o)
+{
+    struct plait_config config;
+
+    if (o->options.comm != NULL) {
+        o->kernels = o->options.comm->kernels;
+        return PLAIT_OK;
+    }
+    const enum plait_status status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    o->kernels = plait_kernels_find(config.isa);
+    return o->kernels != NULL
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", config.isa);
+}
+
+/* Elements from one part's momentum to the next: whole lines. */
+static size_t room_of(const struct plait_optim_part *p)
+{
+    return PLAIT_ROUND_UP(p->count * sizeof(float)) / sizeof(float);
+}
+
+static enum plait_status take_memory(struct plait_optim *o)
+{
+    const uint32_t n = o->options.npart;
+    size_t total = 0;
+
+    o->nsum = NORMS + (o->options.method == PLAIT_OPTIM_LARS ? 2 * (size_t)o->options.ntensor : 0);
+    o->parts = calloc(n + 1, sizeof *o->parts);
+    o->at = calloc(n + 1, sizeof *o->at);
+    o->own = calloc(o->nsum, sizeof *o->own);
+    o->sums = calloc(o->nsum, sizeof *o->sums);
+    for (uint32_t k = 0; k < n; k++)
+        total += room_of(&o->options.parts[k]);
+    o->momentum = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(total * sizeof *o->momentum + 1));
+    if (o->parts == NULL || o->at == NULL || o->own == NULL || o->sums == NULL || o->momentum == NULL)
+        return plait_fail_memory("out of memory for the momentum of %zu weights", total);
+    memset(o->momentum, 0, total * sizeof *o->momentum);
+    for (uint32_t k = 0; k < n; k++) {
+        o->parts[k] = o->options.parts[k];
+        o->at[k + 1] = o->at[k] + room_of(&o->parts[k]);
+    }
+    o->options.parts = o->parts;
+    return PLAIT_OK;
+}
+
+static enum plait_status make(const struct plait_optim_options *options, struct plait_optim **out)
+{
+    enum plait_status status = plait_optim_check_options(options);
+
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_optim *o = calloc(1, sizeof *o);
+    if (o == NULL)
+        return plait_fail_memory("out of memory for an optimiser");
+    o->options = *options;
+    status = find_kernels(o);
+    if (status == PLAIT_OK)
+        status = take_memory(o);
+    if (status == PLAIT_OK)
+        *out = o;
+    else
+        plait_optim_destroy(o);
+    return status;
+}
+
+enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out)
+{
+    struct plait_optim *o = NULL;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: out is NULL");
+    if (options == NULL || options->size != sizeof *options)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: options %s; start from PLAIT_OPTIM_OPTIONS_DEFAULT",
+                          options == NULL ? "are NULL" : "have another size than this library's");
+    enum plait_status status =
+        options->comm != NULL ? plait_enter(options->comm, "plait_optim_create", PLAIT_SUM, NULL) : PLAIT_OK;
+    if (status != PLAIT_OK)
+        return status;
+    status = make(options, &o);
+    if (options->comm != NULL)
+        status = plait_optim_agree(options, status);
+    if (status == PLAIT_OK)
+        *out = o;
+    else
+        plait_optim_destroy(o);
+    return status;
+}
+
+void plait_optim_destroy(struct plait_optim *o)
+{
+    if (o == NULL)
+        return;
+    free(o->parts);
+    free(o->at);
+    free(o->momentum);
+    free(o->own);
+    free(o->sums);
+    free(o);
+}
+
+float *plait_optim_momentum(struct plait_optim *o, uint32_t part)
+{
+    return o != NULL && part < o->options.npart ? o->momentum + o->at[part] : NULL;
+}
+
+/* ---- The first pass --------------------------------------------------------------------------------------- */
+
+/* Where the squares of a tensor's weights are in the sums, and of its gradients. */
+static size_t weights_at(uint32_t tensor)
+{
+    return NORMS + tensor;
+}
+
+static size_t gradients_at(const struct plait_optim *o, uint32_t tensor)
+{
+    return NORMS + o->options.ntensor + tensor;
+}
+
+static bool has_trust(const struct plait_optim *o, const struct plait_optim_part *p)
+{
+    return o->options.method == PLAIT_OPTIM_LARS && (p->flags & PLAIT_OPTIM_NO_TRUST) == 0;
+}
+
+static void add_squares(struct plait_optim *o, const double *squares)
+{
+    memset(o->own, 0, o->nsum * sizeof *o->own);
+    for (uint32_t k = 0; k < o->options.npart; k++) {
+        const struct plait_optim_part *p = &o->parts[k];
+        if (!has_trust(o, p) && !o->options.check)
+            continue;
+        const double g = squares != NULL ? squares[k] : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
+        o->own[VERDICT] += g;
+        if (has_trust(o, p)) {
+            o->own[gradients_at(o, p->tensor)] += g;
+            o->own[weights_at(p->tensor)] += plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
+        }
+    }
+}
+
+/* ---- The second pass -------------------------------------------------------------------------------------- */
+
+/* lr, factor and decay in 18 bits, so that sums of it and of its square are exact. */
+static double call_of(const struct plait_optim_step *s)
+{
+    const double numbers[] = { s->lr, s->factor, s->decay };
+    const uint64_t h = plait_hash(PLAIT_HASH_START, numbers, sizeof numbers);
+
+    return (double)((h ^ h >> 18 ^ h >> 36) & 0x3ffff);
+}
+
+/*
+ * Where all x are equal, and only there, sum x^2 is (sum x)^2 / n, which does not round then; else it is less by at least
+ * 1/2, which rounding does not hide below 32,768 ranks. Every rank comes to the same answer.
+ */
+static enum plait_status meet(struct plait_optim *o, const struct plait_optim_step *s)
+{
+    const double call = call_of(s);
+
+    o->own[CALL] = call;
+    o->own[CALL_SQUARE] = call * call;
+    const enum plait_status status =
+        plait_allreduce(o->options.comm, o->own, o->sums, o->nsum, PLAIT_FLOAT64, PLAIT_SUM, NULL);
+    if (status != PLAIT_OK)
+        return status;
+    const double mean = o->sums[CALL] / plait_comm_nrank(o->options.comm);
+    if (mean * o->sums[CALL] == o->sums[CALL_SQUARE])
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_MISMATCH,
+        "plait_optim_step: lr, factor or decay differ between ranks; here they are %.17g, %.17g and %.17g", s->lr,
+        s->factor, s->decay);
+}
+
+static bool is_finite(const struct plait_optim *o)
+{
+    bool finite = isfinite(o->sums[VERDICT]) != 0;
+
+    for (size_t i = NORMS; i < o->nsum; i++)
+        finite &= isfinite(o->sums[i]) != 0;
+    return finite;
+}
+
+static double trust(const struct plait_optim *o, const struct plait_optim_part *p, const struct plait_optim_step *s)
+{
+    const struct plait_optim_options *x = &o->options;
+
+    if (!has_trust(o, p))
+        return 1;
+    const double w = sqrt(o->sums[weights_at(p->tensor)]);
+    const double g = sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor;
+    const double decay = (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : x->decay * s->decay;
+    return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
+}
+
+static struct plait_update update_of(const struct plait_optim *o, const struct plait_optim_part *p,
+                                     const struct plait_optim_step *s)
+{
+    const struct plait_optim_options *x = &o->options;
+    const double inside = trust(o, p, s) * (x->lr_in_momentum ? s->lr : 1);
+    const double decay = (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : x->decay * s->decay;
+
+    return (struct plait_update){ (float)(inside * s->factor), (float)(inside * decay), (float)x->momentum,
+                                  x->lr_in_momentum ? 1 : (float)s->lr, x->nesterov != 0 };
+}
+
+/* ---- The third pass --------------------------------------------------------------------------------------- */
+
+static const float *widened(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
+                            float *room)
+{
+    const size_t size = plait_dtype_size(p->type);
+    const char *g = (const char *)p->gradient + at * size;
+
+    plait_pass_fetch(g, n * size);
+    if (p->type == PLAIT_FLOAT32)
+        return (const float *)p->gradient + at;
+    o->kernels->widen[p->type](room, g, n);
+    return room;
+}
+
+static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
+                       struct plait_past *copy)
+{
+    if (p->copy_type == PLAIT_FLOAT32)
+        memcpy(plait_past_room(copy), p->master + at, n * sizeof(float));
+    else
+        o->kernels->narrow[p->copy_type](plait_past_room(copy), p->master + at, n);
+    plait_past_put(copy, n * plait_dtype_size(p->copy_type));
+}
+
+static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
+{
+    const struct plait_optim_part *p = &o->parts[k];
+    float *w = p->master, *v = o->momentum + o->at[k];
+    _Alignas(64) float room[PIECE];
+    struct plait_past copy;
+
+    plait_past_init(&copy, o->kernels, p->copy);
+    for (size_t at = 0; at < p->count; at += PIECE) {
+        const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
+        const float *g = widened(o, p, at, n, room);
+        plait_pass_fetch(w + at, n * sizeof *w);
+        plait_pass_fetch(v + at, n * sizeof *v);
+        o->kernels->update(w + at, v + at, g, n, u);
+        if (p->copy != NULL)
+            write_copy(o, p, at, n, &copy);
+    }
+    if (p->copy != NULL)
+        plait_past_finish(&copy);
+}
+
+static void update(const struct plait_optim *o, const struct plait_optim_step *s)
+{
+    for (uint32_t k = 0; k < o->options.npart; k++) {
+        const struct plait_update u = update_of(o, &o->parts[k], s);
+        update_part(o, k, &u);
+    }
+}
+
+enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_optim_step *s,
+                                   struct plait_optim_result *result)
+{
+    enum plait_status status = plait_optim_check_step(o, s);
+
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t environment = plait_fpenv_enter();
+    add_squares(o, s->squares);
+    if (o->options.comm != NULL)
+        status = meet(o, s);
+    else
+        memcpy(o->sums, o->own, o->nsum * sizeof *o->sums);
+    if (status == PLAIT_OK) {
+        const bool finite = is_finite(o);
+        if (finite)
+            update(o, s);
+        if (result != NULL)
+            *result = (struct plait_optim_result){ finite, sqrt(o->sums[VERDICT]) * s->factor };
+    }
+    plait_fpenv_leave(environment);
+    return status;
+}

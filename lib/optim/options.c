@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "optim.h"
+
+#include "../arguments.h"
+#include "../status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static bool is_float(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT32 || type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 ||
+           type == PLAIT_FLOAT8E5M2;
+}
+
+static enum plait_status check_part(const struct plait_optim_options *o, uint32_t k)
+{
+    const struct plait_optim_part *p = &o->parts[k];
+
+    if (p->tensor >= o->ntensor)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_optim_create: parts[%u].tensor is %u; it must be below options.ntensor, %u", k,
+                          p->tensor, o->ntensor);
+    if (p->count == 0 || p->count > PLAIT_MOST_BYTES / sizeof(float))
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].count is %zu; leave out parts without elements",
+                          k, p->count);
+    if (p->gradient == NULL || p->master == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].%s is NULL", k,
+                          p->gradient == NULL ? "gradient" : "master");
+    if (!is_float(p->type) || (p->copy != NULL && !is_float(p->copy_type)))
+        return plait_fail(
+            PLAIT_ERR_ARG, "plait_optim_create: parts[%u].%s is %s; float32 and floats of 16 and 8 bits are possible",
+            k, is_float(p->type) ? "copy_type" : "type", plait_dtype_name(is_float(p->type) ? p->copy_type : p->type));
+    if ((p->flags & ~PLAIT_OPTIM_PLAIN) != 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].flags is %#x; there are 1 and 2", k, p->flags);
+    return PLAIT_OK;
+}
+
+/* All parts of a tensor have the same, or its weights would not be one tensor's. */
+static enum plait_status check_flags(const struct plait_optim_options *o)
+{
+    uint32_t *first = calloc(o->ntensor, sizeof *first); /* part + 1 */
+    enum plait_status status = PLAIT_OK;
+
+    if (first == NULL)
+        return plait_fail_memory("out of memory for an optimiser of %u tensors", o->ntensor);
+    for (uint32_t k = 0; k < o->npart && status == PLAIT_OK; k++) {
+        uint32_t *f = &first[o->parts[k].tensor];
+        if (*f == 0)
+            *f = k + 1;
+        else if (o->parts[*f - 1].flags != o->parts[k].flags)
+            status = plait_fail(PLAIT_ERR_ARG,
+                                "plait_optim_create: parts[%u].flags is %#x, but parts[%u], of the same tensor %u, has "
+                                "%#x",
+                                k, o->parts[k].flags, *f - 1, o->parts[k].tensor, o->parts[*f - 1].flags);
+    }
+    free(first);
+    return status;
+}
+
+/* The numbers of the options: least is allowed, most is not. */
+static enum plait_status check_numbers(const struct plait_optim_options *o)
+{
+    const bool lars = o->method == PLAIT_OPTIM_LARS;
+    const struct {
+        const char *name, *remedy;
+        double value;
+        bool good;
+    } rows[] = {
+        { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
+        { "decay", "0 or more", o->decay, o->decay >= 0 && isfinite(o->decay) },
+        { "eta", "above 0", o->eta, !lars || (o->eta > 0 && isfinite(o->eta)) },
+        { "eps", "0 or more", o->eps, !lars || (o->eps >= 0 && isfinite(o->eps)) },
+        { "norm_decay", "0 or more, or below 0 for what decay is", o->norm_decay, !lars || isfinite(o->norm_decay) },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].good)
+            return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: %s is %g; %s is possible", rows[i].name,
+                              rows[i].value, rows[i].remedy);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if ((unsigned)o->method > PLAIT_OPTIM_LARS)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: method is %d; PLAIT_OPTIM_SGD and PLAIT_OPTIM_LARS exist",
+                          (int)o->method);
+    if (o->ntensor == 0 || o->ntensor > 1 << 20)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: ntensor is %u; 1 to 1048576 are possible", o->ntensor);
+    if (o->npart > 1 << 20 || (o->npart == 0 && o->comm == NULL) || (o->npart > 0 && o->parts == NULL))
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_optim_create: parts is %s, npart is %u; 1 to 1048576 are possible, none only with comm",
+            o->parts == NULL ? "NULL" : "there", o->npart);
+    status = check_numbers(o);
+    for (uint32_t k = 0; k < o->npart && status == PLAIT_OK; k++)
+        status = check_part(o, k);
+    return status == PLAIT_OK ? check_flags(o) : status;
+}
+
+enum plait_status plait_optim_check_step(const struct plait_optim *optim, const struct plait_optim_step *s)
+{
+    if (optim == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: optim is NULL");
+    if (s == NULL || s->size != sizeof *s)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: step %s; start from PLAIT_OPTIM_STEP_DEFAULT",
+                          s == NULL ? "is NULL" : "has another size than this library's");
+    if (!(s->lr >= 0) || !isfinite(s->lr))
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite", s->lr);
+    if (!(s->factor > 0) || !isfinite(s->factor))
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: factor is %g; it must be above 0, and finite", s->factor);
+    if (!(s->decay >= 0) || !isfinite(s->decay))
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: decay is %g; it must be 0 or more, and finite", s->decay);
+    for (uint32_t k = 0; s->squares != NULL && k < optim->options.npart; k++)
+        if (s->squares[k] < 0)
+            return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares[%u] is %g; a sum of squares is not below 0", k,
+                              s->squares[k]);
+    return PLAIT_OK;
+}
