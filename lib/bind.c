@@ -24,6 +24,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .ordered = call->user != NULL && !call->user->commutative,
         .oversubscribed = comm->oversubscribed,
         .sized = sized,
+        .paced = plait_is_paced(&comm->config.pace),
     };
 }
 

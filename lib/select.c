@@ -47,7 +47,7 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
 
     if (w->oversubscribed && (size_t)shape->nrank * MOST_SHARING > most)
         most = (size_t)shape->nrank * MOST_SHARING;
-    return shape->nrank <= MOST_DIRECT && bytes <= most && bytes <= PLAIT_TINY_MAX &&
+    return !w->paced && shape->nrank <= MOST_DIRECT && bytes <= most && bytes <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
@@ -230,6 +230,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
+    w.paced = plait_is_paced(&config.pace);
     w.user = op == PLAIT_USER;
     w.ordered = call != NULL && w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;

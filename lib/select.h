@@ -18,6 +18,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     bool ordered;        /* one that is not commutative */
     bool oversubscribed; /* more ranks than processors */
     bool sized;          /* blocks differ in size */
+    bool paced;          /* links are slowed down, so everything goes over them */
 };
 
 struct plait_selection {

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -62,6 +63,21 @@ static void shared_memory_between_processes_and_threads_conforms(void **state)
     conforms("shm, both", 6, 6, run_mixed);
 }
 
+/* Slowed down so little that the suite stays quick: what counts is that messages are held back at all. */
+static void a_paced_transport_conforms(void **state)
+{
+    (void)state;
+    setenv("PLAIT_PACE", "2us,4GB/s", 1);
+    setenv("PLAIT_FOR_TESTS", "1", 1);
+    setenv("PLAIT_LOG", "error", 1);
+    conforms("paced, processes", 1, 4, run_processes);
+    conforms("paced, threads", 3, 3, run_threads);
+    conforms("paced, both", 4, 4, run_mixed);
+    unsetenv("PLAIT_PACE");
+    unsetenv("PLAIT_FOR_TESTS");
+    unsetenv("PLAIT_LOG");
+}
+
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
 
 static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -114,6 +130,7 @@ int main(void)
         cmocka_unit_test(shared_memory_between_processes_conforms),
         cmocka_unit_test(shared_memory_between_threads_conforms),
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
+        cmocka_unit_test(a_paced_transport_conforms),
         cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
         cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
     };
