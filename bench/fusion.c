@@ -292,6 +292,13 @@ void fusion_report_head(const struct bench *b)
            "", "(KiB)", "", "(%)", "(ms)", "(ms)");
 }
 
+static const char *place_of(const struct fusion_row *row)
+{
+    if (row->scheme == SCHEME_UNFUSED)
+        return gradients_names[1];
+    return row->scheme == SCHEME_FUSED || row->backend == 0 ? gradients_names[row->own] : "-";
+}
+
 static void print_ratio(double x)
 {
     if (x > 0)
@@ -305,8 +312,7 @@ static void report_row(const struct bench *b, const struct fusion_row *row)
     const struct step_figures *f = &row->figures;
     const bool fused = row->scheme == SCHEME_FUSED;
 
-    printf("  %8s  %9s  %14s  %15s", dtype_label(row->payload),
-           gradients_names[row->own || row->scheme == SCHEME_UNFUSED], b->ranks[row->backend].name, row->name);
+    printf("  %8s  %9s  %14s  %15s", dtype_label(row->payload), place_of(row), b->ranks[row->backend].name, row->name);
     if (fused)
         printf("  %7u", f->nbucket);
     else
