@@ -16,16 +16,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-struct plait_rank {
-    struct plait_comm *comm;
-    struct plait_call call;
-    struct plait_request *request[2]; /* the operation that goes on; NULL: ended */
-    struct plait_comm *driver; /* of this rank alone, as its progress thread drives all comms; NULL: there is none */
-    cpu_set_t allowed;         /* processors that this process may run on */
-    uint32_t rank;
-    bool library_memory, pinned;
-};
-
 static void *alloc(void *self, size_t bytes)
 {
     const struct plait_rank *r = self;
@@ -196,6 +186,7 @@ static const struct backend plait = {
     .test = test,
     .wait = wait,
     .thread = thread,
+    .fuser = &plait_fuser,
 };
 
 static void refuse(int fd)
@@ -208,7 +199,9 @@ static void refuse(int fd)
 
 bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
 {
-    struct plait_rank self = { .call = PLAIT_CALL_DEFAULT, .rank = rank, .library_memory = o->library_memory };
+    struct plait_rank self = {
+        .call = PLAIT_CALL_DEFAULT, .rank = rank, .library_memory = o->library_memory, .reproducible = o->reproducible
+    };
     struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
     char about[64];
 
@@ -227,6 +220,7 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
     comm.round = o->round;
     self.call.algorithm = o->algorithm;
     self.call.slice = o->slice;
+    self.call.round = o->round;
     if (plait_comm_create(&comm, &self.comm) != PLAIT_OK) {
         refuse(fd);
         return false;

@@ -40,11 +40,11 @@ void compute_calibrate(struct computer *c)
     c->pass = median_of(taken, TRIES) / TRY;
 }
 
-static void sleep_until(double when)
+void compute_sleep_until(double when)
 {
     const struct timespec t = { (time_t)when, (long)(1e9 * (when - floor(when))) };
 
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
+    while (now() < when && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
         ;
 }
 
@@ -61,7 +61,7 @@ bool compute(struct computer *c, enum computation computation, double seconds, u
         if (i > 0 && !test(self))
             return false;
         if (computation == COMPUTE_SLEEP)
-            sleep_until(begin + part * seconds);
+            compute_sleep_until(begin + part * seconds);
         passes(c, next - done);
         done = next;
     }

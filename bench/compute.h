@@ -19,6 +19,9 @@ struct computer {
     _Alignas(64) float data[256];
 };
 
+/* Returns at once when it is over. */
+void compute_sleep_until(double when);
+
 /* Find out how fast this processor is. All ranks do it together: two processors may share a core. */
 void compute_calibrate(struct computer *c);
 

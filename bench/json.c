@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "json.h"
 
+#include "fusion.h"
 #include "message.h"
 #include "overlap.h"
 #include "report.h"
@@ -230,6 +231,38 @@ static json_t *overlaps(const struct bench *b, const struct cell *c)
     return list;
 }
 
+static json_t *fusion_rows(const struct bench *b, const struct cell *c)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < c->nrow; i++) {
+        const struct fusion_row *from = &c->row[i];
+        const struct step_figures *f = &from->figures;
+        json_t *o = json_object();
+        json_object_set_new(o, "backend", json_string(b->ranks[from->backend].name));
+        json_object_set_new(o, "exchange", json_string(from->name));
+        json_object_set_new(o, "payload", json_string(dtype_label(from->payload)));
+        json_object_set_new(o, "own_memory", json_boolean(from->own || from->scheme == SCHEME_UNFUSED));
+        json_object_set_new(o, "step_us", number(1e6 * from->step));
+        json_object_set_new(o, "exposed_pct", number(from->exposed));
+        if (from->to_flat > 0)
+            json_object_set_new(o, "ratio_to_flat", number(from->to_flat));
+        if (from->to_peer > 0)
+            json_object_set_new(o, "ratio_to_peer", number(from->to_peer));
+        if (from->counted) {
+            json_object_set_new(o, "bytes_sent", integer(f->bytes));
+            json_object_set_new(o, "messages", integer(f->messages));
+        }
+        if (from->scheme == SCHEME_FUSED) {
+            json_object_set_new(o, "buckets", integer(f->nbucket));
+            json_object_set_new(o, "communicating_ms", number(1e3 * f->communicating));
+            json_object_set_new(o, "hidden_ms", number(1e3 * f->hidden));
+        }
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static json_t *result(const struct bench *b, const struct cell *c)
 {
     static const char *const names[NPLACE] = { "out_of_place", "in_place" };
@@ -254,6 +287,8 @@ static json_t *result(const struct bench *b, const struct cell *c)
             json_object_set_new(r, key, per_iteration(b, h));
         json_object_set_new(more, names[place], compared(b, h));
     }
+    if (b->options->fusion)
+        json_object_set_new(more, "fusion", fusion_rows(b, c));
     if (b->options->overlap)
         json_object_set_new(more, "overlap", overlaps(b, c));
     json_object_set_new(more, "bound_us", number(1e6 * limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)));

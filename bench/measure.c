@@ -21,7 +21,7 @@ static struct half *half_of(struct task *t)
     return &t->cell->half[t->place];
 }
 
-static struct command command_for(const struct task *t, uint32_t backend, enum verb verb, uint32_t iterations)
+struct command measure_command(const struct task *t, uint32_t backend, enum verb verb, uint32_t iterations)
 {
     const struct cell *c = t->cell;
 
@@ -40,6 +40,7 @@ static struct command command_for(const struct task *t, uint32_t backend, enum v
         .aggregate = verb == VERB_CHECK ? 1 : (uint32_t)t->bench->options->aggregate,
         .seed = 1,
         .work = t->work,
+        .step = t->step,
     };
 }
 
@@ -69,7 +70,7 @@ static bool stream(struct task *t, uint32_t backend, uint32_t iterations, double
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    const struct command c = command_for(t, backend, VERB_STREAM, iterations);
+    const struct command c = measure_command(t, backend, VERB_STREAM, iterations);
     struct reply reply[MAX_RANKS];
     double elapsed[MAX_RANKS] = { 0 }, used[MAX_RANKS] = { 0 };
 
@@ -88,7 +89,7 @@ bool measure_times(struct task *t, uint32_t backend, struct series *times)
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    const struct command c = command_for(t, backend, VERB_TIME, t->iterations[backend]);
+    const struct command c = measure_command(t, backend, VERB_TIME, t->iterations[backend]);
     struct reply reply[MAX_RANKS];
 
     if (!ranks_command(r, &c, reply, b->options->timeout))
@@ -124,7 +125,7 @@ static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct 
 {
     struct bench *b = t->bench;
     struct ranks *r = &b->ranks[backend];
-    const struct command c = command_for(t, backend, VERB_CHECK, iterations);
+    const struct command c = measure_command(t, backend, VERB_CHECK, iterations);
     struct reply reply[MAX_RANKS];
 
     if (!ranks_command(r, &c, reply, b->options->timeout))
@@ -340,6 +341,7 @@ void cell_finish(struct cell *c)
         for (uint32_t k = 0; k < MAX_BACKENDS; k++)
             series_finish(&c->half[place].outcome[k].times);
     free(c->overlap);
+    free(c->row);
 }
 
 double outcome_time(const struct bench *b, const struct outcome *o)

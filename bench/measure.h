@@ -17,6 +17,7 @@
 #include "stats.h"
 
 struct overlap;
+struct fusion_row;
 
 #define MAX_BACKENDS (1 + MAX_PEERS) /* 0 is plait */
 #define MAX_ROUNDS   100
@@ -54,6 +55,11 @@ struct cell {
     /* With --overlap, see overlap.h: */
     struct overlap *overlap;
     size_t noverlap;
+    /* Of plait-perf fusion, see fusion.h: */
+    enum plait_dtype payload;
+    bool own; /* gradients are not in buckets */
+    struct fusion_row *row;
+    size_t nrow;
 };
 
 struct bench {
@@ -76,9 +82,13 @@ struct task { /* one half of one cell */
     struct bench *bench;
     struct cell *cell;
     enum place place;
+    struct step step;                  /* what an iteration is; zeroes: operations */
     struct work work;                  /* what is measured; zeroes: the blocking operation */
     uint32_t iterations[MAX_BACKENDS]; /* per round */
 };
+
+/* What the ranks of a backend are told. */
+struct command measure_command(const struct task *t, uint32_t backend, enum verb verb, uint32_t iterations);
 
 /* Does the cell have this half? */
 bool measure_wants(const struct bench *b, enum place place);

@@ -195,6 +195,53 @@ static bool parse_overlap(struct options *o, const char *flag, const char *value
            complain("%s %s: use busy, sleep or both", flag, value);
 }
 
+static bool parse_layouts(struct options *o, const char *flag, const char *value)
+{
+    char *list = strdup(value), *state = NULL;
+    bool ok = list != NULL;
+
+    o->nlayout = 0;
+    for (char *name = ok ? strtok_r(list, ",", &state) : NULL; ok && name != NULL; name = strtok_r(NULL, ",", &state))
+        if (o->nlayout == MAX_LAYOUTS)
+            ok = complain("%s: at most %d layouts", flag, MAX_LAYOUTS);
+        else if (!layout_parse(name, &o->layout[o->nlayout++]))
+            ok = complain("%s %s: no such layout; use threshold:SIZE, threshold:all, segments, cubic, ddp or horovod",
+                          flag, name);
+    if (ok && o->nlayout == 0)
+        ok = complain("%s '%s' names no layout; leave %s out for all of them", flag, value, flag);
+    free(list);
+    return ok;
+}
+
+static bool parse_payload(struct options *o, const char *flag, const char *value)
+{
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT16 };
+    const bool both = strcmp(value, "both") == 0;
+
+    o->npayload = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if ((both && i < 2) || strcmp(value, dtype_label(types[i])) == 0)
+            o->payload[o->npayload++] = types[i];
+    return o->npayload > 0 || complain("%s %s: use float, bfloat16, half or both (float and bfloat16)", flag, value);
+}
+
+static bool parse_gradients(struct options *o, const char *flag, const char *value)
+{
+    o->gradients[0] = strcmp(value, "own") != 0;
+    o->gradients[1] = strcmp(value, "buckets") != 0;
+    return strcmp(value, "own") == 0 || strcmp(value, "buckets") == 0 || strcmp(value, "both") == 0 ||
+           complain("%s %s: use buckets, own or both", flag, value);
+}
+
+static bool parse_compute(struct options *o, const char *flag, const char *value)
+{
+    char *end;
+
+    o->compute = 1e-3 * strtod(value, &end);
+    return (end != value && *end == '\0' && o->compute >= 0 && o->compute <= 60) ||
+           complain("%s %s: expected milliseconds from 0 to 60000", flag, value);
+}
+
 static bool parse_guard(struct options *o, const char *flag, const char *value)
 {
     o->guard = strcmp(value, "on") == 0;
@@ -304,6 +351,17 @@ static const struct row rows[] = {
     { 0, "overlap-tests", "N", NUMBER, AT(overlap_tests), 1, 10000, NULL, "tests in it, where tests drive (10)" },
     { 0, "tensors", "FILE", TEXT, AT(tensors), 0, 0, NULL,
       "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind" },
+    { 0, "min-elements", "N", NUMBER, AT(min_elements), 0, UINT64_MAX / 8, NULL, "leave out smaller tensors (0)" },
+    { 0, "max-elements", "N", NUMBER, AT(max_elements), 1, UINT64_MAX / 8, NULL, "leave out larger tensors" },
+    { 0, "compute-ms", "T", PARSED, 0, 0, 0, parse_compute,
+      "fusion: gradients appear during a sleep of so many milliseconds (0)" },
+    { 0, "timeline", "FILE", TEXT, AT(timeline), 0, 0, NULL,
+      "fusion: write what happens in one step, for ui.perfetto.dev" },
+    { 0, "layouts", "LIST", PARSED, 0, 0, 0, parse_layouts,
+      "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas" },
+    { 0, "payload", "TYPE", PARSED, 0, 0, 0, parse_payload, "fusion: float, bfloat16, half or both (float, bfloat16)" },
+    { 0, "gradients", "WHERE", PARSED, 0, 0, 0, parse_gradients,
+      "fusion: they live in buckets, have their own memory, or both (both)" },
     { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
       "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); commas" },
     { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
@@ -330,8 +388,9 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("Usage: plait-perf [options]\n\nMeasures and verifies collectives between ranks that it starts on this "
-           "machine.\n"
+    printf("Usage: plait-perf [options]\n       plait-perf fusion --tensors FILE [options]\n\n"
+           "Measures and verifies collectives between ranks that it starts on this machine; with fusion, steps that\n"
+           "exchange the gradients of a list of tensors in several ways (see docs/benchmark.md).\n"
            "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
@@ -417,6 +476,17 @@ static void set_defaults(struct options *o)
         .overlap_tests = 10,
         .nrank = 2,
         .guard = true,
+        .npayload = 2,
+        .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
+        .gradients = { true, true },
+        .nlayout = 7,
+        .layout = { { RULE_THRESHOLD, 1 << 20 },
+                    { RULE_THRESHOLD, 4 << 20 },
+                    { RULE_THRESHOLD, SIZE_MAX },
+                    { RULE_SEGMENTS, 0 },
+                    { RULE_CUBIC, 0 },
+                    { RULE_DDP, 0 },
+                    { RULE_HOROVOD, 0 } },
     };
 }
 
@@ -437,6 +507,11 @@ bool options_parse(int argc, char **argv, struct options *out)
     int c;
 
     set_defaults(out);
+    if (argc > 1 && strcmp(argv[1], "fusion") == 0) {
+        out->fusion = true;
+        argv++;
+        argc--;
+    }
     for (size_t i = 0; i < NROW; i++) {
         if (rows[i].letter != 0) {
             letters[at++] = rows[i].letter;

@@ -5,13 +5,16 @@
 
 #include "collectives.h"
 #include "compute.h"
+#include "step.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_PEERS 8
-#define MAX_RANKS 1024
+#define MAX_PEERS    8
+#define MAX_RANKS    1024
+#define MAX_LAYOUTS  16
+#define MAX_PAYLOADS 3
 
 enum place { OUT_OF_PLACE, IN_PLACE, NPLACE };
 
@@ -35,6 +38,15 @@ struct options {
     bool place[NPLACE];
     bool overlap, computation[NCOMPUTATION]; /* measure overlap with these */
     uint64_t overlap_tests;
+    /* plait-perf fusion: */
+    bool fusion;
+    uint32_t nlayout, npayload;
+    struct layout layout[MAX_LAYOUTS];
+    enum plait_dtype payload[MAX_PAYLOADS];
+    bool gradients[2]; /* in buckets, in memory of their own */
+    double compute;    /* seconds */
+    uint64_t min_elements, max_elements;
+    const char *timeline;
     /* Ranks. */
     uint64_t nrank;
     bool threads, library_memory, guard;

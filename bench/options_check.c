@@ -115,8 +115,50 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     return true;
 }
 
+/* It has a table of its own, of sums of float32 gradients. */
+static bool check_fusion(const struct options *o)
+{
+    const char *other = o->overlap         ? "--overlap"
+                        : o->plot != NULL  ? "--plot"
+                        : o->aggregate > 1 ? "-m"
+                        : o->cputime       ? "-C"
+                        : o->per_iter      ? "-I"
+                        : o->timestamps    ? "-S"
+                        : o->unalign       ? "-u"
+                        : o->slice         ? "--slice"
+                                           : NULL;
+
+    if (other != NULL)
+        return complain("%s does not go with plait-perf fusion, which times whole steps; leave it out", other);
+    if (o->tensors == NULL)
+        return complain("plait-perf fusion needs --tensors FILE, e.g. bench/data/resnet50.csv");
+    if (o->ncoll != 1 || o->coll[0]->coll != PLAIT_ALLREDUCE || o->nop != 1 || o->op[0] != PLAIT_SUM ||
+        o->ndtype != 1 || o->dtype[0] != PLAIT_FLOAT32)
+        return complain("plait-perf fusion sums float gradients with all-reduces; leave out --coll, -o and -d (what "
+                        "travels: --payload)");
+    if (o->max_elements > 0 && o->min_elements > o->max_elements)
+        return complain("--min-elements %llu is more than --max-elements %llu", (unsigned long long)o->min_elements,
+                        (unsigned long long)o->max_elements);
+    if (o->timeline != NULL && strlen(o->timeline) > 160)
+        return complain("--timeline %s: a path of at most 160 characters", o->timeline);
+    return o->timeline == NULL || check_folder("--timeline", o->timeline);
+}
+
+/* And what only it has. */
+static bool check_no_fusion(const struct options *o)
+{
+    const char *other = o->timeline != NULL                          ? "--timeline"
+                        : o->compute > 0                             ? "--compute-ms"
+                        : o->min_elements > 0 || o->max_elements > 0 ? "--min-elements or --max-elements"
+                                                                     : NULL;
+    return other == NULL ||
+           complain("%s: only plait-perf fusion has it: plait-perf fusion --tensors FILE %s", other, other);
+}
+
 bool options_check(struct options *o)
 {
+    if (!(o->fusion ? check_fusion : check_no_fusion)(o))
+        return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)
         return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
                         (unsigned long long)o->max_bytes);

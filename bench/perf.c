@@ -6,6 +6,7 @@
  * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports: a table
  * for every collective, by the same ranks.
  */
+#include "fusion.h"
 #include "json.h"
 #include "launch_openmpi.h"
 #include "launch_plait.h"
@@ -142,6 +143,32 @@ static void add_tensors(struct bench *b, const struct tensors *t, const struct s
     }
 }
 
+/* Of steps: each payload with gradients in buckets, then in memory of their own. */
+static bool add_steps(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+    const uint64_t beyond = o->max_elements > 0 ? o->max_elements + 1 : 0;
+    uint64_t elements;
+    const uint32_t n = tensors_between(t, o->min_elements, beyond, &elements);
+
+    if (n == 0)
+        return complain("--tensors %s: no tensor has from %llu to %llu elements; raise --max-elements", o->tensors,
+                        (unsigned long long)o->min_elements, (unsigned long long)o->max_elements);
+    for (uint32_t k = 0; k < 2 * o->npayload; k++) {
+        if (!o->gradients[k % 2])
+            continue;
+        struct cell *c = add_cell_of(b, &(struct sweep){ .type = o->payload[k / 2], .op = PLAIT_SUM, .root = -1 });
+        c->payload = c->type;
+        c->own = k % 2;
+        c->count = elements;
+        c->bytes = elements * plait_dtype_size(c->payload);
+        c->min_count = o->min_elements;
+        c->max_count = beyond;
+        snprintf(c->label, sizeof c->label, "%u tensors", n);
+    }
+    return true;
+}
+
 /* Operators and roots that a collective does not have make one sweep. */
 static bool plan_type(struct bench *b, const struct tensors *t, enum plait_dtype type)
 {
@@ -168,6 +195,8 @@ static bool plan_cells(struct bench *b, const struct tensors *t)
     const struct options *o = b->options;
     const uint32_t parts = collective_parts(b->coll->coll, (uint32_t)o->nrank);
 
+    if (o->fusion)
+        return add_steps(b, t);
     for (uint32_t i = 0; i < o->ndtype; i++)
         if (!plan_type(b, t, o->dtype[i]))
             return false;
@@ -206,6 +235,7 @@ static uint64_t available_memory(void)
     return kib > 0 ? (uint64_t)kib << 10 : UINT64_MAX;
 }
 
+/* Bytes of one buffer: every rank of every library has two. */
 static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
 {
     const uint64_t buffers = (1 + o->npeer) * o->nrank * 2, available = available_memory();
@@ -222,6 +252,17 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
                (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
                needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
                (unsigned long long)available >> 20);
+}
+
+static bool steps_fit_memory(const struct options *o, uint64_t elements)
+{
+    const uint64_t needed = fusion_memory(o, elements), available = available_memory();
+
+    return needed < available / 10 * 9 ||
+           complain("%llu ranks with %u layouts and %u peers need %llu MiB, %llu MiB are free; use fewer --layouts, "
+                    "--ranks or peers, or a smaller --max-elements",
+                    (unsigned long long)o->nrank, o->nlayout, o->npeer, (unsigned long long)needed >> 20,
+                    (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)
@@ -271,7 +312,9 @@ static bool plan(struct bench *b, const struct tensors *t)
     }
     if (o->tensors == NULL)
         return fits_memory(o, o->max_bytes, 1);
-    tensors_between(t, 0, 0, &elements);
+    tensors_between(t, o->min_elements, o->max_elements > 0 ? o->max_elements + 1 : 0, &elements);
+    if (o->fusion)
+        return steps_fit_memory(o, elements);
     return fits_memory(o, elements, widest(o));
 }
 
@@ -287,16 +330,26 @@ static bool start(struct bench *b, const struct tensors *t)
 
 /* ---- the run ----------------------------------------------------------------------------------- */
 
+/* How a cell is measured and reported. */
+struct mode_of_cells {
+    bool (*measure)(struct bench *b, struct cell *c);
+    void (*report)(const struct bench *b, const struct cell *c);
+};
+
 static bool measure_all(struct bench *b)
 {
-    const bool overlap = b->options->overlap;
+    static const struct mode_of_cells operations = { measure_cell, report_cell },
+                                      overlap = { overlap_measure, overlap_report_cell },
+                                      fusion = { fusion_measure, fusion_report_cell };
+    const struct options *o = b->options;
+    const struct mode_of_cells *mode = o->fusion ? &fusion : o->overlap ? &overlap : &operations;
 
     for (size_t i = 0; i < b->ncell; i++) {
-        if (!(overlap ? overlap_measure : measure_cell)(b, &b->cell[i])) {
+        if (!mode->measure(b, &b->cell[i])) {
             b->ncell = i; /* report what was measured before */
             return false;
         }
-        (overlap ? overlap_report_cell : report_cell)(b, &b->cell[i]);
+        mode->report(b, &b->cell[i]);
     }
     return true;
 }
@@ -326,7 +379,7 @@ static bool write_files(const struct bench *b)
 /* They take two seconds; whoever switches the guard off wants to be quick. */
 static bool wants_limits(const struct options *o)
 {
-    return (o->guard && !o->overlap) || o->plot != NULL;
+    return (o->guard && !o->overlap && !o->fusion) || o->plot != NULL;
 }
 
 static void measure_limits_again(struct bench *b)

@@ -35,6 +35,7 @@ bool ranks_init(struct ranks *r, const char *name, const struct options *o, uint
     if (r->stage == NULL)
         return complain("%s: shared page: %s", name, strerror(errno));
     r->stage->width = width;
+    r->stage->inplace = o->fusion;
     r->stage->unalign = (uint32_t)o->unalign;
     r->stage->yield = r->nrank > worker_cpus();
     memcpy(stage_counts(r->stage), counts, ntensor * sizeof *counts);

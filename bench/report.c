@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
+#include "fusion.h"
 #include "overlap.h"
 
 #include <math.h>
@@ -128,7 +129,9 @@ void report_begin(const struct bench *b)
         printf("# What the machine can do now:\n");
         limits_print(&b->limits);
     }
-    if (o->overlap)
+    if (o->fusion)
+        fusion_report_head(b);
+    else if (o->overlap)
         overlap_report_head(b);
     else
         print_head(b);
@@ -290,7 +293,8 @@ bool report_end(const struct bench *b, bool complete)
 {
     const char *wanted = getenv("NCCL_TESTS_MIN_BW");
     const double average = average_bandwidth(b);
-    const bool timed = !b->options->overlap, enough = wanted == NULL || !timed || average >= 0.9 * atof(wanted);
+    const bool timed = !b->options->overlap && !b->options->fusion,
+               enough = wanted == NULL || !timed || average >= 0.9 * atof(wanted);
 
     printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong, b->wrong ? "FAILED" : "OK");
     if (timed)

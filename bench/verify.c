@@ -269,6 +269,37 @@ void pattern_scale(enum plait_dtype type, uint32_t rank, void *out)
     encode(type, scale_of(rank), out);
 }
 
+/* The other way round: of encode(). */
+static float decode_16(enum plait_dtype type, uint16_t bits)
+{
+    const uint32_t exponent = bits >> 10 & 0x1f;
+    const uint32_t half =
+        (uint32_t)(bits & 0x8000) << 16 | (exponent > 0 ? exponent + 112 : 0) << 23 | (uint32_t)(bits & 0x3ff) << 13;
+    const uint32_t wide = type == PLAIT_FLOAT16 ? half : (uint32_t)bits << 16;
+    float value;
+
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+bool pattern_as(struct pattern *p, enum plait_dtype from, enum plait_dtype to)
+{
+    float *wide;
+
+    if (from == to)
+        return true;
+    wide = malloc(p->period * sizeof *wide);
+    for (size_t i = 0; wide != NULL && i < p->period; i++) {
+        uint16_t bits;
+        memcpy(&bits, p->element + i * p->width, sizeof bits);
+        wide[i] = decode_16(from, bits);
+    }
+    free(p->element);
+    p->element = (unsigned char *)wide;
+    p->width = sizeof *wide;
+    return wide != NULL;
+}
+
 void pattern_finish(struct pattern *p)
 {
     free(p->element);

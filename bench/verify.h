@@ -44,6 +44,9 @@ bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, 
 bool pattern_output(struct pattern *out, const struct inputs *in, uint32_t rank, uint32_t slot, size_t most);
 void pattern_finish(struct pattern *p);
 
+/* The same numbers as elements of another type: of float32 those of a 16-bit type. false: out of memory. */
+bool pattern_as(struct pattern *p, enum plait_dtype from, enum plait_dtype to);
+
 /* Write the first `count` elements to `buffer`. */
 void pattern_fill(const struct pattern *p, void *buffer, size_t count);
 

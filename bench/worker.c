@@ -2,6 +2,7 @@
 #include "worker.h"
 
 #include "collectives.h"
+#include "training.h"
 #include "verify.h"
 
 #include <errno.h>
@@ -31,7 +32,9 @@ struct worker {
     void *self;
     struct tensor *tensor; /* [stage->ntensor] */
     struct computer computer;
+    struct training training;
     /* Of the command that is being obeyed: */
+    enum plait_dtype type;
     struct plait_geometry geometry; /* of this rank */
     uint32_t noperation;            /* one for each tensor that the command wants */
     struct operation *operation;    /* [stage->ntensor] */
@@ -77,9 +80,9 @@ static bool tensors_alloc(struct worker *w)
     for (uint32_t i = 0; i < s->ntensor; i++) {
         const size_t bytes = count[i] * s->width + 8 * (s->unalign + 1);
         struct tensor *t = &w->tensor[i];
-        t->in = touched(w, bytes);
+        t->in = s->inplace ? NULL : touched(w, bytes);
         t->out = touched(w, bytes);
-        if (t->in == NULL || t->out == NULL)
+        if ((t->in == NULL && !s->inplace) || t->out == NULL)
             return false;
     }
     return true;
@@ -109,6 +112,7 @@ static struct operation operation_on(const struct worker *w, const struct comman
         .root = c->root,
         .inplace = c->inplace,
         .count = count,
+        .tensor = (uint32_t)(t - w->tensor),
         .in = g->in.nslot > 0 ? from : NULL,
         .out = g->out.nslot > 0 ? to : NULL,
     };
@@ -121,6 +125,7 @@ static struct operation operation_on(const struct worker *w, const struct comman
 static void plan_operations(struct worker *w, const struct command *c)
 {
     w->geometry = collective_geometry((enum plait_coll)c->coll, w->stage->nrank, c->root, w->rank);
+    w->type = (enum plait_dtype)c->dtype;
     w->noperation = 0;
     for (uint32_t i = 0; i < w->stage->ntensor; i++) {
         const uint64_t own = stage_counts(w->stage)[i];
@@ -152,6 +157,8 @@ static bool one_operation(struct worker *w, const struct work *k, const struct o
 
 static bool one_pass(struct worker *w, const struct work *k, struct reply *r)
 {
+    if (w->training.step.scheme != SCHEME_OFF)
+        return training_step(&w->training, w->operation, w->noperation) || fail(r, w->backend->error(w->self));
     for (uint32_t i = 0; i < w->noperation; i++)
         if (!one_operation(w, k, &w->operation[i]))
             return fail(r, w->backend->error(w->self));
@@ -172,7 +179,7 @@ static bool fill_inputs(const struct worker *w, const struct inputs *in)
 {
     struct pattern p;
 
-    if (!pattern_input(&p, in, w->rank, most_elements(w)))
+    if (!pattern_input(&p, in, w->rank, most_elements(w)) || !pattern_as(&p, in->type, w->type))
         return false;
     for (uint32_t i = 0; i < w->noperation; i++) {
         const struct operation *o = &w->operation[i];
@@ -193,7 +200,7 @@ static bool count_wrong(const struct worker *w, const struct inputs *in, bool in
     struct pattern p;
 
     for (uint32_t slot = 0; slot < w->geometry.out.nslot; slot++) {
-        if (!pattern_output(&p, in, w->rank, slot, most))
+        if (!pattern_output(&p, in, w->rank, slot, most) || !pattern_as(&p, in->type, w->type))
             return false;
         for (o = w->operation; o < end; o++)
             *wrong += pattern_differing(&p, (unsigned char *)o->out + slot * o->count * p.width, o->count);
@@ -213,7 +220,7 @@ static bool check_once(struct worker *w, const struct command *c, uint32_t seed,
 {
     const struct inputs in = {
         .coll = (enum plait_coll)c->coll,
-        .type = (enum plait_dtype)c->dtype,
+        .type = training_exact(&c->step, (enum plait_dtype)c->dtype),
         .op = (enum plait_op)c->op,
         .nrank = w->stage->nrank,
         .root = c->root,
@@ -279,6 +286,39 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
     return true;
 }
 
+/* One step, from the first tensor to the last sum. */
+static bool write_timeline(struct worker *w, const struct command *c, struct reply *r)
+{
+    const struct fuser *f = w->backend->fuser;
+
+    return (f->timeline(w->self, c->timeline) && training_step(&w->training, w->operation, w->noperation) &&
+            f->timeline(w->self, c->timeline)) ||
+           fail(r, w->backend->error(w->self));
+}
+
+/* Whatever the first step does once is not counted. */
+static bool figures(struct worker *w, const struct command *c, struct reply *r)
+{
+    const bool fused = c->step.scheme == SCHEME_FUSED;
+    const struct fuser *f = w->backend->fuser;
+    struct step_figures before, *all = &r->figures;
+
+    if (!one_pass(w, &c->work, r))
+        return false;
+    f->figures(w->self, fused, &before);
+    for (uint32_t i = 0; i < c->iterations; i++) {
+        stage_barrier(w->stage);
+        if (!one_pass(w, &c->work, r))
+            return false;
+    }
+    f->figures(w->self, fused, all);
+    all->bytes = (all->bytes - before.bytes) / c->iterations;
+    all->messages = (all->messages - before.messages) / c->iterations;
+    all->communicating /= c->iterations;
+    all->hidden /= c->iterations;
+    return !fused || c->timeline[0] == '\0' || write_timeline(w, c, r);
+}
+
 static bool has_way(const struct backend *b, enum way way)
 {
     return way < WAY_NOBODY || (b->start != NULL && (way != WAY_THREAD || b->thread != NULL));
@@ -299,6 +339,11 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
         return ANSWER_FAILED;
     }
     plan_operations(w, c);
+    w->training.step.scheme = SCHEME_OFF;
+    if (c->step.scheme != SCHEME_OFF && !training_arrange(&w->training, &c->step, w->operation, &w->noperation)) {
+        fail(r, w->backend->error(w->self));
+        return ANSWER_FAILED;
+    }
     if (w->backend->choose != NULL)
         name = w->backend->choose(w->self, o.coll, most_elements(w) * plait_dtype_size(o.type), c->algorithm);
     if (name == NULL)
@@ -325,6 +370,9 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         break;
     case VERB_STREAM:
         stream(w, c, r);
+        break;
+    case VERB_FIGURES:
+        figures(w, c, r);
         break;
     }
     /* Not every algorithm takes every number of ranks. */
@@ -354,7 +402,12 @@ static bool serve(struct worker *w)
 
 bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self)
 {
-    struct worker w = { .fd = fd, .rank = rank, .stage = stage, .backend = backend, .self = self };
+    struct worker w = { .fd = fd,
+                        .rank = rank,
+                        .stage = stage,
+                        .backend = backend,
+                        .self = self,
+                        .training = { .backend = backend, .self = self } };
     struct reply ready = { .answer = ANSWER_OK };
     bool ok = true;
 
@@ -363,6 +416,8 @@ bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backe
     if (send(fd, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)
         ok = false;
     ok = ok && serve(&w);
+    if (ok)
+        training_finish(&w.training);
     tensors_free(&w);
     return ok;
 }

@@ -9,6 +9,7 @@
 
 #include "compute.h"
 #include "stage.h"
+#include "step.h"
 
 #include <plait/plan.h>
 
@@ -20,8 +21,27 @@ struct operation { /* as one rank does it */
     enum plait_op op; /* PLAIT_NOP where nothing is combined */
     uint32_t root;
     bool inplace;
-    size_t count;   /* as in Plait's function */
-    void *in, *out; /* NULL: this rank has none */
+    size_t count;    /* as in Plait's function */
+    void *in, *out;  /* NULL: this rank has none */
+    uint32_t tensor; /* its number in the list of tensors */
+};
+
+struct fuser { /* what of a backend has fusion: steps (step.h) of SCHEME_FUSED, of which several kinds are remembered */
+    /* Library memory, of which operations need no copy. */
+    void *(*alloc)(void *self, size_t bytes);
+    void (*free)(void *self, void *memory);
+    /*
+     * Steps of this kind follow. g: [n] gradients in backward order, in memory of their own; they are told where they lie
+     * in such steps. false: failed.
+     */
+    bool (*fuse)(void *self, const struct step *s, struct operation *g, uint32_t n);
+    void (*forget)(void *self); /* all kinds */
+    bool (*ready)(void *self, uint32_t i);
+    bool (*finish)(void *self); /* wait for all */
+    /* Bytes and messages so far, of fused steps or of operations; seconds since the last call. */
+    void (*figures)(void *self, bool fused, struct step_figures *out);
+    /* Write what happened in traced steps since the last call. */
+    bool (*timeline)(void *self, const char *path);
 };
 
 struct backend {
@@ -49,6 +69,7 @@ struct backend {
     bool (*wait)(void *self);
     /* From now on a thread of the library drives what was started, or none does. false: failed. NULL: has no such. */
     bool (*thread)(void *self, bool on);
+    const struct fuser *fuser; /* NULL: has none */
 };
 
 /* What one iteration is. */
@@ -69,9 +90,10 @@ struct work {
 };
 
 enum verb {
-    VERB_CHECK,  /* one verified operation per iteration; reply.wrong counts elements */
-    VERB_TIME,   /* barrier, clock, operation, clock; the times go to the stage */
-    VERB_STREAM, /* operations back to back; reply.seconds and reply.cpu per operation */
+    VERB_CHECK,   /* one verified operation per iteration; reply.wrong counts elements */
+    VERB_TIME,    /* barrier, clock, operation, clock; the times go to the stage */
+    VERB_STREAM,  /* operations back to back; reply.seconds and reply.cpu per operation */
+    VERB_FIGURES, /* traced steps; reply.figures per step, and the time line if there is a path */
     VERB_QUIT,
 };
 
@@ -87,6 +109,8 @@ struct command {
     uint32_t aggregate;            /* operations (or passes over the tensors) per iteration */
     uint32_t seed;                 /* VERB_CHECK */
     struct work work;
+    struct step step;   /* zeroes: operations */
+    char timeline[256]; /* "": none */
 };
 
 enum answer {
@@ -100,6 +124,7 @@ struct reply {
     uint32_t answer;
     uint64_t wrong;
     double seconds, cpu;
+    struct step_figures figures;
     char text[400]; /* ANSWER_FAILED: why; ANSWER_OK: name of the algorithm */
 };
 

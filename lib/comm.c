@@ -209,6 +209,10 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->reproducible = o->reproducible;
     comm->round = o->round;
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
+    if (plait_is_paced(&comm->config.pace) && !comm->config.for_tests)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "PLAIT_PACE is set, which slows every message down, and is for tests only: unset it, or set "
+                          "PLAIT_FOR_TESTS=1 too");
     comm->kernels = plait_kernels_find(comm->config.isa);
     if (comm->kernels == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", comm->config.isa);
@@ -322,6 +326,10 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
     if (status == PLAIT_OK) {
         comm->open = plait_generation;
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
+        if (comm->rank == 0 && plait_is_paced(&comm->config.pace))
+            plait_comm_log(comm, PLAIT_LOG_WARN,
+                           "slowed down for a test by PLAIT_PACE: %g us per message, %g MB/s per link (0: no limit)",
+                           1e-3 * (double)comm->config.pace.latency, 1e-6 * (double)comm->config.pace.bandwidth);
     }
     return status;
 }

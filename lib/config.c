@@ -115,10 +115,9 @@ static const char *parse_bytes(const char *text, void *field)
                                           : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
 }
 
-/* Not strtod: it follows the caller's locale, and takes "inf" and "nan". */
-static const char *parse_seconds(const char *text, void *field)
+/* What is behind the number, or NULL: there is none. Not strtod: it follows the caller's locale, takes "inf" and "nan". */
+static const char *decimal(const char *text, double *out)
 {
-    const char *allowed = "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
     double value = 0, place = 1;
     bool digits = false;
 
@@ -127,9 +126,62 @@ static const char *parse_seconds(const char *text, void *field)
     if (*text == '.')
         for (text++; isdigit((unsigned char)*text); text++, digits = true)
             value += (*text - '0') * (place /= 10);
-    if (!digits || *text != '\0' || !(value > 0) || value > 1e9)
-        return allowed;
+    *out = value;
+    return digits ? text : NULL;
+}
+
+static const char *parse_seconds(const char *text, void *field)
+{
+    double value;
+    const char *end = decimal(text, &value);
+
+    if (end == NULL || *end != '\0' || !(value > 0) || value > 1e9)
+        return "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
     *(double *)field = value;
+    return NULL;
+}
+
+/* One of "1000us" and "1000MB/s", once; what is behind it, or NULL. Neither is so large that sums of times overflow. */
+static const char *parse_quantity(const char *text, struct plait_pace *out)
+{
+    static const struct {
+        const char *unit;
+        double factor; /* to ns, to bytes per second */
+        size_t offset;
+    } units[] = {
+        { "us", 1e3, offsetof(struct plait_pace, latency) },
+        { "ms", 1e6, offsetof(struct plait_pace, latency) },
+        { "MB/s", 1e6, offsetof(struct plait_pace, bandwidth) },
+        { "GB/s", 1e9, offsetof(struct plait_pace, bandwidth) },
+    };
+    double value;
+    const char *end = decimal(text, &value);
+
+    for (size_t i = 0; end != NULL && i < sizeof units / sizeof *units; i++) {
+        const size_t length = strlen(units[i].unit);
+        uint64_t *field = (uint64_t *)(void *)((char *)out + units[i].offset);
+        if (strncmp(end, units[i].unit, length) != 0)
+            continue;
+        value *= units[i].factor;
+        if (*field > 0 || !(value >= 1000 && value <= 1e13))
+            return NULL;
+        *field = (uint64_t)value;
+        return end + length;
+    }
+    return NULL;
+}
+
+static const char *parse_pace(const char *text, void *field)
+{
+    struct plait_pace pace = { 0, 0 };
+    const char *end = *text != '\0' ? parse_quantity(text, &pace) : text;
+
+    if (end != NULL && *end == ',')
+        end = parse_quantity(end + 1, &pace);
+    if (end == NULL || *end != '\0')
+        return "the latency of a message, the bandwidth of a link, or both: 1000us, 1000MB/s, 1000us,1000MB/s; units "
+               "are us, ms, MB/s and GB/s, values 1us to 1e10us, 0.001MB/s to 1e7MB/s";
+    memcpy(field, &pace, sizeof pace);
     return NULL;
 }
 
@@ -146,6 +198,8 @@ static const struct row table[] = {
       FIELD(cma), parse_flag },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
+    { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
+      parse_flag },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
@@ -153,6 +207,10 @@ static const struct row table[] = {
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_log_file },
+    { "PLAIT_PACE", "",
+      "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
+      "1000us,1000MB/s; empty: none",
+      FIELD(pace), parse_pace },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },

@@ -9,7 +9,18 @@
 
 #include <plait/config.h>
 
+#include <stdbool.h>
 #include <stdint.h>
+
+struct plait_pace {     /* of links that a test slows down; 0, both: it does not */
+    uint64_t latency;   /* ns of every message */
+    uint64_t bandwidth; /* bytes per second and link; 0: no limit */
+};
+
+static inline bool plait_is_paced(const struct plait_pace *pace)
+{
+    return pace->latency > 0 || pace->bandwidth > 0;
+}
 
 struct plait_config {
     char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
@@ -25,6 +36,9 @@ struct plait_config {
     double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
     int progress;       /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
     double warn;        /* PLAIT_WARN       seconds, 30 */
+
+    struct plait_pace pace; /* PLAIT_PACE, which needs PLAIT_FOR_TESTS: of every link */
+    int for_tests;          /* PLAIT_FOR_TESTS: 1: this is a test; 0 */
 };
 
 /*

@@ -130,10 +130,33 @@ void plait_progress_news(void)
         plait_bells_ring(&news_bell);
 }
 
+static _Atomic uint64_t alarm_at; /* a missed one costs what a missed ring does */
+
+void plait_progress_alarm(uint64_t when)
+{
+    const uint64_t set = atomic_load_explicit(&alarm_at, memory_order_relaxed);
+
+    if (set <= plait_clock_ns() || when < set)
+        atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
+}
+
+bool plait_progress_expects(void)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed);
+    return when > 0 && when > plait_clock_ns();
+}
+
+static long until_alarm(long most)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
+
+    return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
+}
+
 void plait_progress_sleep(const struct plait_bells *bells)
 {
     atomic_fetch_add(&sleepers, 1);
-    plait_bells_sleep(bells, atomic_load(&plait_nactive) > 0 || bells->n > 1 ? SLEEP_NS : IDLE_NS);
+    plait_bells_sleep(bells, until_alarm(atomic_load(&plait_nactive) > 0 || bells->n > 1 ? SLEEP_NS : IDLE_NS));
     atomic_fetch_sub(&sleepers, 1);
 }
 

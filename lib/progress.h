@@ -31,6 +31,12 @@ void plait_progress_announce(struct plait_bells *bells);
 /* Sleep on what was announced. */
 void plait_progress_sleep(const struct plait_bells *bells);
 
+/* News at this time (plait_clock_ns()) that no bell rings for: who sleeps then wakes. To be said again after every look. */
+void plait_progress_alarm(uint64_t when);
+
+/* Is such news still to come? */
+bool plait_progress_expects(void);
+
 /* News for threads of this process that sleep: an operation has ended, or a new one is pending. */
 void plait_progress_news(void);
 

@@ -53,7 +53,7 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
 
     if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !w->sized && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
+    return !w->sized && !w->paced && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
@@ -252,6 +252,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
+    w.paced = plait_is_paced(&config.pace);
     w.user = op == PLAIT_USER;
     w.ordered = call != NULL && w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;

@@ -76,6 +76,10 @@ struct plait_link {
 /* Every transport of this build, NULL-ended, in order of preference. */
 extern const struct plait_transport *const plait_transports[];
 
+/* A link made by the first of these that leads to `peer`. NULL: none does, or memory is short. */
+struct plait_link *plait_connect_by(const struct plait_transport *const *transports, struct plait_comm *comm,
+                                    uint32_t peer, enum plait_channel channel);
+
 /* The comm's link to `peer`, made by the first transport that leads there if there is none yet. NULL: none does, or
  * memory is short. */
 struct plait_link *plait_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel);

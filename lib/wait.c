@@ -225,7 +225,7 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
 {
     const uint32_t gone = find_gone(comm, w);
 
-    if (gone == UINT32_MAX) {
+    if (gone == UINT32_MAX || plait_progress_expects()) { /* or what it sent is still on its way */
         w->suspect = 0;
         return PLAIT_OK;
     }

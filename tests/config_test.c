@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",    "PLAIT_CHECK", "PLAIT_CMA",
-                                         "PLAIT_CONFIG",   "PLAIT_DEADLINE", "PLAIT_ISA",   "PLAIT_LOG",
-                                         "PLAIT_LOG_FILE", "PLAIT_PROGRESS", "PLAIT_SLICE", "PLAIT_TIMEOUT",
-                                         "PLAIT_WARN",     "PLAIT_SLICES" };
+static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",    "PLAIT_CHECK",     "PLAIT_CMA",
+                                         "PLAIT_CONFIG",   "PLAIT_DEADLINE", "PLAIT_ISA",       "PLAIT_LOG",
+                                         "PLAIT_LOG_FILE", "PLAIT_PROGRESS", "PLAIT_SLICE",     "PLAIT_TIMEOUT",
+                                         "PLAIT_WARN",     "PLAIT_SLICES",   "PLAIT_FOR_TESTS", "PLAIT_PACE" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
@@ -396,6 +396,36 @@ static void version_and_features_have_their_form(void **state)
     assert_non_null(strstr(plait_features(), "hwloc:"));
 }
 
+static void a_pace_has_a_latency_a_bandwidth_or_both(void **state)
+{
+    static const struct {
+        const char *text;
+        struct plait_pace pace;
+    } good[] = {
+        { "1000us", { 1000000, 0 } },
+        { "1.5ms", { 1500000, 0 } },
+        { "250MB/s", { 0, 250000000 } },
+        { "2GB/s,10us", { 10000, 2000000000 } },
+        { "", { 0, 0 } },
+    };
+    static const char *const bad[] = { "1000",    "us",          "0us",       "1000us,",       ",1000us",
+                                       "1us,2ms", "1GB/s,1MB/s", "1us 1MB/s", "-1us",          "1us,1MB/s,",
+                                       "1e3us",   "infus",       "1KB/s",     "100000000000us" };
+    struct plait_config c;
+    char line[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(line, sizeof line, "PLAIT_PACE=%s", good[i].text);
+        assert_int_equal(load_text(line, &c), PLAIT_OK);
+        assert_memory_equal(&c.pace, &good[i].pace, sizeof c.pace);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(line, sizeof line, "PLAIT_PACE=%s", bad[i]);
+        assert_refused(line, "the latency of a message, the bandwidth of a link, or both: 1000us");
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clear_environment, clear_environment)
@@ -415,6 +445,7 @@ int main(void)
         TEST(any_file_is_parsed_safely),
         TEST(topology_is_plausible),
         TEST(version_and_features_have_their_form),
+        cmocka_unit_test(a_pace_has_a_latency_a_bandwidth_or_both),
     };
 #undef TEST
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);

@@ -74,6 +74,21 @@ static void links_lend_and_land(void **state)
     assert_int_equal(failed, 0);
 }
 
+/* Slowed down so little that the suite stays quick: what counts is that messages are held back at all. */
+static void a_paced_transport_conforms(void **state)
+{
+    (void)state;
+    setenv("PLAIT_PACE", "2us,4GB/s", 1);
+    setenv("PLAIT_FOR_TESTS", "1", 1);
+    setenv("PLAIT_LOG", "error", 1);
+    conforms("paced, processes", 1, 4, run_processes);
+    conforms("paced, threads", 3, 3, run_threads);
+    conforms("paced, both", 4, 4, run_mixed);
+    unsetenv("PLAIT_PACE");
+    unsetenv("PLAIT_FOR_TESTS");
+    unsetenv("PLAIT_LOG");
+}
+
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
 
 static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -127,6 +142,7 @@ int main(void)
         cmocka_unit_test(shared_memory_between_threads_conforms),
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
         cmocka_unit_test(links_lend_and_land),
+        cmocka_unit_test(a_paced_transport_conforms),
         cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
         cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
     };

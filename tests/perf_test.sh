@@ -147,6 +147,47 @@ LD_PRELOAD=$broken "$perf" -b 64 -e 64 -n 2 -w 1 --overlap sleep >"$work/out" 2>
 # Out of place and in place one element of the blocking operation and of each that overlaps.
 grep -q '^# Out of bounds values : 8 FAILED' "$work/out" || fail "not every wrong result shows: $(cat "$work/out")"
 
+# Fusion: a row for each way, with what is counted; nothing wrong. Two ranks send half of each vector twice.
+fusion="fusion --tensors $tensors --max-elements 4096 -n 2 --rounds 1 -w 1"
+"$perf" $fusion --compute-ms 2 --timeline "$work/t.json" -J "$work/f.json" >"$work/out" 2>&1 ||
+    grep -q 'without JSON' "$work/out" || fail "fusion: $(tail -3 "$work/out")"
+if [ -f "$work/f.json" ]; then
+    [ "$(rows | wc -l)" -eq 0 ] && [ "$(grep -cE '^ +b?float' "$work/out")" -eq 40 ] || fail "not 10 rows in 4 cells: $(cat "$work/out")"
+    grep -q '^# computing .* 2 ms, a sleep' "$work/out" || fail "it is not said that computing is a sleep"
+    grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "fusion: wrong elements: $(cat "$work/out")"
+    python3 - "$work" <<'PYTHON' || fail "JSON of fusion"
+import glob, json, sys
+work = sys.argv[1]
+d = json.load(open(work + "/f.json"))
+assert [(r["type"], r["size"]) for r in d["results"]] == 2 * [("float", 232864)] + 2 * [("bfloat16", 116432)], d["results"]
+ways = ["computing", "per tensor", "threshold:1M", "threshold:4M", "threshold:all", "segments", "cubic", "ddp", "horovod",
+        "flat"]
+for cell in d["results"]:
+    rows = cell["plait"]["fusion"]
+    assert [r["exchange"] for r in rows] == ways
+    by = {r["exchange"]: r for r in rows}
+    for r in rows[1:]:
+        assert 0 <= r["bytes_sent"] - cell["size"] < 0.02 * cell["size"], r
+        assert r["step_us"] >= 2000 and 0 <= r["exposed_pct"] <= 100, r
+    assert (by["segments"]["buckets"], by["cubic"]["buckets"], by["threshold:all"]["buckets"]) == (2, 4, 1)
+    assert all(0 <= r["hidden_ms"] <= r["communicating_ms"] for r in rows if "buckets" in r)
+    assert by["per tensor"]["messages"] >= 108 and by["cubic"]["messages"] == 8 and by["flat"]["messages"] == 2
+lines = glob.glob(work + "/t-*.json")
+assert len(lines) == 7 * 4 and work + "/t-threshold-all-bfloat16-own.json" in lines, lines
+events = json.load(open(work + "/t-cubic-float-own.json"))["traceEvents"]
+names = [e.get("name", "") for e in events]
+assert sum("tensor " in n for n in names) >= 2 * 108, names
+PYTHON
+fi
+"$perf" $fusion --gradients own --payload half --layouts ddp,threshold:64K --as threads --ranks 3 --memory plait \
+    --timeline "$work/u" >"$work/out" 2>&1 || fail "fusion of threads: $(tail -3 "$work/out")"
+[ "$(grep -cE '^ +half +own ' "$work/out")" -eq 4 ] || fail "fusion, chosen rows: $(cat "$work/out")"
+[ -f "$work/u-ddp-half-own" ] || fail "no timeline: $(ls "$work")"
+LD_PRELOAD=$broken "$perf" $fusion --gradients own --payload float --layouts cubic >"$work/out" 2>&1
+[ $? -eq 1 ] || fail "wrong results do not give exit status 1 with fusion"
+# One element of each of 108 tensors alone, of the fused ones, and of the flat one.
+grep -q '^# Out of bounds values : 110 FAILED' "$work/out" || fail "not every wrong gradient shows: $(cat "$work/out")"
+
 mistake() {
     expected=$1
     shift
@@ -178,6 +219,20 @@ mistake '--overlap-tests 0: expected a whole number from 1' --overlap busy --ove
 export PLAIT_PROGRESS=1
 mistake 'PLAIT_PROGRESS is set.*unset it' --overlap sleep
 unset PLAIT_PROGRESS
+mistake 'needs --tensors FILE' fusion
+mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
+mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png
+mistake 'leave out --coll, -o and -d' $fusion --coll broadcast
+mistake 'leave out --coll, -o and -d' $fusion -d double
+mistake 'no such layout; use threshold:SIZE' $fusion --layouts cubic,square
+mistake "'' names no layout" $fusion --layouts ''
+mistake '--payload double: use float, bfloat16, half or both' $fusion --payload double
+mistake '--gradients here: use buckets, own or both' $fusion --gradients here
+mistake '--compute-ms -1: expected milliseconds' $fusion --compute-ms -1
+mistake '--min-elements 9999 is more than --max-elements 4096' $fusion --min-elements 9999
+mistake 'no tensor has from 0 to 3 elements' $fusion --max-elements 3
+mistake '--timeline.*its folder is missing' $fusion --timeline "$work/none/t.json"
+mistake '--timeline: only plait-perf fusion has it' --tensors "$tensors" --timeline "$work/t.json"
 mistake 'must end in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
@@ -239,6 +294,12 @@ if [ "$openmpi" = yes ]; then
     "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
         fail "overlap of the peer: $(tail -5 "$work/out.overlap")"
     [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 32 ] || fail "overlap: $(cat "$work/out.overlap")"
+    "$perf" $fusion --layouts ddp --payload bfloat16 --gradients own --peer openmpi:ob1 >"$work/out.fusion" 2>&1 ||
+        fail "fusion beside the peer: $(tail -5 "$work/out.fusion")"
+    [ "$(grep -cE '^ +float .* openmpi:ob1 +(per tensor|flat) ' "$work/out.fusion")" -eq 2 ] &&
+        awk '$4 == "ddp" { n++; if ($7 + 0 <= 0 || $8 + 0 <= 0) exit 1 } END { exit n != 1 }' "$work/out.fusion" ||
+        fail "fusion: rows of the peer: $(cat "$work/out.fusion")"
+    grep -q 'plait-perf: openmpi.*wrong' "$work/out.fusion" && fail "the peer is wrong: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
     [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 32 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi

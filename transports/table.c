@@ -1,20 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every transport of this build, in order of preference, and the choice among them. */
 #include "../lib/comm.h"
+#include "paced.h"
 
 extern const struct plait_transport plait_transport_shm;
 
 const struct plait_transport *const plait_transports[] = {
+    &plait_transport_paced, /* for tests: any of those below */
     &plait_transport_shm,
     NULL,
 };
+
+struct plait_link *plait_connect_by(const struct plait_transport *const *transports, struct plait_comm *comm,
+                                    uint32_t peer, enum plait_channel channel)
+{
+    struct plait_link *link = NULL;
+
+    for (const struct plait_transport *const *t = transports; *t != NULL && link == NULL; t++)
+        if ((link = (*t)->connect(comm, peer, channel)) != NULL)
+            link->transport = *t;
+    return link;
+}
 
 struct plait_link *plait_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct plait_link **link = &comm->peers[peer].link[channel];
 
-    for (const struct plait_transport *const *t = plait_transports; *t != NULL && *link == NULL; t++)
-        if ((*link = (*t)->connect(comm, peer, channel)) != NULL)
-            (*link)->transport = *t;
+    if (*link == NULL)
+        *link = plait_connect_by(plait_transports, comm, peer, channel);
     return *link;
 }

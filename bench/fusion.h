@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-perf fusion: what tensor fusion is worth. A cell is a payload and where gradients live; its rows are ways to exchange
+ * the gradients of one step (step.h), each of which takes a turn in every round.
+ */
+#ifndef PLAIT_BENCH_FUSION_H
+#define PLAIT_BENCH_FUSION_H
+
+#include "measure.h"
+
+struct fusion_row {
+    uint32_t backend;
+    enum scheme scheme;
+    struct layout layout;
+    enum plait_dtype payload;
+    bool own;
+    char name[32];
+    uint32_t iterations;      /* per round */
+    double round[MAX_ROUNDS]; /* seconds: medians of steps, the slowest rank's */
+    double step;              /* median of the rounds */
+    double to_flat, to_peer;  /* medians of the ratios of the rounds; 0: there is no such row, or it is this one */
+    double exposed;           /* percent of the step */
+    bool counted;             /* the following are known; of the rank with most */
+    struct step_figures figures;
+};
+
+/* The part of a step that waits for the exchange, in percent. Times in any unit. */
+double fusion_exposed(double step, double computing);
+
+/* Bytes of all ranks' buffers. */
+uint64_t fusion_memory(const struct options *o, uint64_t elements);
+
+/* Measure and verify the rows of a cell. false: a rank failed or the run was interrupted. */
+bool fusion_measure(struct bench *b, struct cell *c);
+
+void fusion_report_head(const struct bench *b);
+void fusion_report_cell(const struct bench *b, const struct cell *c);
+
+#endif
