@@ -388,7 +388,7 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("Usage: plait-perf [options]\n       plait-perf fusion --tensors FILE [options]\n\n"
+    printf("Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n\n"
            "Measures and verifies collectives between ranks that it starts on this machine; with fusion, steps that\n"
            "exchange the gradients of a list of tensors in several ways (see docs/benchmark.md).\n"
            "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");

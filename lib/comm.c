@@ -313,6 +313,20 @@ void plait_comm_discard(struct plait_comm *comm)
     alive--;
 }
 
+/* One line for all comms of this process. */
+static void warn_of_pace(const struct plait_comm *comm)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    const struct plait_pace *pace = &comm->config.pace;
+
+    if (comm->rank == 0 && plait_is_paced(pace) && !atomic_flag_test_and_set(&warned))
+        plait_comm_log(
+            comm, PLAIT_LOG_WARN,
+            "slowed down for a test by PLAIT_PACE, as are the next ones: %g us per message, %g MB/s per link "
+            "(0: no limit)",
+            1e-3 * (double)pace->latency, 1e-6 * (double)pace->bandwidth);
+}
+
 /* comm may be NULL: memory is short, which the others must hear of. */
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch)
@@ -326,10 +340,7 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
     if (status == PLAIT_OK) {
         comm->open = plait_generation;
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
-        if (comm->rank == 0 && plait_is_paced(&comm->config.pace))
-            plait_comm_log(comm, PLAIT_LOG_WARN,
-                           "slowed down for a test by PLAIT_PACE: %g us per message, %g MB/s per link (0: no limit)",
-                           1e-3 * (double)comm->config.pace.latency, 1e-6 * (double)comm->config.pace.bandwidth);
+        warn_of_pace(comm);
     }
     return status;
 }

@@ -71,10 +71,11 @@ static unsigned nwarning;
 static void count_warnings(void *context, enum plait_log_level level, const char *line)
 {
     (void)context;
-    nwarning += level == PLAIT_LOG_WARN && strstr(line, "slowed down for a test by PLAIT_PACE: 20000 us") != NULL;
+    nwarning += level == PLAIT_LOG_WARN &&
+                strstr(line, "slowed down for a test by PLAIT_PACE, as are the next ones: 20000 us") != NULL;
 }
 
-static void one_line_says_that_a_comm_is_slowed_down(void **state)
+static void one_line_says_that_comms_are_slowed_down(void **state)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_comm *comm;
@@ -83,8 +84,10 @@ static void one_line_says_that_a_comm_is_slowed_down(void **state)
     o.nrank = 1;
     unsetenv("PLAIT_LOG");
     plait_log_callback(count_warnings, NULL);
-    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
-    plait_comm_destroy(comm);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
+        plait_comm_destroy(comm);
+    }
     plait_log_callback(NULL, NULL);
     assert_int_equal(nwarning, 1);
 }
@@ -185,6 +188,24 @@ static void a_message_arrives_although_its_sender_has_left(void **state)
     run_as(2, 1, send_and_leave);
 }
 
+static int meet(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_stats stats;
+
+    (void)arg;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    plait_comm_stats(*comm, &stats);
+    CHECK(stats.sleeps >= 10);
+    return 0;
+}
+
+static void who_waits_long_for_a_message_sleeps(void **state)
+{
+    (void)state;
+    set("300ms", "1");
+    run_as(2, 1, meet);
+}
+
 /* ---- One link over another that counts ---------------------------------------------------------------- */
 
 struct counting {
@@ -273,11 +294,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_pace_is_refused_unless_it_is_said_to_be_for_tests, clear),
-        cmocka_unit_test_setup_teardown(one_line_says_that_a_comm_is_slowed_down, slow_down, clear),
+        cmocka_unit_test_setup_teardown(one_line_says_that_comms_are_slowed_down, slow_down, clear),
         cmocka_unit_test_setup_teardown(ranks_with_another_pace_are_refused, slow_down, clear),
         cmocka_unit_test_setup_teardown(every_message_takes_the_latency, slow_down, clear),
         cmocka_unit_test_setup_teardown(the_tiny_path_is_not_a_way_around, slow_down, clear),
         cmocka_unit_test_setup_teardown(a_message_arrives_although_its_sender_has_left, slow_down, clear),
+        cmocka_unit_test_setup_teardown(who_waits_long_for_a_message_sleeps, slow_down, clear),
         cmocka_unit_test(a_message_is_taken_once_from_the_link_below),
         cmocka_unit_test(messages_pass_a_link_one_after_the_other),
     };
