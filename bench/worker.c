@@ -330,9 +330,11 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
     const struct operation o = { .coll = (enum plait_coll)c->coll,
                                  .type = (enum plait_dtype)c->dtype,
                                  .op = (enum plait_op)c->op };
+    const bool fuses = c->step.scheme == SCHEME_FUSED || c->verb == VERB_FIGURES;
     const char *name = c->algorithm == 0 ? "" : NULL;
 
-    if (!w->backend->supports(w->self, &o) || !has_way(w->backend, (enum way)c->work.way))
+    if (!w->backend->supports(w->self, &o) || !has_way(w->backend, (enum way)c->work.way) ||
+        (fuses && w->backend->fuser == NULL))
         return ANSWER_UNSUPPORTED;
     if (w->backend->thread != NULL && !w->backend->thread(w->self, c->work.way == WAY_THREAD)) {
         fail(r, w->backend->error(w->self));
