@@ -427,6 +427,8 @@ static int count(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)rank;
     make_model(&m, 3, false, true);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        m.tensors[t].data = NULL;
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
     o.layout.threshold = 65536;

@@ -22,8 +22,9 @@
  * Rounds: a tensor is made ready, or skipped, once in every round of its bucket; the bucket's round ends when its sum
  *         is there on this rank. From then on the gradients may be read, and written for the next round. A step in which
  *         gradients are only accumulated makes nothing ready.
- * Memory: a gradient lives where the caller has it (data; it is packed and unpacked), or, with data NULL, in its bucket
- *         (plait_fusion_data()), where packing costs nothing.
+ * Memory: a gradient lives where the caller has it (data), or, with data NULL, in its bucket (plait_fusion_data()), where
+ *         packing costs nothing. The caller's is packed and unpacked; but one that is alone in its bucket, and of the type
+ *         that travels, travels from where it lies.
  * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
  *         and rounded as `round` says (coll.h).
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while

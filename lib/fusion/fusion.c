@@ -124,12 +124,20 @@ static bool has_payload_type(const struct plait_fusion *f, uint32_t tensor)
 void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
 {
     const struct plait_place *p = &f->flat.places[tensor];
-    const struct plait_slab *s = &f->flat.buckets[p->bucket];
+    const struct plait_bucket *b = &f->buckets[p->bucket];
     const size_t at = p->start * plait_dtype_size(f->tensors[tensor].type);
 
     if (!lives_in_bucket(f, tensor))
         return f->tensors[tensor].data;
-    return has_payload_type(f, tensor) ? f->payload + s->at + at : f->gradients + f->gradients_at[p->bucket] + at;
+    return (has_payload_type(f, tensor) ? b->payload : b->gradients) + at;
+}
+
+/* A tensor alone in its bucket, of the type that travels, travels from where the caller has it; else NULL. */
+static char *travels_from(const struct plait_fusion *f, uint32_t k)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+
+    return s->ntensor == 1 && !f->options.sharded && has_payload_type(f, s->first) ? f->tensors[s->first].data : NULL;
 }
 
 /* Bytes of gradients that live in this bucket and are not its payload. */
@@ -143,37 +151,48 @@ static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
     return 0;
 }
 
+/* The next bytes of the memory of all; NULL for none. Without memory they are only counted. */
+static char *cut_off(char *memory, size_t *at, size_t bytes)
+{
+    char *start = memory != NULL && bytes > 0 ? memory + *at : NULL;
+
+    *at += (bytes + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN * PLAIT_FUSION_ALIGN;
+    return start;
+}
+
+/* The buckets' parts of the memory; the bytes of all. */
+static size_t place_buckets(struct plait_fusion *f, char *memory)
+{
+    size_t at = 0;
+
+    for (uint32_t k = 0; k < f->flat.nbucket; k++) {
+        const struct plait_slab *s = &f->flat.buckets[k];
+        struct plait_bucket *b = &f->buckets[k];
+        b->payload = travels_from(f, k);
+        if (b->payload == NULL)
+            b->payload = cut_off(memory, &at, s->count * plait_dtype_size(s->type));
+        b->gradients = cut_off(memory, &at, gradient_bytes(f, k));
+        b->weights = cut_off(memory, &at, s->count * plait_dtype_size(f->options.weights));
+    }
+    return at;
+}
+
 static enum plait_status allocate(struct plait_fusion *f)
 {
     const uint32_t n = f->flat.nbucket;
-    const bool weights = f->options.weights != PLAIT_NDTYPE;
-    size_t gradients = 0, all_weights = 0;
-    enum plait_status status;
-    void *memory[3] = { NULL };
+    void *memory = NULL;
 
     f->buckets = calloc(n, sizeof *f->buckets);
-    f->gradients_at = calloc(n, sizeof *f->gradients_at);
-    f->weights_at = calloc(n, sizeof *f->weights_at);
     f->pieces = calloc(f->ntensor, sizeof *f->pieces);
     f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
-    if (f->buckets == NULL || f->gradients_at == NULL || f->weights_at == NULL || f->pieces == NULL ||
-        f->piece_of == NULL)
+    if (f->buckets == NULL || f->pieces == NULL || f->piece_of == NULL)
         return plait_fail_memory("out of memory for %u buckets", n);
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n; k++)
         f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
-        f->gradients_at[k] = gradients;
-        gradients += gradient_bytes(f, k);
-        f->weights_at[k] = all_weights;
-        all_weights += weights ? f->flat.buckets[k].count * plait_dtype_size(f->options.weights) : 0;
-    }
-    status = plait_mem_alloc(f->flat.bytes, &memory[0]);
-    if (status == PLAIT_OK && gradients > 0)
-        status = plait_mem_alloc(gradients, &memory[1]);
-    if (status == PLAIT_OK && weights)
-        status = plait_mem_alloc(all_weights, &memory[2]);
-    f->payload = memory[0];
-    f->gradients = memory[1];
-    f->weights = memory[2];
+    const size_t bytes = place_buckets(f, NULL);
+    const enum plait_status status = bytes > 0 ? plait_mem_alloc(bytes, &memory) : PLAIT_OK;
+    f->memory = memory;
+    place_buckets(f, f->memory);
     return status;
 }
 
@@ -202,7 +221,7 @@ static void cut_pieces(struct plait_fusion *f)
         struct plait_piece *piece = &f->pieces[f->npiece++];
         *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
         piece->gradient = (char *)plait_fusion_place(f, t) + piece->start * plait_dtype_size(f->tensors[t].type);
-        if (f->weights != NULL)
+        if (f->options.weights != PLAIT_NDTYPE)
             piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
     }
 }
@@ -211,7 +230,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
 {
     const struct plait_slab *s = &f->flat.buckets[k];
     const size_t share = s->count / f->comm->nrank, size = plait_dtype_size(f->options.weights);
-    char *payload = f->payload + s->at, *weights = f->weights + f->weights_at[k];
+    char *payload = f->buckets[k].payload, *weights = f->buckets[k].weights;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     enum plait_status status;
 
@@ -224,7 +243,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
                  ? plait_reduce_scatter(f->comm, payload, payload + f->comm->rank * share * plait_dtype_size(s->type),
                                         share, s->type, f->options.op, &call)
                  : plait_allreduce(f->comm, payload, payload, s->count, s->type, f->options.op, &call);
-    if (status != PLAIT_OK || f->weights == NULL)
+    if (status != PLAIT_OK || weights == NULL)
         return status;
     call = (struct plait_call)PLAIT_CALL_DEFAULT;
     call.persistent = 1;
@@ -257,20 +276,15 @@ static void drop_layout(struct plait_fusion *f)
         plait_request_free(&f->buckets[k].request);
         plait_request_free(&f->buckets[k].gather);
     }
-    plait_mem_free(f->payload);
-    plait_mem_free(f->gradients);
-    plait_mem_free(f->weights);
+    plait_mem_free(f->memory);
     free(f->buckets);
-    free(f->gradients_at);
-    free(f->weights_at);
     free(f->pieces);
     free(f->piece_of);
     plait_flat_free(&f->flat);
     f->buckets = NULL;
-    f->gradients_at = f->weights_at = NULL;
     f->pieces = NULL;
     f->piece_of = NULL;
-    f->payload = f->gradients = f->weights = NULL;
+    f->memory = NULL;
     f->npiece = 0;
 }
 
@@ -420,8 +434,7 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 
     g.flat = (struct plait_flat){ 0 };
     g.buckets = NULL;
-    g.payload = g.gradients = g.weights = NULL;
-    g.gradients_at = g.weights_at = NULL;
+    g.memory = NULL;
     g.pieces = NULL;
     g.piece_of = NULL;
     return g;
@@ -481,7 +494,7 @@ enum plait_status plait_fusion_gather(struct plait_fusion *f)
 {
     enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_gather");
 
-    if (status == PLAIT_OK && f->weights == NULL)
+    if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",
                           f->name);
     for (uint32_t k = 0; k < f->flat.nbucket && status == PLAIT_OK; k++)
@@ -500,10 +513,10 @@ void *plait_fusion_data(struct plait_fusion *f, uint32_t tensor)
 
 void *plait_fusion_weights(struct plait_fusion *f, uint32_t tensor)
 {
-    if (f == NULL || tensor >= f->ntensor || f->weights == NULL)
+    if (f == NULL || tensor >= f->ntensor || f->options.weights == PLAIT_NDTYPE)
         return NULL;
     const struct plait_place *p = &f->flat.places[tensor];
-    return f->weights + f->weights_at[p->bucket] + p->start * plait_dtype_size(f->options.weights);
+    return f->buckets[p->bucket].weights + p->start * plait_dtype_size(f->options.weights);
 }
 
 uint32_t plait_fusion_npiece(const struct plait_fusion *f)

@@ -20,6 +20,9 @@ struct plait_bucket {
     _Atomic uint64_t state; /* rounds that have ended, and in the low half tensors not yet marked in the next one */
     uint32_t begun;         /* rounds; under the lock */
     double began;           /* clock, with a trace */
+    char *payload;          /* [slab.count]: in the memory of all, or where the caller has its only tensor */
+    char *gradients;        /* [slab.count] of those that live here and are not the payload; or NULL */
+    char *weights;          /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
     struct plait_request *gather;  /* of weights; or NULL */
 };
@@ -34,10 +37,7 @@ struct plait_fusion {
 
     struct plait_flat flat;
     struct plait_bucket *buckets; /* [flat.nbucket] */
-    char *payload;                /* [flat.bytes] library memory */
-    char *gradients;              /* where those that live in buckets are not the payload */
-    char *weights;
-    size_t *gradients_at, *weights_at; /* [flat.nbucket] bytes */
+    char *memory;                 /* library memory of all buckets */
     struct plait_piece *pieces;
     uint32_t npiece;
     uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */

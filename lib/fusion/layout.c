@@ -117,8 +117,9 @@ enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t n
     for (uint32_t b = 0; b < flat.nbucket; b++) {
         struct plait_slab *bucket = &flat.buckets[b];
         const size_t size = plait_dtype_size(bucket->type);
-        bucket->count = round_up(bucket->count, nshard * PLAIT_FUSION_ALIGN / size);
-        bucket->at = flat.bytes;
+        bucket->count = nshard == 1 && bucket->ntensor == 1
+                            ? tensors[bucket->first].count
+                            : round_up(bucket->count, nshard * PLAIT_FUSION_ALIGN / size);
         flat.bytes += bucket->count * size;
     }
     *out = flat;

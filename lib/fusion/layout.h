@@ -17,8 +17,7 @@ struct plait_place { /* of a tensor */
 struct plait_slab { /* of memory that travels as one */
     enum plait_dtype type;
     uint32_t first, last, ntensor; /* tensors; not all between are here */
-    size_t count;                  /* elements, padding included; with shards the same number for each rank */
-    size_t at;                     /* bytes from the start of the payload */
+    size_t count; /* elements; with padding, but for one tensor alone without shards. Shards have the same number */
 };
 
 struct plait_flat {

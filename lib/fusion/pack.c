@@ -10,7 +10,7 @@ static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t buc
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
 
-    return (struct plait_vector){ f->payload + s->at + start * plait_dtype_size(s->type), s->type };
+    return (struct plait_vector){ f->buckets[bucket].payload + start * plait_dtype_size(s->type), s->type };
 }
 
 /* What is gone from the caches when all of it is written is written past them. */
