@@ -128,6 +128,8 @@ void plait_progress_news(void)
     atomic_fetch_add(&news_bell, 1);
     if (atomic_load(&sleepers) > 0)
         plait_bells_ring(&news_bell);
+    if (atomic_load(&resting) && atomic_load(&drivers) == 0)
+        plait_bells_ring(&rest_bell);
 }
 
 static _Atomic uint64_t alarm_at; /* a missed one costs what a missed ring does */

@@ -25,6 +25,7 @@
 static _Thread_local bool is_rank; /* this thread is one; the progress thread is none */
 static _Atomic uint64_t waits;     /* the progress thread's: sleeps, and from bit 32 on yields */
 static _Atomic unsigned nap;       /* microseconds that its yields take, as if others ran */
+static atomic_bool for_ever;       /* its sleeps on this process's news alone end by news only */
 
 int __real_sched_yield(void);
 int __wrap_sched_yield(void);
@@ -49,6 +50,8 @@ long __wrap_syscall(long number, ...)
     va_end(args);
     if (number == SYS_futex_waitv && !is_rank)
         atomic_fetch_add(&waits, 1);
+    if (number == SYS_futex_waitv && !is_rank && for_ever && a[1] == 1)
+        a[3] = 0; /* no time limit */
     return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
@@ -126,11 +129,56 @@ static void the_thread_sleeps_where_others_want_the_processor(void **state)
     run(150, 20000);
 }
 
+/* Rank 0 waits, so that the thread rests; then it starts again, and is not in the library. */
+static int wait_and_start(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct job *job = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    static int32_t v[2][COUNT / 16]; /* long enough that each needs the other */
+    char byte = 0;
+
+    is_rank = true;
+    for_ever = true;
+    call.request = &request;
+    for (unsigned k = 0; k < 20; k++) {
+        if (rank == 1)
+            usleep(2000);
+        CHECK(plait_allreduce(*comm, v[0], v[1], COUNT / 16, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(plait_wait(&request) == PLAIT_OK);
+        usleep(rank == 0 ? 5000 : 0); /* the thread has gone to sleep */
+        CHECK(plait_allreduce(*comm, v[0], v[1], COUNT / 16, PLAIT_INT32, PLAIT_SUM, rank == 0 ? &call : NULL) ==
+              PLAIT_OK);
+        CHECK(rank == 0 ? read(job->done[0], &byte, 1) == 1 : write(job->done[1], &byte, 1) == 1);
+        CHECK(plait_wait(&request) == PLAIT_OK);
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+/* It went on resting until its sleep's time was over: steps of a fusion were not hidden behind the next computation. */
+static void the_thread_that_rests_hears_of_a_new_operation(void **state)
+{
+    struct job job = { .nap = 0 };
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = wait_and_start, .arg = &job
+    };
+
+    (void)state;
+    r.options.progress = 1;
+    assert_int_equal(pipe(job.done), 0);
+    assert_int_equal(ranks_run(&r), 0);
+    close(job.done[0]);
+    close(job.done[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_alone_finishes_an_operation),
         cmocka_unit_test(the_thread_sleeps_where_others_want_the_processor),
+        cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
     };
 
     return cmocka_run_group_tests_name("progress_thread", tests, NULL, NULL);
