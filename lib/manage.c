@@ -26,12 +26,19 @@ static enum plait_status not_in_group(enum plait_status status, const char *name
     return plait_fail(PLAIT_ERR_ARG, "%s: a group is open; call plait_group_end() first", name);
 }
 
+static enum plait_status belongs_to_fusion(const char *call)
+{
+    return plait_fail(PLAIT_ERR_ARG, "%s: the comm is a fusion's; plait_fusion_destroy() ends both", call);
+}
+
 enum plait_status plait_comm_finalize(struct plait_comm *comm)
 {
     const int saved = errno;
     enum plait_status status =
         not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
 
+    if (status == PLAIT_OK && comm->fusion != NULL)
+        status = belongs_to_fusion("plait_comm_finalize");
     if (status != PLAIT_OK)
         return status;
     status = plait_comm_settle(comm);
@@ -60,6 +67,8 @@ enum plait_status plait_comm_suspend(struct plait_comm *comm)
     enum plait_status status =
         not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
 
+    if (status == PLAIT_OK && comm->fusion != NULL)
+        status = belongs_to_fusion("plait_comm_suspend");
     if (status == PLAIT_OK)
         status = plait_comm_settle(comm);
     if (status == PLAIT_OK) {

@@ -335,6 +335,19 @@ static void says_instead(const struct plait_comm *comm, const struct plait_wait 
         plait_comm_waits_in(comm, rank, (w->start + now) / 2, text, room);
 }
 
+/* The silent ranks that have not called a fusion's operation: each lacks something else. */
+static void name_lacking(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    char instead[INSTEAD];
+
+    for (uint32_t r = 0, found = 0; r < comm->nrank && found < 3; r++)
+        if (silent(comm, w, r, now) && !called(comm, r)) {
+            says_instead(comm, w, r, now, instead, sizeof instead);
+            add(v, "%srank %u has not called it%s", found++ > 0 ? "; " : "", r, instead);
+            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
+        }
+}
+
 /* The silent ranks that have, or have not, called this operation. */
 static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
                         struct verdict *v)
@@ -376,7 +389,10 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
 
     v->culprit = 0;
     v->text[0] = '\0';
-    name_silent(comm, w, now, false, v);
+    if (comm->fusion != NULL)
+        name_lacking(comm, w, now, v);
+    else
+        name_silent(comm, w, now, false, v);
     name_silent(comm, w, now, true, v);
     if (v->culprit > 0)
         return;

@@ -107,7 +107,8 @@ PLAIT_API enum plait_status plait_fusion_create(struct plait_comm *comm, const s
                                                 struct plait_fusion **out);
 
 /**
- * Wait for what is in flight and free it. NULL is allowed. Tensors that wait for others of their bucket are forgotten.
+ * Wait for the buckets that are complete and free it. NULL is allowed. Tensors that wait for others of their bucket are
+ * forgotten.
  *
  * Order:  collective, in that it waits for buckets that have begun
  * Errors: the error with which it failed; it is freed in any case
@@ -115,7 +116,7 @@ PLAIT_API enum plait_status plait_fusion_create(struct plait_comm *comm, const s
 PLAIT_API enum plait_status plait_fusion_destroy(struct plait_fusion *fusion);
 
 /**
- * Other buckets from now on. Gradients that live in buckets move, with their contents: ask for them again.
+ * Other buckets from now on. What lives in buckets moves, with its contents: ask for it again.
  *
  * Order:  collective, between steps
  * Errors: PLAIT_ERR_ARG (a round is under way, named by a tensor), PLAIT_ERR_MISMATCH, PLAIT_ERR_NOMEM; the old layout
@@ -146,13 +147,15 @@ PLAIT_API enum plait_status plait_fusion_ready(struct plait_fusion *fusion, uint
 PLAIT_API enum plait_status plait_fusion_skip(struct plait_fusion *fusion, uint32_t tensor);
 
 struct plait_fusion_result {
-    int finite; /* 0: there were infinities or NaNs, the same answer on all ranks (options.check; else always 1) */
+    int finite; /* 0: there were infinities or NaNs (options.check; else always 1): the same answer on all ranks, but
+                 * sharded of this rank's shard; plait_optim_step() tells of all */
 };
 
 /**
- * Wait until the sum of this tensor is there.
+ * Wait until the sum of this tensor is there. After an error the tensors belong to the library until
+ * plait_fusion_destroy() returns: other ranks of this process may still read them.
  *
- * Errors: PLAIT_ERR_ARG (neither ready nor skipped, ever); PLAIT_ERR_TIMEOUT names the tensors of its bucket that are
+ * Errors: PLAIT_ERR_ARG (neither ready nor skipped in this layout); PLAIT_ERR_TIMEOUT names the tensors of its bucket that are
  *         neither, and their rank; those of the collective. A stall is named in a warning before (comm options, `warn`).
  */
 PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint32_t tensor);
@@ -194,7 +197,8 @@ PLAIT_API void *plait_fusion_weights(struct plait_fusion *fusion, uint32_t tenso
 PLAIT_API enum plait_status plait_fusion_gather(struct plait_fusion *fusion);
 
 /**
- * The fusion's own comm: for its counters, its status and plait_comm_abort(), which ends every wait. NULL for NULL.
+ * The fusion's own comm: for its counters, its status and plait_comm_abort(), which ends every wait; nothing else may be
+ * called with it. NULL for NULL.
  * Thread: any.
  */
 PLAIT_API struct plait_comm *plait_fusion_comm(const struct plait_fusion *fusion);

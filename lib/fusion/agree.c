@@ -40,6 +40,8 @@ static void describe_layout(const struct plait_layout *l, struct text *t)
 static void describe(const struct plait_fusion_options *o, struct text *t)
 {
     t->n = 0;
+    add(t, "name %s\n", o->name);
+    add(t, "trace %d\n", o->trace != 0);
     describe_layout(&o->layout, t);
     add(t, "operator %s\n", plait_op_name(o->op));
     add(t, "payload %s\n", o->payload == PLAIT_NDTYPE ? "as gradients" : plait_dtype_name(o->payload));
@@ -67,13 +69,19 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
     snprintf(of_b, room, "%.*s", (int)strcspn(b + start, "\n"), b + start);
 }
 
+/* The others hear of it. */
+static enum plait_status no_memory(struct plait_comm *comm)
+{
+    return plait_comm_fail(comm, plait_fail_memory("out of memory for a fusion"), "%s", plait_last_error());
+}
+
 /* Everybody reads everybody's text and finds the same. */
 static enum plait_status tell_difference(struct plait_comm *comm, const char *name, const struct text *own,
                                          const uint64_t *hashes)
 {
     size_t *counts = calloc(2 * (size_t)comm->nrank, sizeof *counts), *starts = counts + comm->nrank, total = 0;
     char here[160], there[160], *all = NULL;
-    enum plait_status status = counts != NULL ? PLAIT_OK : plait_fail_memory("out of memory for a fusion");
+    enum plait_status status = counts != NULL ? PLAIT_OK : no_memory(comm);
 
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         counts[r] = (size_t)hashes[2 * r + 1];
@@ -81,7 +89,7 @@ static enum plait_status tell_difference(struct plait_comm *comm, const char *na
         total += counts[r];
     }
     if (status == PLAIT_OK && (all = malloc(total)) == NULL)
-        status = plait_fail_memory("out of memory for a fusion");
+        status = no_memory(comm);
     if (status == PLAIT_OK)
         status = plait_allgatherv(comm, own->at, all, counts, starts, PLAIT_UINT8, NULL);
     for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
@@ -109,7 +117,7 @@ enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
     if (hashes == NULL || t.at == NULL) {
         free(hashes);
         free(t.at);
-        return plait_comm_fail(comm, plait_fail_memory("out of memory for a fusion"), "%s", plait_last_error());
+        return no_memory(comm);
     }
     describe(options, &t);
     own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);

@@ -7,9 +7,18 @@
 #include <plait/memory.h>
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What ranks do together here has several parts, which a group would put off. */
+enum plait_status plait_fusion_not_in_group(enum plait_status status, const char *call)
+{
+    if (status == PLAIT_OK && plait_in_group())
+        return plait_fail(PLAIT_ERR_ARG, "%s: not possible in a group; call it before plait_group_start()", call);
+    return status;
+}
 
 /* ---- Options ---------------------------------------------------------------------------------------------- */
 
@@ -270,11 +279,19 @@ static enum plait_status make_layout(struct plait_fusion *f, const struct plait_
     return PLAIT_OK;
 }
 
+/* It has ended, perhaps with the failure of the comm, and nobody has taken it. */
+static void free_request(struct plait_request **r)
+{
+    if (*r != NULL)
+        plait_wait(r);
+    plait_request_free(r);
+}
+
 static void drop_layout(struct plait_fusion *f)
 {
     for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
-        plait_request_free(&f->buckets[k].request);
-        plait_request_free(&f->buckets[k].gather);
+        free_request(&f->buckets[k].request);
+        free_request(&f->buckets[k].gather);
     }
     plait_mem_free(f->memory);
     free(f->buckets);
@@ -323,14 +340,16 @@ static enum plait_status share_marks(struct plait_fusion *f)
 static enum plait_status discard(struct plait_fusion *f)
 {
     const enum plait_status status = f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK;
+    char text[1024];
 
+    snprintf(text, sizeof text, "%s", plait_last_error());
     drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
     plait_trace_destroy(f->trace);
     free(f->tensors);
     free(f);
-    return status;
+    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", text);
 }
 
 /* Without losing this thread's last error. */
@@ -359,7 +378,8 @@ static enum plait_status own_comm(struct plait_fusion *f, struct plait_comm *com
 enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
                                       struct plait_fusion **out)
 {
-    enum plait_status status = plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL);
+    enum plait_status status =
+        plait_fusion_not_in_group(plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL), "plait_fusion_create");
 
     if (status == PLAIT_OK)
         status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : check_options(options);
@@ -419,13 +439,18 @@ enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const ch
     return PLAIT_OK;
 }
 
-/* Gradients that live in buckets move to their new ones. */
-static void move_gradients(const struct plait_fusion *to, const struct plait_fusion *from)
+/* What lives in buckets moves to its new place. */
+static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 {
-    for (uint32_t t = 0; t < to->ntensor; t++)
+    for (uint32_t t = 0; t < to->ntensor; t++) {
+        const size_t count = to->tensors[t].count;
         if (lives_in_bucket(to, t))
             memcpy(plait_fusion_place(to, t), plait_fusion_place(from, t),
-                   to->tensors[t].count * plait_dtype_size(to->tensors[t].type));
+                   count * plait_dtype_size(to->tensors[t].type));
+        if (to->options.weights != PLAIT_NDTYPE)
+            memcpy(plait_fusion_weights(to, t), plait_fusion_weights(from, t),
+                   count * plait_dtype_size(to->options.weights));
+    }
 }
 
 static struct plait_fusion without_layout(const struct plait_fusion *f)
@@ -442,7 +467,8 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 
 enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
-    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_set_layout");
+    enum plait_status status =
+        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_set_layout"), "plait_fusion_set_layout");
 
     if (status == PLAIT_OK)
         status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_layout: layout is NULL")
@@ -451,6 +477,8 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
         return status;
     struct plait_fusion_options o = f->options;
     o.layout = *layout;
+    while (atomic_load(&f->waiting) > 0) /* who waited for the last round is on its way out */
+        sched_yield();
     status = plait_fusion_agree(f->comm, f->name, &o);
     if (status != PLAIT_OK)
         return status;
@@ -462,7 +490,7 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
     }
     status = plait_barrier(f->comm, NULL); /* nobody reads what goes */
     if (status == PLAIT_OK)
-        move_gradients(&fresh, f);
+        move_contents(&fresh, f);
     if (status == PLAIT_OK && f->trace != NULL)
         f->trace->n = 0; /* its buckets are no more */
     drop_layout(status == PLAIT_OK ? f : &fresh);
@@ -477,9 +505,9 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 
     if (status != PLAIT_OK)
         return status;
-    if (!isfinite(in) || !isfinite(out))
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_scale: the factors are %g and %g; they must be finite", in,
-                          out);
+    if (!isfinite((float)in) || !isfinite((float)out))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_set_scale: the factors are %g and %g; they must be finite as float32", in, out);
     for (uint32_t t = 0; t < f->ntensor && (in != 1 || out != 1); t++)
         if (f->comm->kernels->widen[f->tensors[t].type] == NULL && f->tensors[t].type != PLAIT_FLOAT32 &&
             f->tensors[t].type != PLAIT_FLOAT64)
@@ -492,15 +520,19 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 
 enum plait_status plait_fusion_gather(struct plait_fusion *f)
 {
-    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_gather");
+    enum plait_status status =
+        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_gather"), "plait_fusion_gather");
 
     if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",
                           f->name);
-    for (uint32_t k = 0; k < f->flat.nbucket && status == PLAIT_OK; k++)
-        status = plait_start(f->buckets[k].gather);
-    for (uint32_t k = 0; k < f->flat.nbucket && status == PLAIT_OK; k++)
-        status = plait_wait(&f->buckets[k].gather);
+    uint32_t n = 0;
+    while (n < f->flat.nbucket && status == PLAIT_OK)
+        status = plait_start(f->buckets[n++].gather);
+    for (uint32_t k = 0; k < n; k++) { /* all, so that none is pending after an error */
+        const enum plait_status ended = plait_wait(&f->buckets[k].gather);
+        status = status == PLAIT_OK ? ended : status;
+    }
     return status;
 }
 

@@ -40,7 +40,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
     const uint32_t round = plait_bucket_ended(b) + 1;
     uint32_t before = atomic_load_explicit(&f->marks[tensor], memory_order_relaxed);
-    if (plait_mark_round(before) == round ||
+    if (plait_mark_round(before) != round - 1 || /* it is in every round before it ends */
         !atomic_compare_exchange_strong(&f->marks[tensor], &before, skipped ? round | PLAIT_FUSION_SKIPPED : round))
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
@@ -131,11 +131,12 @@ bool plait_fusion_turn(struct plait_fusion *f, bool rarely)
         end(f, oldest(f));
         moved = true;
     }
-    if (plait_has_failed(f->comm) || (f->leaving && f->nflying == 0)) {
+    const bool left = f->leaving && f->nflying == 0 && !is_complete(&f->buckets[f->next]);
+    if (plait_has_failed(f->comm) || left) {
         let_go(f);
         return moved;
     }
-    while (!f->leaving && is_complete(&f->buckets[f->next])) {
+    while (is_complete(&f->buckets[f->next])) {
         begin(f, f->next);
         moved = true;
     }
@@ -262,11 +263,14 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
     plait_progress_until(is_over, &w, plait_spins(f->comm));
-    atomic_fetch_sub(&f->waiting, 1);
     plait_trace_waiting(f->trace, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
-    if (has_come(&w))
+    const bool come = has_come(&w);
+    atomic_fetch_sub(&f->waiting, 1); /* from here on the layout may be another */
+    if (come)
         return PLAIT_OK;
+    pthread_mutex_lock(&f->comm->lock); /* the thread that packs or unpacks at this moment is done */
+    pthread_mutex_unlock(&f->comm->lock);
     return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);
 }
 
@@ -296,7 +300,8 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
 
     for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
         status = wait_for(f, "plait_fusion_wait_all", k, latest_round(f, k));
+    const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
     if (status == PLAIT_OK && result != NULL)
-        result->finite = !atomic_exchange(&f->infinite, 0);
+        result->finite = finite;
     return status;
 }

@@ -76,6 +76,8 @@ void plait_trace_waiting(struct plait_trace *t, int more)
 
 enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
 {
+    if (f != NULL && plait_comm_closed(f->comm))
+        return plait_comm_is_closed(f->comm, "plait_fusion_times");
     if (f == NULL || out == NULL || f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_times: %s",
                           f == NULL     ? "fusion is NULL"
@@ -114,12 +116,21 @@ static void write_rows(FILE *file, uint32_t rank)
                 rank, k, rows[k]);
 }
 
+/* Microseconds, with a point in every locale. */
+static void write_time(FILE *file, const char *name, double seconds)
+{
+    const unsigned long long ns = (unsigned long long)(seconds * 1e9);
+
+    fprintf(file, "\"%s\":%llu.%03llu,", name, ns / 1000, ns % 1000);
+}
+
 static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank, const struct plait_trace_event *e,
                         double start)
 {
-    fprintf(file, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":",
-            e->kind == PLAIT_TRACE_READY ? "i" : "X", rank, e->kind, (e->begin - start) * 1e6,
-            (e->end - e->begin) * 1e6);
+    fprintf(file, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,", e->kind == PLAIT_TRACE_READY ? "i" : "X", rank, e->kind);
+    write_time(file, "ts", e->begin - start);
+    write_time(file, "dur", e->end - e->begin);
+    fprintf(file, "\"name\":");
     if (e->kind == PLAIT_TRACE_READY) {
         write_string(file, f->tensors[e->number].name);
         fprintf(file, ",\"s\":\"t\"}");
@@ -189,7 +200,8 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
 
 enum plait_status plait_fusion_trace(struct plait_fusion *f, const char *path)
 {
-    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_trace");
+    enum plait_status status =
+        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_trace"), "plait_fusion_trace");
 
     if (status == PLAIT_OK && f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: %s keeps no trace; create it with options.trace",
