@@ -33,5 +33,6 @@ void plait_requests_fork(enum plait_fork when);
 void plait_groups_fork(enum plait_fork when);
 void plait_processes_fork(enum plait_fork when);
 void plait_arena_fork(enum plait_fork when);
+void plait_log_fork(enum plait_fork when);
 
 #endif

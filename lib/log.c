@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include "fork.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -58,6 +60,14 @@ void plait_log_setup(enum plait_log_level level, const char *name)
         snprintf(pattern, sizeof pattern, "%s", name);
     }
     pthread_mutex_unlock(&file_lock);
+}
+
+void plait_log_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&file_lock);
+    else
+        pthread_mutex_unlock(&file_lock);
 }
 
 bool plait_log_wants(enum plait_log_level level)
