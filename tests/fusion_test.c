@@ -652,6 +652,10 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH);
     CHECK(says("rank 0 has \"tensors 2\" where rank 2 has \"tensors 1\""));
     o.ntensor = 2;
+    o.trace = rank == 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH && says("\"trace 1\""));
+    o.trace = 0;
+    o.name = rank == 1 ? "fusion" : NULL; /* which is what it means */
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_ERR_MISMATCH && says("\"layout threshold of 101 bytes\""));
     CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_ready(f, 1) == PLAIT_OK); /* it goes on as it was */

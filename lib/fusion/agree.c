@@ -37,10 +37,10 @@ static void describe_layout(const struct plait_layout *l, struct text *t)
     add(t, "\n");
 }
 
-static void describe(const struct plait_fusion_options *o, struct text *t)
+static void describe(const char *name, const struct plait_fusion_options *o, struct text *t)
 {
     t->n = 0;
-    add(t, "name %s\n", o->name);
+    add(t, "name %s\n", name);
     add(t, "trace %d\n", o->trace != 0);
     describe_layout(&o->layout, t);
     add(t, "operator %s\n", plait_op_name(o->op));
@@ -111,7 +111,7 @@ enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
     enum plait_status status = PLAIT_OK;
     bool alike = true;
 
-    describe(options, &t);
+    describe(name, options, &t);
     t.room = t.n + 1;
     t.at = malloc(t.room);
     if (hashes == NULL || t.at == NULL) {
@@ -119,7 +119,7 @@ enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
         free(t.at);
         return no_memory(comm);
     }
-    describe(options, &t);
+    describe(name, options, &t);
     own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);
     own[1] = t.room;
     status = plait_allgather(comm, own, hashes, 2, PLAIT_UINT64, NULL);
