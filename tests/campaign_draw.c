@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A seed's injection: ranks, operations, fault and moment. */
 #include "campaign.h"
+#include "random.h"
 #include "specs.h"
 
 #include <math.h>
@@ -15,23 +16,14 @@ const struct fault_kind fault_kinds[NFAULT] = {
 
 const char *const mode_names[NMODE] = { "processes", "threads", "processes of threads" };
 
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static uint32_t below(uint64_t *state, uint32_t n)
 {
-    return (uint32_t)(draw(state) % n);
+    return (uint32_t)(random_next(state) % n);
 }
 
 static double fraction(uint64_t *state)
 {
-    return (double)(draw(state) >> 11) * 0x1p-53;
+    return (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
 /* Log-uniform from 4 bytes to `most`. */

@@ -5,6 +5,7 @@
  * values that are known, and that a comm's operations end in order.
  */
 #include "collective.h"
+#include "random.h"
 #include "ranks.h"
 #include "request.h"
 
@@ -68,18 +69,9 @@ static bool full(void)
     return v != NULL && strcmp(v, "1") == 0;
 }
 
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static uint32_t below(uint64_t *state, uint32_t n)
 {
-    return (uint32_t)(next(state) % n);
+    return (uint32_t)(random_next(state) % n);
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------------------- */

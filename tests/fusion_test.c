@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fusion: sums are right in every layout, memory, payload and order of readiness; what is wrong is named. */
 #include "pending.h"
+#include "random.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
@@ -19,14 +20,6 @@
 
 #define NTENSOR 40
 
-static uint64_t next(uint64_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
-}
-
 /* ---- Tensors ---------------------------------------------------------------------------------------------- */
 
 struct model {
@@ -40,7 +33,7 @@ static void make_model(struct model *m, uint64_t seed, bool types, bool in_bucke
 {
     for (uint32_t t = 0; t < NTENSOR; t++) {
         snprintf(m->names[t], sizeof m->names[t], "t%u", t);
-        const size_t count = 1 + next(&seed) % (t % 7 == 0 ? 40000 : 900);
+        const size_t count = 1 + random_next(&seed) % (t % 7 == 0 ? 40000 : 900);
         m->own[t] = in_buckets && t % 5 != 4 ? NULL : malloc(count * 8);
         m->tensors[t] = (struct plait_tensor){
             m->names[t], count, types && t % 3 == 0 ? (t % 2 ? PLAIT_FLOAT64 : PLAIT_INT32) : PLAIT_FLOAT32, m->own[t]
@@ -106,7 +99,7 @@ static void shuffle(uint32_t *order, uint64_t seed)
     for (uint32_t t = 0; t < NTENSOR; t++)
         order[t] = t;
     for (uint32_t t = NTENSOR - 1; t > 0; t--) {
-        const uint32_t with = (uint32_t)(next(&seed) % (t + 1)), kept = order[t];
+        const uint32_t with = (uint32_t)(random_next(&seed) % (t + 1)), kept = order[t];
         order[t] = order[with];
         order[with] = kept;
     }
@@ -219,7 +212,7 @@ static int move(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     for (uint32_t step = 0; step < 12; step++) {
         layout.rule = step % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
-        layout.threshold = next(&seed) % 60000;
+        layout.threshold = random_next(&seed) % 60000;
         for (uint32_t t = 0; t < NTENSOR; t++)
             fill(f, &m, rank, t, step);
         CHECK(plait_fusion_ready(f, 3) == PLAIT_OK);
@@ -393,13 +386,13 @@ static int same_bits(struct plait_comm **comm, uint32_t rank, void *arg)
         o.payload = *(const enum plait_dtype *)arg;
         o.round = PLAIT_ROUND_ONCE;
         o.reproducible = 1;
-        o.layout.rule = next(&seed) % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
-        o.layout.threshold = next(&seed) % 40000;
+        o.layout.rule = random_next(&seed) % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
+        o.layout.threshold = random_next(&seed) % 40000;
         o.algorithm = algorithms[trial % 5];
         CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
         for (uint32_t t = 0; t < N; t++) {
             for (size_t i = 0; i < tensors[t].count; i++)
-                data[t][i] = (float)(int64_t)next(&values) * 1e-18F;
+                data[t][i] = (float)(int64_t)random_next(&values) * 1e-18F;
             CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
         }
         CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);

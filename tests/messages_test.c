@@ -2,6 +2,7 @@
 /* Messages between ranks, alone and in groups: right, in order, with what is wrong told on both ends. */
 #include "clock.h"
 #include "pending.h"
+#include "random.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -240,15 +241,6 @@ struct drawn { /* messages, in an order of each rank's own */
     } message[WAITING];
 };
 
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 /*
  * All that concerns this rank in one group: per pair in the order of the list, but which pair comes next is drawn, and
  * so is whether it sends or receives.
@@ -269,7 +261,7 @@ static int random_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(plait_group_start() == PLAIT_OK);
     for (uint32_t left = 2 * nrank; left > 0;) {
-        const uint32_t which = (uint32_t)(next(&state) % (2 * nrank)), peer = which / 2, send = which % 2;
+        const uint32_t which = (uint32_t)(random_next(&state) % (2 * nrank)), peer = which / 2, send = which % 2;
         size_t *m = &at[which];
         if (*m > WAITING)
             continue;
@@ -308,9 +300,9 @@ static void a_thousand_random_messages_in_a_group(void **state)
     for (uint32_t nrank = 2; nrank <= 6; nrank += 2) {
         uint64_t s = d.seed;
         for (uint32_t m = 0; m < WAITING; m++) {
-            d.message[m].from = (uint32_t)(next(&s) % nrank);
-            d.message[m].to = (uint32_t)(next(&s) % nrank);
-            d.message[m].count = next(&s) % 5 == 0 ? next(&s) % 5000 : next(&s) % 12;
+            d.message[m].from = (uint32_t)(random_next(&s) % nrank);
+            d.message[m].to = (uint32_t)(random_next(&s) % nrank);
+            d.message[m].count = random_next(&s) % 5 == 0 ? random_next(&s) % 5000 : random_next(&s) % 12;
             if (m % 250 == 0)
                 d.message[m].count = 300000;
         }

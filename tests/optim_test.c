@@ -7,6 +7,7 @@
  */
 #include <plait/optim.h>
 
+#include "random.h"
 #include "reduce.h"
 #include "reduce_reference.h"
 
@@ -29,11 +30,7 @@ static uint64_t seed, state;
 
 static uint64_t draw(void)
 {
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return random_next(&state);
 }
 
 static double uniform(void) /* -1 to 1 */

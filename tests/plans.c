@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plans.h"
+#include "random.h"
 
 #include "../transports/local.h"
 
@@ -16,11 +17,7 @@ static void *must(void *p)
 
 uint32_t random_below(uint64_t *state, uint32_t n)
 {
-    uint64_t x = *state += 0x9e3779b97f4a7c15u;
-
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)(((x ^ (x >> 31)) >> 32) * n >> 32);
+    return (uint32_t)((random_next(state) >> 32) * n >> 32);
 }
 
 struct plans plans_emit(const struct plait_alg *alg, const struct plait_shape *shape)

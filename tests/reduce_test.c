@@ -4,6 +4,7 @@
  *
  *     reduce_test [SEED]
  */
+#include "random.h"
 #include "reduce.h"
 #include "reduce_reference.h"
 
@@ -42,11 +43,7 @@ static uint64_t seed, state;
 
 static uint64_t draw(void)
 {
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return random_next(&state);
 }
 
 struct call {

@@ -10,6 +10,7 @@
  */
 #include "clock.h"
 #include "collective.h"
+#include "random.h"
 #include "specs.h"
 #include "values.h"
 
@@ -79,14 +80,9 @@ struct soak {
 
 static char statics[2][MOST_BYTES];
 
-/* splitmix64 */
 static uint64_t draw(struct soak *s)
 {
-    uint64_t z = s->state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return random_next(&s->state);
 }
 
 static uint32_t below(struct soak *s, uint32_t n)
