@@ -50,7 +50,8 @@ static void catch_signals(void)
 
 static struct cell *add_cell(struct bench *b)
 {
-    struct cell *grown = realloc(b->cell, (b->ncell + 1) * sizeof *grown);
+    const bool full = (b->ncell & (b->ncell - 1)) == 0; /* of 0, 1, 2, 4 and so on */
+    struct cell *grown = full ? realloc(b->cell, (b->ncell > 0 ? 2 * b->ncell : 1) * sizeof *grown) : b->cell;
 
     if (grown == NULL) {
         perror("plait-perf: out of memory");
