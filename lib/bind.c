@@ -26,6 +26,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .oversubscribed = comm->oversubscribed,
         .sized = sized,
         .cma = comm->cma,
+        .far = comm->remote != NULL,
         .paced = plait_is_paced(&comm->config.pace),
     };
 }

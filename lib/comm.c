@@ -9,6 +9,7 @@
 #include "meet.h"
 #include "message.h"
 #include "progress.h"
+#include "remote/remote.h"
 #include "report.h"
 #include "run.h"
 #include "status.h"
@@ -34,8 +35,10 @@ static struct plait_comm *retired; /* only control block, peers, flights are lef
 
 static void release_shared(struct plait_comm *comm)
 {
-    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++)
+    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++) {
         plait_process_put(comm->peers[r].process);
+        plait_mirror_destroy(comm->peers[r].mirror);
+    }
     free(comm->peers);
     plait_flights_destroy(comm->flights);
     plait_messages_destroy(comm);
@@ -46,12 +49,13 @@ static void release_shared(struct plait_comm *comm)
     free(comm);
 }
 
-/* A peer no longer reads this rank's block when it has left too, or died. */
+/* A peer no longer reads this rank's block when it has left too, or died; on another host it never does. */
 static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
-        if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
+        if (r != comm->rank && comm->peers[r].mirror == NULL && c != NULL &&
+            atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
             !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_process_dead(comm->peers[r].process))
             return false;
     }
@@ -309,6 +313,7 @@ struct plait_comm *plait_comm_allocate(void)
 void plait_comm_discard(struct plait_comm *comm)
 {
     free_private(comm);
+    plait_remote_destroy(comm->remote);
     release_shared(comm);
     alive--;
 }
@@ -432,6 +437,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 enum plait_status plait_comm_settle(struct plait_comm *comm)
 {
     plait_requests_finish(comm);
+    plait_remote_tell(comm->remote); /* how far it is: the others wait for that too */
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? wait_for_readers(comm) : status;
 }
@@ -464,7 +470,7 @@ static void wait_for_insiders(struct plait_comm *comm)
 
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_process *p = comm->peers[r].process;
-        while (r != comm->rank && is_inside(comm, r) &&
+        while (r != comm->rank && p != NULL && is_inside(comm, r) &&
                (p->base == NULL || (!plait_process_dead(p) && plait_clock() < until)))
             if (!plait_progress()) /* it may be a rank of this thread's */
                 usleep(200);
@@ -493,6 +499,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     free_private(comm);
+    plait_remote_destroy(comm->remote);
     retire(comm);
     alive--;
     errno = saved;

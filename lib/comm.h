@@ -124,7 +124,8 @@ static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of
 
 struct plait_peer { /* another rank (or this one), as this rank sees it */
     const struct plait_control *control;
-    struct plait_process *process;
+    struct plait_process *process; /* NULL: on another host; then */
+    struct plait_mirror *mirror;   /* `control` is this one's; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
     double waited;                           /* seconds of long waits for it */
     uint64_t finished;                       /* operations, as last looked up for tiny.c */
@@ -260,6 +261,7 @@ struct plait_comm {
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
     uint64_t next_flight;
 
+    struct plait_remote *remote; /* it spans hosts (remote/remote.h); else NULL */
     struct pollfd *processes; /* one per other process, for deaths */
     uint32_t *process_rank;   /* its lowest rank */
     uint32_t nprocess;

@@ -456,7 +456,7 @@ static void choose_way(struct plait_run *run)
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = run->landed = false;
-    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && !run->o->geometry.rooted)
+    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && comm->remote == NULL && !run->o->geometry.rooted)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
 }

@@ -31,6 +31,7 @@ void plait_comms_fork(enum plait_fork when);
 void plait_progress_fork(enum plait_fork when);
 void plait_requests_fork(enum plait_fork when);
 void plait_groups_fork(enum plait_fork when);
+void plait_remotes_fork(enum plait_fork when);
 void plait_processes_fork(enum plait_fork when);
 void plait_arena_fork(enum plait_fork when);
 void plait_log_fork(enum plait_fork when);

@@ -53,7 +53,7 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
 
     if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !w->sized && !w->paced && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
+    return !w->sized && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
            bytes * (shape->nrank - 1) <= MOST_READ;
 }
 

@@ -33,6 +33,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     bool oversubscribed; /* more ranks than processors */
     bool sized;          /* blocks differ in size */
     bool cma;            /* all ranks read each other's memory through the kernel */
+    bool far;            /* ranks are on several hosts */
     bool paced;          /* links are slowed down, so everything goes over them */
 };
 

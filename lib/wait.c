@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "fusion/fusion.h"
 #include "progress.h"
+#include "remote/remote.h"
 #include "report.h"
 #include "status.h"
 
@@ -42,6 +43,7 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
             sched_yield(); /* the other writes its text; this may be a signal's handler in its thread */
     }
     plait_ring(comm);
+    plait_remote_tell(comm->remote);
 }
 
 /* Fail on this rank with this text, and let the others know. */
@@ -203,18 +205,23 @@ static bool needs(const struct plait_comm *comm, const struct plait_wait *w, uin
     return w->blame != NULL ? w->needs(w->context, rank) : !finished(comm, rank);
 }
 
+/* Of another process: threads do not die alone. */
+static bool died(const struct plait_peer *p)
+{
+    return p->mirror != NULL ? atomic_load_explicit(&p->mirror->dead, memory_order_acquire) != 0
+                             : p->process->base != NULL && plait_process_dead(p->process);
+}
+
 /* The lowest rank that is gone and needed, or NONE: one that left, else died, else was never there. */
 static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait *w)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && needs(comm, w, r))
             return r;
-    if (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0)
-        for (uint32_t r = 0; r < comm->nrank; r++) {
-            const struct plait_process *p = comm->peers[r].process;
-            if (r != comm->rank && p->base != NULL && needs(comm, w, r) && plait_process_dead(p))
+    if (comm->remote != NULL || (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0))
+        for (uint32_t r = 0; r < comm->nrank; r++)
+            if (r != comm->rank && needs(comm, w, r) && died(&comm->peers[r]))
                 return r;
-        }
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (unborn(comm, r) && needs(comm, w, r))
             return r;
@@ -237,10 +244,14 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
     const unsigned long long done = atomic_load_explicit(&c->done, memory_order_relaxed);
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u left the comm after operation #%llu", gone, done);
-    if (unborn(comm, gone) && !plait_process_dead(comm->peers[gone].process))
+    const struct plait_peer *p = &comm->peers[gone];
+    if (p->mirror != NULL)
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d on %s) died after operation #%llu",
+                                gone, p->mirror->pid, p->mirror->host, done);
+    if (unborn(comm, gone) && !plait_process_dead(p->process))
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
-                            comm->peers[gone].process->pid, done);
+                            p->process->pid, done);
 }
 
 /* A message is there, but the kernel does not copy it. If its sender is dying, its death is waited for. */

@@ -327,8 +327,9 @@ static enum plait_status share_marks(struct plait_fusion *f)
     else
         status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
     for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
-        const char *base = f->comm->peers[r].process->base;
-        f->others[r] = (const void *)((base != NULL ? base : arena->base) + all[r]);
+        const struct plait_process *p = f->comm->peers[r].process;
+        if (p != NULL)
+            f->others[r] = (const void *)((p->base != NULL ? p->base : arena->base) + all[r]);
     }
     free(all);
     return status;

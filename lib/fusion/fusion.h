@@ -47,7 +47,7 @@ struct plait_fusion {
      * here when they wait for this rank.
      */
     _Atomic uint32_t *marks;
-    const _Atomic uint32_t **others; /* [nrank] theirs */
+    const _Atomic uint32_t **others; /* [nrank] theirs; NULL: on another host */
 
     /* Under the lock. */
     uint32_t next;          /* bucket to begin */

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "remote.h"
+
+#include "line.h"
+
+#include "../clock.h"
+#include "../fork.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define TICK      0.1 /* seconds between looks at what the ranks of this process show */
+#define HEARTBEAT 0.5 /* seconds after which news are sent although they are old */
+#define SILENT    2.0 /* seconds without a word from rank 0 after which nothing is known of the others */
+#define LAST_WORD 1.0 /* seconds that a rank's last news may take */
+
+struct plait_remote {
+    struct plait_remote *next;
+    struct plait_comm *comm;
+    struct plait_line *lines; /* rank 0: [nrank], to itself none; else one */
+    uint32_t nline;
+    atomic_bool leaving;
+    bool left;                /* the last news are sent, or nobody takes them */
+    double seen, sent, heard; /* the rank's last look around; clock of its last news, and of rank 0's */
+    uint32_t looks;
+    uint64_t newest;     /* version of the last news of anyone */
+    struct plait_known { /* rank 0: of each rank; else of this one */
+        uint64_t version;
+        char news[PLAIT_NEWS_MOST];
+    } * known;
+};
+
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the thread; outside the other */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of the remotes */
+static pthread_cond_t gone = PTHREAD_COND_INITIALIZER;   /* a remote has left */
+static struct plait_remote *remotes;
+static pthread_t thread;
+static bool running;
+static int bell = -1;
+
+static bool is_root(const struct plait_remote *r)
+{
+    return r->comm->rank == 0;
+}
+
+/* ---- News ------------------------------------------------------------------------------------------------ */
+
+static uint32_t bytes_of(const char *news)
+{
+    uint32_t bytes;
+
+    memcpy(&bytes, news, sizeof bytes);
+    return bytes;
+}
+
+/* But for the clock in them. */
+static bool same(const char *a, const char *b)
+{
+    struct plait_news x, y;
+
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    x.now = y.now = 0;
+    return memcmp(&x, &y, sizeof x) == 0 && memcmp(a + sizeof x, b + sizeof y, x.bytes - sizeof x) == 0;
+}
+
+static struct plait_known *known_of(struct plait_remote *r, uint32_t rank)
+{
+    return is_root(r) ? &r->known[rank] : r->known;
+}
+
+/* This rank's own. */
+static void look_at_own(struct plait_remote *r, double now)
+{
+    const struct plait_control *own = r->comm->own;
+    const double seen = atomic_load_explicit(&own->seen, memory_order_relaxed);
+    struct plait_known *k = known_of(r, r->comm->rank);
+    char news[PLAIT_NEWS_MOST];
+
+    r->looks += seen != r->seen;
+    r->seen = seen;
+    plait_news_write(own, r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
+    if (k->version > 0 && same(news, k->news) && (!is_root(r) || now - r->sent < HEARTBEAT))
+        return;
+    memcpy(k->news, news, bytes_of(news));
+    k->version = ++r->newest;
+    r->sent = now;
+}
+
+/* Of another rank: kept to be passed on, and shown to this one if it cannot see for itself. */
+static void learn(struct plait_remote *r, const char *news, double now)
+{
+    struct plait_news head;
+    struct plait_mirror *mirror;
+
+    memcpy(&head, news, sizeof head);
+    mirror = r->comm->peers[head.rank].mirror;
+    if (mirror != NULL)
+        plait_news_apply(news, mirror, (uint64_t)(now * 1e9));
+    if (!is_root(r) || (r->known[head.rank].version > 0 && same(news, r->known[head.rank].news)))
+        return;
+    memcpy(r->known[head.rank].news, news, head.bytes);
+    r->known[head.rank].version = ++r->newest;
+}
+
+/* The connection to `rank` has ended: it departed, or it died. */
+static void lose(struct plait_remote *r, uint32_t rank, double now)
+{
+    struct plait_mirror *mirror = r->comm->peers[rank].mirror;
+    struct plait_news head = { .bytes = sizeof head + sizeof(struct plait_progress), .rank = rank };
+    char news[PLAIT_NEWS_MOST] = "";
+
+    if (!is_root(r)) {
+        if (mirror != NULL && !atomic_load_explicit(&mirror->control.departed, memory_order_relaxed))
+            atomic_store_explicit(&mirror->dead, 1, memory_order_release);
+        return;
+    }
+    if (r->known[rank].version > 0) {
+        memcpy(news, r->known[rank].news, sizeof news);
+        memcpy(&head, news, sizeof head);
+    }
+    if (head.departed)
+        return;
+    head.dead = 1;
+    memcpy(news, &head, sizeof head);
+    learn(r, news, now);
+}
+
+/* Everyone whose news this process gets from a rank 0 that says nothing: they may be well. */
+static void give_credit(struct plait_remote *r, double now)
+{
+    for (uint32_t rank = 1; rank < r->comm->nrank; rank++)
+        if (r->comm->peers[rank].mirror != NULL)
+            atomic_store_explicit(&r->comm->peers[rank].mirror->control.seen, now, memory_order_relaxed);
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------------------- */
+
+static uint32_t rank_at(const struct plait_remote *r, uint32_t line)
+{
+    return is_root(r) ? line : 0;
+}
+
+/* All that came; news of others only from rank 0. False: the line has ended. */
+static bool hear(struct plait_remote *r, uint32_t line, double now)
+{
+    struct plait_line *l = &r->lines[line];
+    const bool open = plait_line_read(l);
+    const char *news;
+
+    while ((news = plait_line_next(l, r->comm->nrank)) != NULL) {
+        struct plait_news head;
+        memcpy(&head, news, sizeof head);
+        if (is_root(r) ? head.rank == line && !head.dead : head.rank != r->comm->rank)
+            learn(r, news, now);
+        else
+            plait_line_close(l);
+        r->heard = now;
+    }
+    return open && l->fd >= 0;
+}
+
+/* What the other end of an idle line has not been told. */
+static void speak(struct plait_remote *r, uint32_t line)
+{
+    struct plait_line *l = &r->lines[line];
+    const uint32_t n = is_root(r) ? r->comm->nrank : 1;
+
+    if (!plait_line_is_idle(l) || l->told == r->newest)
+        return;
+    for (uint32_t k = 0; k < n; k++)
+        if (r->known[k].version > l->told && (!is_root(r) || k != line) &&
+            !plait_line_add(l, r->known[k].news, bytes_of(r->known[k].news)))
+            return; /* memory is short: again the next time */
+    l->told = r->newest;
+}
+
+static void serve(struct plait_remote *r, double now)
+{
+    bool busy = false;
+
+    look_at_own(r, now);
+    for (uint32_t i = 0; i < r->nline; i++) {
+        struct plait_line *l = &r->lines[i];
+        if (l->fd >= 0 && !hear(r, i, now)) {
+            plait_line_close(l);
+            lose(r, rank_at(r, i), now);
+        }
+    }
+    for (uint32_t i = 0; i < r->nline; i++) {
+        struct plait_line *l = &r->lines[i];
+        if (l->fd < 0)
+            continue;
+        speak(r, i);
+        plait_line_write(l);
+        busy |= !plait_line_is_idle(l);
+    }
+    if (!is_root(r) && now - r->heard > SILENT)
+        give_credit(r, now);
+    if (!busy && atomic_load(&r->leaving) && !r->left) {
+        r->left = true;
+        pthread_cond_broadcast(&gone);
+    }
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------------- */
+
+/* What to wait for: [*n], in memory that grows. */
+static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
+{
+    nfds_t need = 1, at = 0;
+
+    for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
+        need += r->nline;
+    if (need > *capacity) {
+        struct pollfd *more = realloc(list, need * sizeof *list);
+        if (more == NULL) { /* then at every tick */
+            *n = 0;
+            return list;
+        }
+        list = more;
+        *capacity = need;
+    }
+    list[at++] = (struct pollfd){ .fd = bell, .events = POLLIN };
+    for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
+        for (uint32_t i = 0; i < r->nline; i++)
+            if (r->lines[i].fd >= 0)
+                list[at++] = (struct pollfd){
+                    .fd = r->lines[i].fd,
+                    .events = (short)(POLLIN | (plait_line_is_idle(&r->lines[i]) ? 0 : POLLOUT)),
+                };
+    *n = at;
+    return list;
+}
+
+static void *run(void *arg)
+{
+    struct pollfd *list = NULL;
+    nfds_t capacity = 0, n;
+    uint64_t rings;
+
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    while (running) {
+        list = gather(list, &capacity, &n);
+        pthread_mutex_unlock(&lock);
+        poll(list, n, (int)(TICK * 1e3));
+        if (read(bell, &rings, sizeof rings) < 0) { /* nobody rang */
+        }
+        pthread_mutex_lock(&lock);
+        const double now = plait_clock();
+        for (struct plait_remote *r = remotes; r != NULL; r = r->next)
+            serve(r, now);
+    }
+    pthread_mutex_unlock(&lock);
+    free(list);
+    return NULL;
+}
+
+/* With both locks held. */
+static enum plait_status start_thread(void)
+{
+    sigset_t all, saved;
+    int error;
+
+    if (running)
+        return PLAIT_OK;
+    bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell < 0)
+        return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
+    sigfillset(&all); /* the caller's signals arrive as before */
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    running = true;
+    error = pthread_create(&thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    if (error == 0)
+        return PLAIT_OK;
+    running = false;
+    close(bell);
+    bell = -1;
+    return plait_fail_errno(error, "cannot start the thread that hears of other hosts");
+}
+
+/* With both locks held; of the inner one it lets go meanwhile. */
+static void stop_thread(void)
+{
+    const pthread_t last = thread;
+
+    running = false;
+    eventfd_write(bell, 1);
+    pthread_mutex_unlock(&lock);
+    pthread_join(last, NULL);
+    pthread_mutex_lock(&lock);
+    close(bell);
+    bell = -1;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------------- */
+
+static void discard(struct plait_remote *r)
+{
+    for (uint32_t i = 0; r->lines != NULL && i < r->nline; i++)
+        plait_line_close(&r->lines[i]);
+    free(r->lines);
+    free(r->known);
+    free(r);
+}
+
+enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, struct plait_remote **out)
+{
+    struct plait_remote *r = calloc(1, sizeof *r);
+    const uint32_t n = comm->rank == 0 ? comm->nrank : 1;
+    enum plait_status status;
+
+    if (r != NULL) {
+        r->comm = comm;
+        r->lines = calloc(n, sizeof *r->lines);
+        r->known = calloc(n, sizeof *r->known);
+    }
+    if (r == NULL || r->lines == NULL || r->known == NULL) {
+        for (uint32_t i = 0; i < n; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+        if (r != NULL)
+            discard(r);
+        return plait_fail_memory("out of memory for a comm of %u ranks on several hosts", comm->nrank);
+    }
+    r->nline = n;
+    r->heard = plait_clock();
+    for (uint32_t i = 0; i < n; i++)
+        plait_line_open(&r->lines[i], comm->rank == 0 && i == 0 ? -1 : fds[i]);
+    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&lock);
+    status = start_thread();
+    if (status == PLAIT_OK) {
+        r->next = remotes;
+        remotes = r;
+        *out = r;
+        eventfd_write(bell, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&life);
+    if (status != PLAIT_OK)
+        discard(r);
+    return status;
+}
+
+void plait_remote_tell(struct plait_remote *remote)
+{
+    if (remote != NULL)
+        eventfd_write(bell, 1);
+}
+
+void plait_remote_destroy(struct plait_remote *r)
+{
+    struct plait_remote **link;
+    struct timespec until;
+
+    if (r == NULL)
+        return;
+    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&lock);
+    atomic_store(&r->leaving, true);
+    eventfd_write(bell, 1);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)LAST_WORD;
+    while (!r->left && pthread_cond_timedwait(&gone, &lock, &until) == 0)
+        ;
+    for (link = &remotes; *link != r; link = &(*link)->next)
+        ;
+    *link = r->next;
+    if (remotes == NULL)
+        stop_thread();
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&life);
+    discard(r);
+}
+
+/* The child has neither the thread nor the comms, and must not keep connections open whose end others wait for. */
+void plait_remotes_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&life);
+        pthread_mutex_lock(&lock);
+        return;
+    }
+    for (struct plait_remote *r = remotes; when == PLAIT_FORK_CHILD && r != NULL; r = r->next)
+        for (uint32_t i = 0; i < r->nline; i++)
+            plait_line_close(&r->lines[i]);
+    if (when == PLAIT_FORK_CHILD) {
+        if (bell >= 0)
+            close(bell);
+        bell = -1;
+        running = false;
+        remotes = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&life);
+}

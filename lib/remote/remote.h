@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control blocks of ranks on other hosts: one thread of this process keeps the mirrors of them (news.h).
+ *
+ * The ranks of a comm that spans hosts keep the connections by which they met: every rank has one to rank 0. Each sends
+ * its news when they change, at most 10 times a second unless they are urgent, and rank 0 passes everyone's on to everyone.
+ * So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing is sent
+ * for operations that end sooner.
+ *
+ * A connection that closes is a death, unless its rank has departed. Where rank 0 itself is silent nothing is known of
+ * the others, so they are not taken for silent. The thread never waits for a host: what a connection does not take is
+ * left out, as later news say the same and more.
+ */
+#ifndef PLAIT_LIB_REMOTE_REMOTE_H
+#define PLAIT_LIB_REMOTE_REMOTE_H
+
+#include "news.h"
+
+struct plait_remote; /* one comm of this process that spans hosts */
+
+/*
+ * Begin: comm->peers[].mirror is there for the ranks of other hosts.
+ *
+ * fds  [nrank] of rank 0: one connection to each other rank; else fds[0]: to rank 0. They are the remote's, after an
+ *      error too
+ */
+enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, struct plait_remote **out);
+
+/* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
+void plait_remote_tell(struct plait_remote *remote);
+
+/* Tell the last news, that this rank has departed among them, for at most a second; then close. NULL is allowed. */
+void plait_remote_destroy(struct plait_remote *remote);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mirrors of control blocks follow those they mirror, over connections; what comes that is no news hurts nobody. */
+#include "clock.h"
+#include "random.h"
+#include "remote/line.h"
+#include "remote/remote.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define NRANK   4
+#define PATIENT 30.0 /* seconds: the longest wait for what is to come, which is an error then */
+
+/* Ranks on a host each, with nothing but what replication needs. */
+struct world {
+    struct plait_comm comm[NRANK];
+    struct plait_peer peers[NRANK][NRANK];
+};
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    int fds[NRANK][2], root[NRANK] = { -1, -1, -1, -1 };
+
+    for (uint32_t r = 0; r < NRANK; r++) {
+        struct plait_comm *c = &w->comm[r];
+        *c = (struct plait_comm){ .rank = r, .nrank = NRANK, .peers = w->peers[r] };
+        c->own = aligned_alloc(PLAIT_LINE, (plait_control_bytes(NRANK) + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE);
+        memset(c->own, 0, plait_control_bytes(NRANK));
+        c->own->rank = r;
+        for (uint32_t o = 0; o < NRANK; o++) {
+            w->peers[r][o].mirror = o != r ? plait_mirror_create(1, o, NRANK, "test") : NULL;
+            w->peers[r][o].control = o != r ? &w->peers[r][o].mirror->control : c->own;
+        }
+        if (r > 0) {
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[r]), 0);
+            root[r] = fds[r][0];
+        }
+    }
+    for (uint32_t r = 0; r < NRANK; r++)
+        assert_int_equal(plait_remote_create(&w->comm[r], r == 0 ? root : &fds[r][1], &w->comm[r].remote), PLAIT_OK);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+
+    for (uint32_t r = 0; r < NRANK; r++) {
+        plait_remote_destroy(w->comm[r].remote);
+        free(w->comm[r].own);
+        for (uint32_t o = 0; o < NRANK; o++)
+            plait_mirror_destroy(w->peers[r][o].mirror);
+    }
+    free(w);
+    return 0;
+}
+
+#define EVENTUALLY(condition)                         \
+    do {                                              \
+        const double until = plait_clock() + PATIENT; \
+        while (!(condition) && plait_clock() < until) \
+            usleep(1000);                             \
+        assert_true(condition);                       \
+    } while (0)
+
+static const struct plait_mirror *mirror(const struct world *w, uint32_t on, uint32_t of)
+{
+    return w->peers[on][of].mirror;
+}
+
+static void call(struct world *w, uint32_t rank, uint64_t sequence, uint64_t count)
+{
+    const struct plait_what what = { .count = count, .coll = PLAIT_ALLREDUCE, .type = PLAIT_FLOAT32 };
+
+    plait_ring_add(&w->comm[rank].own->ring, sequence, count << 32 | sequence, &what, memory_order_release);
+}
+
+static void what_a_rank_does_shows_in_every_mirror_of_it(void **state)
+{
+    struct world *w = *state;
+    struct plait_operation o;
+
+    for (uint32_t r = 0; r < NRANK; r++) {
+        struct plait_control *own = w->comm[r].own;
+        for (uint64_t s = 1; s <= 20; s++)
+            call(w, r, s, 100 * r + s);
+        plait_progress_begin(&own->ring, 20, plait_clock_ns(), 3, 30);
+        plait_ring_progress(&own->ring, 20)->steps = 7 + r;
+        plait_ring_progress(&own->ring, 20)->waiting_for = 1 + (r + 1) % NRANK;
+        atomic_store(&own->done, 19);
+        atomic_store(&own->seen, 1.0 + r);
+    }
+    for (uint32_t on = 0; on < NRANK; on++)
+        for (uint32_t of = 0; of < NRANK; of++) {
+            if (on == of)
+                continue;
+            const struct plait_mirror *m = mirror(w, on, of);
+            EVENTUALLY(atomic_load(&m->control.done) == 19 && plait_ring_read(&m->control.ring, 20, 19, false, &o) &&
+                       o.has_progress && o.steps == 7 + of);
+            assert_int_equal(o.what.count, 100 * of + 20);
+            assert_int_equal(o.waiting_for, 1 + (of + 1) % NRANK);
+            assert_int_equal(o.nslice, 3);
+            assert_true(plait_ring_read(&m->control.ring, 15, 19, false, &o)); /* some before it, too */
+            assert_int_equal(o.what.count, 100 * of + 15);
+            EVENTUALLY(atomic_load(&m->control.seen) > 0);
+            assert_int_equal(m->dead, 0);
+        }
+}
+
+static void a_failure_comes_with_its_text_and_culprit(void **state)
+{
+    struct world *w = *state;
+    struct plait_control *own = w->comm[2].own;
+
+    snprintf(own->failure, sizeof own->failure, "rank 2: count is 5 here and 7 on rank 1");
+    own->culprit = 2;
+    atomic_store(&own->failed, PLAIT_ERR_MISMATCH);
+    plait_remote_tell(w->comm[2].remote);
+    for (uint32_t on = 0; on < NRANK; on++) {
+        if (on == 2)
+            continue;
+        EVENTUALLY(atomic_load(&mirror(w, on, 2)->control.failed) == PLAIT_ERR_MISMATCH);
+        assert_string_equal(mirror(w, on, 2)->control.failure, own->failure);
+        assert_int_equal(mirror(w, on, 2)->control.culprit, 2);
+    }
+}
+
+static void who_departs_has_not_died(void **state)
+{
+    struct world *w = *state;
+
+    atomic_store(&w->comm[3].own->done, 12);
+    plait_remote_destroy(w->comm[3].remote);
+    w->comm[3].remote = NULL;
+    for (uint32_t on = 0; on < 3; on++) {
+        EVENTUALLY(atomic_load(&mirror(w, on, 3)->control.departed) == 1);
+        assert_int_equal(atomic_load(&mirror(w, on, 3)->control.done), 12);
+    }
+    atomic_store(&w->comm[1].own->done, 3); /* it goes on for the others */
+    EVENTUALLY(atomic_load(&mirror(w, 2, 1)->control.done) == 3);
+    for (uint32_t on = 0; on < 3; on++)
+        assert_int_equal(atomic_load(&mirror(w, on, 3)->dead), 0);
+    plait_remote_destroy(w->comm[0].remote);
+    w->comm[0].remote = NULL;
+    EVENTUALLY(atomic_load(&mirror(w, 1, 0)->control.departed) == 1);
+    assert_int_equal(atomic_load(&mirror(w, 1, 0)->dead), 0);
+}
+
+/* Rank 1's connection is replaced by the test's: it sends what no rank sends. */
+static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
+{
+    struct world *w = *state;
+    struct plait_comm *root = &w->comm[0];
+    uint64_t seed = 7;
+    int fds[2], more[NRANK] = { -1, -1, -1, -1 };
+
+    for (uint32_t trial = 0; trial < 20; trial++) {
+        struct plait_news news = { .bytes = sizeof news + sizeof(struct plait_progress), .rank = 1 };
+        char bytes[PLAIT_NEWS_MOST];
+        plait_remote_destroy(root->remote);
+        plait_mirror_destroy(w->peers[0][1].mirror);
+        w->peers[0][1].mirror = plait_mirror_create(1, 1, NRANK, "test");
+        w->peers[0][1].control = &w->peers[0][1].mirror->control;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        more[1] = fds[0];
+        assert_int_equal(plait_remote_create(root, more, &root->remote), PLAIT_OK);
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (char)random_next(&seed);
+        if (trial % 4 == 1)
+            news.rank = 2; /* of another */
+        if (trial % 4 == 2)
+            news.dead = 1; /* which only rank 0 says */
+        if (trial % 4 == 3)
+            news.bytes = sizeof news - 1;
+        if (trial % 4 > 0)
+            memcpy(bytes, &news, sizeof news);
+        assert_true(write(fds[1], bytes, sizeof bytes) > 0);
+        EVENTUALLY(atomic_load(&mirror(w, 0, 1)->dead) == 1);
+        assert_int_equal(atomic_load(&mirror(w, 0, 2)->control.done), 0);
+        close(fds[1]);
+    }
+}
+
+/* Rank 0 stops in the middle: its end is held open by the test, which says nothing. */
+static void while_rank_0_is_silent_the_others_are_not_blamed(void **state)
+{
+    struct world *w = *state;
+    struct plait_comm *c = &w->comm[1];
+    int fds[2];
+
+    plait_remote_destroy(c->remote);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(plait_remote_create(c, &fds[1], &c->remote), PLAIT_OK);
+    const double before = plait_clock();
+    EVENTUALLY(atomic_load(&mirror(w, 1, 2)->control.seen) > before);
+    EVENTUALLY(atomic_load(&mirror(w, 1, 3)->control.seen) > before);
+    assert_true(atomic_load(&mirror(w, 1, 0)->control.seen) < before);
+    close(fds[0]);
+    EVENTUALLY(atomic_load(&mirror(w, 1, 0)->dead) == 1);
+}
+
+static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
+{
+    const struct world *w = *state;
+    char bytes[PLAIT_NEWS_MOST];
+    struct plait_news news;
+    const uint32_t n = plait_news_write(w->comm[1].own, 0, 0, false, bytes);
+
+    assert_true(plait_news_check(bytes, n, NRANK));
+    assert_false(plait_news_check(bytes, n - 1, NRANK));
+    assert_false(plait_news_check(bytes, n, 1));
+    memcpy(&news, bytes, sizeof news);
+    for (uint32_t bit = 0; bit < 32; bit++) {
+        struct plait_news other = news;
+        other.bytes ^= UINT32_C(1) << bit;
+        memcpy(bytes, &other, sizeof other);
+        assert_false(plait_news_check(bytes, n, NRANK));
+        other = news;
+        other.nrecord ^= UINT32_C(1) << bit;
+        memcpy(bytes, &other, sizeof other);
+        assert_false(plait_news_check(bytes, n, NRANK));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_mirror_of_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_failure_comes_with_its_text_and_culprit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_departs_has_not_died, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_news_ends_the_connection_and_is_a_death, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(while_rank_0_is_silent_the_others_are_not_blamed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_whole_news_of_a_rank_of_the_comm_are_news, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
