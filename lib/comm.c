@@ -279,6 +279,7 @@ static void free_private(struct plait_comm *comm)
     plait_arena_free(comm->scaled);
     free(comm->algorithms);
     free(comm->node);
+    plait_nodes_finish(&comm->nodes);
     free(comm->processes);
     if (comm->progress)
         plait_progress_thread_stop();

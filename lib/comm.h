@@ -7,6 +7,7 @@
 #include <plait/plan.h>
 
 #include "arena.h"
+#include "bootstrap/bootstrap.h"
 #include "config.h"
 #include "fork.h"
 #include "hash.h"
@@ -233,6 +234,7 @@ struct plait_comm {
     char name[64];
     double deadline, warn;
     struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
+    struct plait_nodes nodes;        /* who shares one, and how hosts are reached; zeroes: all on one */
     uint32_t nshrink;                /* comms made of it by plait_comm_shrink() */
     size_t nown_algorithms;          /* of `algorithms`, those of the caller */
     bool progress;                   /* it asked for the progress thread */

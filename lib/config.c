@@ -33,6 +33,7 @@ struct row {
     const char *name, *initial, *text;
     size_t offset;
     parse_fn *parse;
+    bool secret; /* its value is shown nowhere */
 };
 
 static const char *parse_algo(const char *text, void *field)
@@ -185,6 +186,67 @@ static const char *parse_pace(const char *text, void *field)
     return NULL;
 }
 
+/* A port, and what is behind it; NULL: none. */
+static const char *parse_port(const char *text, unsigned *out)
+{
+    unsigned value = 0;
+    const char *c = text;
+
+    for (; isdigit((unsigned char)*c) && value <= UINT16_MAX; c++)
+        value = value * 10 + (unsigned)(*c - '0');
+    *out = value;
+    return c > text && value > 0 && value <= UINT16_MAX ? c : NULL;
+}
+
+static const char *parse_ports(const char *text, void *field)
+{
+    unsigned first, last;
+    const char *end = parse_port(text, &first);
+
+    last = first;
+    if (end != NULL && *end == '-')
+        end = parse_port(end + 1, &last);
+    if (end == NULL || *end != '\0' || last < first)
+        return "a port or a range of ports: 20000-29999";
+    *(struct plait_ports *)field = (struct plait_ports){ (uint16_t)first, (uint16_t)(last - first + 1) };
+    return NULL;
+}
+
+static const char *parse_ifname(const char *text, void *field)
+{
+    const char *name = text + strspn(text, "^="),
+               *allowed = "names or starts of names, eth,ib; =eth0 the very name, ^docker all but: at "
+                          "most 63 characters";
+
+    if (strlen(text) >= sizeof((struct plait_config *)0)->ifname || (*text != '\0' && *name == '\0') ||
+        strpbrk(name, "^= ") != NULL)
+        return allowed;
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_launcher(const char *text, void *field)
+{
+    static const char *const names[] = { "", "torchrun", "slurm", "openmpi", "none" };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0) {
+            strcpy(field, text);
+            return NULL;
+        }
+    return "torchrun, slurm, openmpi or none";
+}
+
+static const char *parse_secret(const char *text, void *field)
+{
+    const size_t n = strlen(text);
+
+    if (n > 0 && (n < PLAIT_LEAST_SECRET || n >= sizeof((struct plait_config *)0)->secret))
+        return "16 to 79 characters that are hard to guess; plait-info --make-secret writes some to a file instead";
+    strcpy(field, text);
+    return NULL;
+}
+
 #define FIELD(name) offsetof(struct plait_config, name)
 static const struct row table[] = {
     { "PLAIT_ALGO", "", "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM; empty: chosen by size",
@@ -200,8 +262,16 @@ static const struct row table[] = {
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
+    { "PLAIT_IFNAME", "",
+      "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; empty: "
+      "all "
+      "that others can reach",
+      FIELD(ifname), parse_ifname },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
+    { "PLAIT_LAUNCHER", "",
+      "launcher that started this process: torchrun, slurm, openmpi, none; empty: found by its variables",
+      FIELD(launcher), parse_launcher },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
       parse_log },
     { "PLAIT_LOG_FILE", "",
@@ -211,7 +281,14 @@ static const struct row table[] = {
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
       FIELD(pace), parse_pace },
+    { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
+    { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
+      parse_flag },
+    { "PLAIT_SECRET", "",
+      "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
+      "(plait-info --make-secret)",
+      FIELD(secret), parse_secret, .secret = true },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
@@ -373,7 +450,7 @@ static enum plait_status gather_environment(struct reading *r)
             continue;
         if (strlen(value) >= sizeof r->row[i].value)
             return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters", table[i].name,
-                              value, sizeof r->row[i].value - 1);
+                              table[i].secret ? "(secret)" : value, sizeof r->row[i].value - 1);
         strcpy(r->row[i].value, value);
         strcpy(r->row[i].origin, "environment");
         if (table[i].parse == parse_path && value[0] != '\0')
@@ -405,6 +482,13 @@ static const char *origin(const struct reading *r, size_t i)
     return r->row[i].origin[0] != '\0' ? r->row[i].origin : "default";
 }
 
+static const char *shown(const struct reading *r, size_t i)
+{
+    const char *value = effective(r, i);
+
+    return table[i].secret && value[0] != '\0' ? "(secret)" : value;
+}
+
 static enum plait_status parse_row(const struct reading *r, size_t i, struct plait_config *out)
 {
     const char *value = effective(r, i);
@@ -412,7 +496,8 @@ static enum plait_status parse_row(const struct reading *r, size_t i, struct pla
 
     if (allowed == NULL)
         return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", table[i].name, value, origin(r, i), allowed);
+    return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", table[i].name, shown(r, i), origin(r, i),
+                      allowed);
 }
 
 static enum plait_status parse_all(const struct reading *r, struct plait_config *out)
@@ -542,7 +627,7 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     if (status == PLAIT_OK) {
         out->name = table[i].name;
         out->text = table[i].text;
-        snprintf(out->value, sizeof out->value, "%s", effective(&r, i));
+        snprintf(out->value, sizeof out->value, "%s", shown(&r, i));
         snprintf(out->origin, sizeof out->origin, "%s", origin(&r, i));
     }
     free(r.text);

@@ -22,6 +22,12 @@ static inline bool plait_is_paced(const struct plait_pace *pace)
     return pace->latency > 0 || pace->bandwidth > 0;
 }
 
+#define PLAIT_LEAST_SECRET 16 /* characters */
+
+struct plait_ports {
+    uint16_t first, n;
+};
+
 struct plait_config {
     char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;       /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
@@ -29,13 +35,19 @@ struct plait_config {
     int cma;            /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
     char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
     double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
+    char ifname[64];    /* PLAIT_IFNAME     "" or NCCL's syntax: interfaces for other hosts */
     char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
+    char launcher[16];  /* PLAIT_LAUNCHER   "" or the launcher that started this process */
     int log;            /* PLAIT_LOG        enum plait_log_level by name, "warn" */
     char log_file[256]; /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
+    int require_secret; /* PLAIT_REQUIRE_SECRET 1: launchers' comms need a secret; 0 */
+    char secret[80];    /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
     size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
     int progress;       /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
     double warn;        /* PLAIT_WARN       seconds, 30 */
+
+    struct plait_ports ports; /* PLAIT_PORTS  at which rank 0 of a comm over TCP may listen, 20000-29999 */
 
     struct plait_pace pace; /* PLAIT_PACE, which needs PLAIT_FOR_TESTS: of every link */
     int for_tests;          /* PLAIT_FOR_TESTS: 1: this is a test; 0 */

@@ -317,6 +317,8 @@ enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_op
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
     if (own == PLAIT_OK && status == PLAIT_OK)
         status = join(comm, boot, &m);
+    if (own == PLAIT_OK && status == PLAIT_OK)
+        comm->nodes = plait_bootstrap_take_nodes(boot);
     plait_bootstrap_destroy(boot);
     plait_frame_watch(NULL);
     close_meeting(&m);

@@ -2,6 +2,7 @@
 /* Comms made of comms. */
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/frame.h"
+#include "bootstrap/id.h"
 #include "call.h"
 #include "hash.h"
 #include "status.h"
@@ -79,7 +80,7 @@ struct splitting { /* the arguments, also as a group keeps them */
 struct member { /* what each rank says of itself */
     int32_t color, key;
     uint32_t rank;
-    struct plait_unique_id id; /* the comm's, if this is its first rank */
+    uint64_t salt; /* of the comm's id, if this is its first rank */
 };
 
 static int by_key(const void *a, const void *b)
@@ -103,6 +104,15 @@ static uint32_t gather_color(struct member *all, uint32_t n, int color)
     return kept;
 }
 
+/* The id under which members of `comm` meet, the first of them as rank 0. */
+static struct plait_unique_id id_of_members(const struct plait_comm *comm, const uint32_t *members, uint64_t salt)
+{
+    struct plait_unique_id id;
+
+    plait_unique_id_derive(&comm->id_bytes, salt, plait_hosts_of(&comm->nodes, members[0]), &id);
+    return id;
+}
+
 static enum plait_status join_color(struct plait_comm *comm, struct member *all, const struct splitting *s,
                                     struct plait_comm **out)
 {
@@ -117,7 +127,8 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
         rank = all[i].rank == comm->rank ? i : rank;
     }
     const struct family family = { comm, members, n, false };
-    status = make(&family, &all[0].id, s->name[0] != '\0' ? s->name : NULL, rank, out);
+    const struct plait_unique_id id = id_of_members(comm, members, all[0].salt);
+    status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
     free(members);
     return status;
 }
@@ -126,8 +137,8 @@ static enum plait_status split(const void *args, struct plait_comm **out)
 {
     const struct splitting *s = args;
     struct plait_comm *comm = s->comm;
-    struct member own = { s->color, s->key, comm->rank, { "" } }, *all = calloc(comm->nrank, sizeof *all);
-    enum plait_status status = plait_unique_id_create(&own.id);
+    struct member own = { s->color, s->key, comm->rank, 0 }, *all = calloc(comm->nrank, sizeof *all);
+    enum plait_status status = plait_random(&own.salt, sizeof own.salt);
 
     if (status == PLAIT_OK && all == NULL)
         status = plait_fail_memory("out of memory to split a comm of %u ranks", comm->nrank);
@@ -214,7 +225,6 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
     const struct shrinking *s = args;
     struct plait_comm *comm = s->comm;
     uint32_t *members = malloc(comm->nrank * sizeof *members), n, rank = 0;
-    struct plait_unique_id id;
     enum plait_status status;
 
     if (members == NULL)
@@ -224,7 +234,7 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
         uint64_t salt = plait_hash(PLAIT_HASH_START, members, n * sizeof *members);
         salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
         comm->nshrink++;
-        plait_unique_id_derive(&comm->id_bytes, salt, &id);
+        const struct plait_unique_id id = id_of_members(comm, members, salt);
         for (uint32_t i = 0; i < n; i++)
             rank = members[i] == comm->rank ? i : rank;
         const struct family family = { comm, members, n, true };

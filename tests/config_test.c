@@ -16,10 +16,12 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",     "PLAIT_ARENA",    "PLAIT_CHECK",     "PLAIT_CMA",
-                                         "PLAIT_CONFIG",   "PLAIT_DEADLINE", "PLAIT_ISA",       "PLAIT_LOG",
-                                         "PLAIT_LOG_FILE", "PLAIT_PROGRESS", "PLAIT_SLICE",     "PLAIT_TIMEOUT",
-                                         "PLAIT_WARN",     "PLAIT_SLICES",   "PLAIT_FOR_TESTS", "PLAIT_PACE" };
+static const char *const variables[] = { "PLAIT_ALGO",          "PLAIT_ARENA",    "PLAIT_CHECK",     "PLAIT_CMA",
+                                         "PLAIT_CONFIG",        "PLAIT_DEADLINE", "PLAIT_ISA",       "PLAIT_LOG",
+                                         "PLAIT_LOG_FILE",      "PLAIT_PROGRESS", "PLAIT_SLICE",     "PLAIT_TIMEOUT",
+                                         "PLAIT_WARN",          "PLAIT_SLICES",   "PLAIT_FOR_TESTS", "PLAIT_PACE",
+                                         "PLAIT_IFNAME",        "PLAIT_LAUNCHER", "PLAIT_PORTS",     "PLAIT_SECRET",
+                                         "PLAIT_REQUIRE_SECRET" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
@@ -88,6 +90,62 @@ static void defaults_are_those_of_the_header(void **state)
     assert_int_equal(c.cma, 1);
     assert_int_equal(c.log, PLAIT_LOG_WARN);
     assert_true(c.deadline == 600 && c.timeout == 60 && c.warn == 30);
+    assert_true(c.ports.first == 20000 && c.ports.n == 10000);
+    assert_string_equal(c.ifname, "");
+    assert_string_equal(c.launcher, "");
+    assert_string_equal(c.secret, "");
+    assert_int_equal(c.require_secret, 0);
+}
+
+static void ports_are_one_or_a_range(void **state)
+{
+    static const char *const bad[] = { "0", "70000", "5-4", "1-", "-1", "1-70000", "1-2-3", "1 - 2", "x" };
+    struct plait_config c;
+
+    (void)state;
+    assert_int_equal(load_text("PLAIT_PORTS = 65535", &c), PLAIT_OK);
+    assert_true(c.ports.first == 65535 && c.ports.n == 1);
+    assert_int_equal(load_text("PLAIT_PORTS = 1-65535", &c), PLAIT_OK);
+    assert_true(c.ports.first == 1 && c.ports.n == 65535);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "PLAIT_PORTS = %s", bad[i]);
+        assert_refused(text, "a range of ports");
+    }
+}
+
+static void interfaces_and_launchers_are_checked(void **state)
+{
+    struct plait_config c;
+
+    (void)state;
+    assert_int_equal(load_text("PLAIT_IFNAME = ^=docker0,veth", &c), PLAIT_OK);
+    assert_refused("PLAIT_IFNAME = ^", "all but");
+    assert_refused("PLAIT_IFNAME = eth0,^docker", "all but");
+    assert_int_equal(load_text("PLAIT_LAUNCHER = slurm", &c), PLAIT_OK);
+    assert_refused("PLAIT_LAUNCHER = pbs", "torchrun");
+}
+
+/* Neither what is taken nor what is refused. */
+static void a_secret_is_shown_nowhere(void **state)
+{
+    struct plait_config c;
+
+    (void)state;
+    setenv("PLAIT_SECRET", "correct horse battery", 1);
+    assert_string_equal(setting("PLAIT_SECRET").value, "(secret)");
+    assert_int_equal(plait_config_load(&c), PLAIT_OK);
+    assert_string_equal(c.secret, "correct horse battery");
+    setenv("PLAIT_SECRET", "too short", 1);
+    assert_int_equal(plait_config_load(&c), PLAIT_ERR_CONFIG);
+    assert_says("16 to 79");
+    assert_null(strstr(plait_last_error(), "too short"));
+    char much[400];
+    memset(much, 'x', sizeof much - 1);
+    much[sizeof much - 1] = '\0';
+    setenv("PLAIT_SECRET", much, 1);
+    assert_int_equal(plait_config_load(&c), PLAIT_ERR_CONFIG);
+    assert_null(strstr(plait_last_error(), "xxx"));
 }
 
 static void settings_are_listed_with_text_value_and_origin(void **state)
@@ -435,6 +493,9 @@ int main(void)
         TEST(defaults_are_those_of_the_header),
         TEST(settings_are_listed_with_text_value_and_origin),
         TEST(sizes_take_binary_units),
+        TEST(ports_are_one_or_a_range),
+        TEST(interfaces_and_launchers_are_checked),
+        TEST(a_secret_is_shown_nowhere),
         TEST(seconds_are_positive_numbers),
         TEST(names_and_flags_take_their_words_only),
         TEST(lines_have_comments_blanks_and_any_line_end),

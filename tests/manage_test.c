@@ -186,7 +186,7 @@ static int split_without_one(struct plait_comm **comm, uint32_t rank, void *arg)
     const bool dies = *(const bool *)arg;
     struct plait_comm *part;
     pthread_t thread;
-    char token[140] = { 0 }, all[3][140]; /* color, key, rank, id */
+    char token[24] = { 0 }, all[3][24]; /* color, key, rank, salt */
 
     memcpy(token + 8, &rank, sizeof rank);
     if (rank == 2 && dies) { /* the exchange of a split, and no meeting */

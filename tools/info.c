@@ -83,6 +83,7 @@ static const struct {
 } known_features[] = {
     { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology" },
     { "jansson", "libjansson-dev", "JSON output of plait-perf" },
+    { "libsodium", "libsodium-dev", "comms over TCP" },
     { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
 };
 

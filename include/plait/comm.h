@@ -5,7 +5,8 @@
  * A rank is a process or a thread; a process may hold several. One rank makes a unique id and
  * hands its 128 bytes to the others by any means; then every rank creates the comm:
  *
- *     struct plait_unique_id id;                     rank 0: plait_unique_id_create(&id); send it around
+ *     struct plait_unique_id id;                     rank 0: plait_unique_id_create(&id), over several hosts
+ *                                                plait_unique_id_create_tcp(NULL, &id); send it around
  *     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
  *     o.nrank = 4; o.rank = r; o.id = &id;
  *     plait_comm_create(&o, &comm);
@@ -31,6 +32,20 @@ struct plait_unique_id {
 
 /** Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet. Thread: any. */
 PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
+
+/**
+ * Make an id for a new comm over several hosts. It names this host's addresses, some ports and a secret: who has the id
+ * may join, so it travels on ways that others cannot read, and is never printed. Nothing is opened yet, and nothing is left
+ * of an id that is not used. Rank 0 of the comm must be on this host (in this network name space), in any process: it
+ * listens while the ranks meet, at the first free one of 8 ports of PLAIT_PORTS.
+ *
+ * ifname  interfaces, in the syntax of PLAIT_IFNAME (NCCL_SOCKET_IFNAME's); NULL: PLAIT_IFNAME, or all but loopback.
+ *         Each rank takes the first address that it reaches
+ * Thread: any, while none changes the environment
+ * Errors: PLAIT_ERR_UNSUPPORTED (this build has no libsodium), PLAIT_ERR_CONFIG (no such interface; those there are are
+ *         named)
+ */
+PLAIT_API enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_unique_id *out);
 
 /* Start from PLAIT_COMM_OPTIONS_DEFAULT. All but rank must be equal on all ranks. */
 struct plait_comm_options {

@@ -10,14 +10,13 @@
 #ifndef PLAIT_LIB_BOOTSTRAP_H
 #define PLAIT_LIB_BOOTSTRAP_H
 
+#include "hosts.h"
+
 #include <plait/comm.h>
 
 #include <stdbool.h>
 
 struct plait_bootstrap; /* one rank's connection */
-
-/* An id that whoever has the same two computes alike: ranks that have one in common may meet without a word. */
-void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, struct plait_unique_id *out);
 
 /*
  * Meet at the id's place. `seconds` limits this and every later call. A rank whose `own` is an error, and any rank 0
@@ -32,9 +31,9 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
                                             size_t bytes, void *all);
 
 /*
- * Descriptors of every rank that gives some, to every rank that gives some (not its own).
+ * Descriptors of every rank that gives some, to every rank of its node that gives some (not its own).
  *
- * gives  [nrank] the ranks that give, equal on all
+ * gives  [nrank] the ranks that give, equal on all; at least one on each node with several ranks
  * mine   the n descriptors this rank gives, if it does
  * n      how many each giving rank gives, equal on all
  * all    [nrank][n] new descriptors of the others, to be closed by the caller; -1 where there is none, after an
@@ -42,6 +41,36 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
  */
 enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
                                         int *all);
+
+/* Which ranks share a node: those that can pass each other descriptors. Nodes are numbered by their first ranks. */
+struct plait_nodes {
+    uint32_t n;
+    uint32_t *of;              /* [nrank] node of each rank; NULL: all on node 0 */
+    struct plait_hosts *hosts; /* [n] addresses of each node's host; NULL: not over TCP */
+};
+
+static inline uint32_t plait_node_of(const struct plait_nodes *nodes, uint32_t rank)
+{
+    return nodes->of != NULL ? nodes->of[rank] : 0;
+}
+
+/* The addresses of a rank's host, which plait_unique_id_derive() takes of a new rank 0. */
+static inline const struct plait_hosts *plait_hosts_of(const struct plait_nodes *nodes, uint32_t rank)
+{
+    return nodes->hosts != NULL ? &nodes->hosts[plait_node_of(nodes, rank)] : NULL;
+}
+
+void plait_nodes_finish(struct plait_nodes *nodes); /* may be zeroed */
+
+/* They live as long as the bootstrap, or become the caller's, who calls plait_nodes_finish(). */
+const struct plait_nodes *plait_bootstrap_nodes(const struct plait_bootstrap *b);
+struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b);
+
+/*
+ * The sockets of the star become the caller's, who closes them: rank 0 has one to each rank, at [rank]; the others
+ * theirs to rank 0, at [0]. The rest of fds [nrank] is -1. No other call but destroy may follow.
+ */
+void plait_bootstrap_take_sockets(struct plait_bootstrap *b, int *fds);
 
 /* Did every rank succeed? */
 static inline enum plait_status plait_bootstrap_agree(struct plait_bootstrap *b, enum plait_status own)

@@ -131,7 +131,7 @@ enum plait_status plait_frame_write_error(int fd, const struct plait_error *erro
     return write_frame(fd, error->status, error->text, strlen(error->text), until);
 }
 
-static bool is_error(int32_t status)
+bool plait_is_error(int32_t status)
 {
     return status < PLAIT_OK && strcmp(plait_status_name((enum plait_status)status), "PLAIT_ERR_UNKNOWN") != 0;
 }
@@ -143,7 +143,7 @@ static enum plait_status read_rest(int fd, const struct head *head, void *data, 
     error->status = (enum plait_status)head->status;
     if (head->status == PLAIT_OK && head->bytes == bytes)
         return plait_frame_receive(fd, data, bytes, until);
-    if (!is_error(head->status) || head->bytes >= sizeof error->text) {
+    if (!plait_is_error(head->status) || head->bytes >= sizeof error->text) {
         error->status = PLAIT_ERR_PEER;
         snprintf(error->text, sizeof error->text, "comm creation: a message of %u bytes where %zu are due", head->bytes,
                  bytes);

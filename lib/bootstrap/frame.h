@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whole messages on a Unix socket, within a time limit.
+ * Whole messages on a socket, within a time limit; descriptors only on a Unix socket.
  *
  * Every message is a frame: a status, then bytes. An error's bytes are its text, and it may come in the place of any
  * message: so a rank that fails can always say why, whatever the other end waits for.
@@ -39,6 +39,9 @@ enum plait_status plait_frame_look(void);
  * too.
  */
 bool plait_frame_dead(int fd);
+
+/* Is this number, which came from another program, an error's? */
+bool plait_is_error(int32_t status);
 
 /* The error of the calling thread, to be told. */
 struct plait_error plait_error_of(enum plait_status status);

@@ -6,25 +6,44 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void plait_hang_up(int fd)
+{
+    if (fd < 0)
+        return;
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
+void plait_star_finish(struct plait_bootstrap *b)
+{
+    plait_hang_up(b->root);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++)
+        plait_hang_up(b->peers[r].fd);
+    free(b->peers);
+}
 
 struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum plait_status own)
 {
     struct plait_error e = { .status = own };
 
-    snprintf(e.text, sizeof e.text, "rank %u: %s", b->rank, plait_last_error());
+    snprintf(e.text, sizeof e.text, "rank %u: %s", plait_star_name(b, b->rank), plait_last_error());
     return e;
 }
 
 enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
     if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
+        return plait_fail(status, "comm creation: nothing from rank %u for %g s", plait_star_name(b, rank), b->limit);
     const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_look() : PLAIT_OK; /* why it may have left */
     if (why != PLAIT_OK)
         return why;
     if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left or died", rank);
+        return plait_fail(status, "comm creation: rank %u left or died", plait_star_name(b, rank));
     return status;
 }
 
@@ -260,8 +279,7 @@ static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, 
     return status == PLAIT_OK && !room ? no_room(n) : status;
 }
 
-enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
-                                        int *all)
+enum plait_status plait_star_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all)
 {
     const double until = patience(b);
     enum plait_status status = PLAIT_OK;

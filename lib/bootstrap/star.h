@@ -10,13 +10,34 @@
 
 #define PLAIT_TELL 1.0 /* seconds for one rank to take an error that fits in its socket */
 
+struct plait_node;
+
 struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
-    int root;             /* socket to rank 0; -1 on rank 0 */
-    struct pollfd *peers; /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
-    bool over;            /* failed, and everyone who could be reached knows why */
+    int root;              /* socket to rank 0; -1 on rank 0 */
+    struct pollfd *peers;  /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
+    bool over;             /* failed, and everyone who could be reached knows why */
+    const uint32_t *names; /* [nrank] what errors call the ranks; NULL: as they are */
+
+    struct plait_nodes nodes;
+    struct plait_node *node; /* over TCP: the ranks of this rank's node; NULL: all */
 };
+
+/* The rank as others know it. */
+static inline uint32_t plait_star_name(const struct plait_bootstrap *b, uint32_t rank)
+{
+    return b->names != NULL ? b->names[rank] : rank;
+}
+
+/* Shut a connection down: closing alone would not end it while a child that was forked meanwhile has the socket too. */
+void plait_hang_up(int fd);
+
+/* Hang up on all. */
+void plait_star_finish(struct plait_bootstrap *b);
+
+/* plait_bootstrap_share() over this star, whose sockets are Unix sockets. */
+enum plait_status plait_star_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all);
 
 /* This rank's own error, as the others are told of it. */
 struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum plait_status own);

@@ -2,12 +2,13 @@
 /*
  * What comes through the bootstrap's sockets: rank 0 against hostile members, and a member against a hostile rank 0.
  * The input's first byte says which; the rest is what the other side has sent, in two streams divided by the second
- * byte. The file is included because connections are made here by hand: everything has been sent and the other ends
+ * byte. The files are included because connections are made here by hand: everything has been sent and the other ends
  * are closed, so nothing waits, and whatever came, each call ends in success or in an error with a text.
  */
 #include "fuzz.h"
 
 #include "../../lib/bootstrap/machine.c"
+#include "../../lib/bootstrap/meeting.c"
 
 #include <fcntl.h>
 
@@ -53,7 +54,7 @@ static void exchange(struct plait_bootstrap *b)
 
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
-    struct hello hello;
+    struct plait_hello hello;
     struct plait_error verdict;
     bool ours;
     const enum plait_status status = read_hello(fd, &hello, &verdict, plait_clock() + 1, &ours);

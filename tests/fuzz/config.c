@@ -18,6 +18,11 @@ static void must_be_in_range(const struct plait_config *c)
     }
     MUST(c->progress == 0 || c->progress == 1);
     MUST(c->file[0] == '\0'); /* only the environment names a file */
+    MUST(c->ports.first > 0 && c->ports.n > 0 && c->ports.n - 1 <= UINT16_MAX - c->ports.first);
+    MUST(memchr(c->ifname, '\0', sizeof c->ifname) != NULL && memchr(c->launcher, '\0', sizeof c->launcher) != NULL);
+    MUST(c->secret[0] == '\0' || strnlen(c->secret, sizeof c->secret) >= PLAIT_LEAST_SECRET);
+    MUST(memchr(c->secret, '\0', sizeof c->secret) != NULL);
+    MUST(c->require_secret == 0 || c->require_secret == 1);
     MUST(c->check == 0 || c->check == 1);
     MUST(c->cma == 0 || c->cma == 1);
     MUST(c->log >= PLAIT_LOG_ERROR && c->log <= PLAIT_LOG_DEBUG);

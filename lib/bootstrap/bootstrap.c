@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which place an id means, and the whole of a rank's connection. */
+#include "bootstrap.h"
+
+#include "../status.h"
+#include "machine.h"
+#include "node.h"
+#include "tcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void finish(struct plait_bootstrap *b)
+{
+    plait_star_finish(b);
+    plait_node_destroy(b->node);
+    plait_nodes_finish(&b->nodes);
+}
+
+static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct plait_unique_id *id,
+                                         enum plait_status own)
+{
+    const size_t n = strnlen((const char *)id->bytes, sizeof id->bytes);
+    struct plait_machine_place place;
+
+    if (strncmp((const char *)id->bytes, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) == 0 &&
+        n < sizeof place.address.sun_path) {
+        plait_machine_place_init(&place, (const char *)id->bytes, n);
+        return plait_meet_at(b, &place.place, own);
+    }
+    return own != PLAIT_OK
+               ? own
+               : plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create() nor by "
+                                           "plait_unique_id_create_tcp()");
+}
+
+static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
+{
+    struct plait_tcp_place place;
+    enum plait_status status = plait_tcp_place_init(&place, id);
+
+    if (status != PLAIT_OK)
+        return own != PLAIT_OK ? own : status;
+    status = plait_meet_at(b, &place.place, own);
+    return status != PLAIT_OK ? status : plait_node_find(b, id, PLAIT_OK);
+}
+
+enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
+                                         double seconds, enum plait_status own, struct plait_bootstrap **out)
+{
+    struct plait_bootstrap *b = malloc(sizeof *b), here;
+    struct plait_tcp_id tcp;
+
+    here = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1, .nodes = { .n = 1 } };
+    if (b == NULL && own == PLAIT_OK)
+        own = plait_fail_memory("out of memory for the bootstrap");
+    if (nrank > 1)
+        own = plait_tcp_id_of(id, &tcp) ? meet_over_tcp(&here, &tcp, own) : meet_on_machine(&here, id, own);
+    if (own != PLAIT_OK) {
+        finish(&here);
+        free(b);
+        return own;
+    }
+    if (b != NULL)
+        *b = here;
+    *out = b;
+    return PLAIT_OK;
+}
+
+void plait_bootstrap_destroy(struct plait_bootstrap *b)
+{
+    if (b != NULL)
+        finish(b);
+    free(b);
+}
+
+enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
+                                        int *all)
+{
+    return b->node != NULL ? plait_node_share(b, gives, mine, n, all) : plait_star_share(b, gives, mine, n, all);
+}
+
+void plait_nodes_finish(struct plait_nodes *nodes)
+{
+    free(nodes->of);
+    free(nodes->hosts);
+    *nodes = (struct plait_nodes){ 0 };
+}
+
+const struct plait_nodes *plait_bootstrap_nodes(const struct plait_bootstrap *b)
+{
+    return &b->nodes;
+}
+
+struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b)
+{
+    const struct plait_nodes nodes = b->nodes;
+
+    b->nodes = (struct plait_nodes){ .n = 1 };
+    return nodes;
+}
+
+void plait_bootstrap_take_sockets(struct plait_bootstrap *b, int *fds)
+{
+    for (uint32_t r = 0; r < b->nrank; r++) {
+        fds[r] = b->peers != NULL && r > 0 ? b->peers[r].fd : -1;
+        if (fds[r] >= 0)
+            b->peers[r].fd = -1;
+    }
+    if (b->rank > 0) {
+        fds[0] = b->root;
+        b->root = -1;
+    }
+}

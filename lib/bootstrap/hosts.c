@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "hosts.h"
+
+#include "../hash.h"
+#include "../log.h"
+#include "../status.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Packed addresses -------------------------------------------------------------------------------------- */
+
+static size_t size_of(unsigned char kind)
+{
+    return kind == 4 ? 4 : kind == 6 ? 16 : 0;
+}
+
+/* The end of what is well-formed. */
+static size_t end_of(const struct plait_hosts *hosts)
+{
+    size_t at = 0;
+
+    while (at < sizeof hosts->packed && size_of(hosts->packed[at]) > 0 &&
+           at + 1 + size_of(hosts->packed[at]) <= sizeof hosts->packed)
+        at += 1 + size_of(hosts->packed[at]);
+    return at;
+}
+
+bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
+{
+    const union plait_address *a = (const union plait_address *)(const void *)address;
+    const unsigned char kind = address->sa_family == AF_INET ? 4 : address->sa_family == AF_INET6 ? 6 : 0;
+    const void *bytes = kind == 4 ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr;
+    const size_t end = end_of(hosts), n = size_of(kind);
+
+    if (kind == 0 || end + 1 + n > sizeof hosts->packed)
+        return false;
+    for (size_t at = 0; at < end; at += 1 + size_of(hosts->packed[at]))
+        if (hosts->packed[at] == kind && memcmp(hosts->packed + at + 1, bytes, n) == 0)
+            return false;
+    hosts->packed[end] = kind;
+    memcpy(hosts->packed + end + 1, bytes, n);
+    return true;
+}
+
+unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port, union plait_address out[PLAIT_MOST_ADDRESSES])
+{
+    const size_t end = end_of(hosts);
+    unsigned n = 0;
+
+    for (size_t at = 0; at < end && n < PLAIT_MOST_ADDRESSES; at += 1 + size_of(hosts->packed[at]), n++) {
+        memset(&out[n], 0, sizeof out[n]);
+        if (hosts->packed[at] == 4) {
+            out[n].v4.sin_family = AF_INET;
+            out[n].v4.sin_port = htons(port);
+            memcpy(&out[n].v4.sin_addr, hosts->packed + at + 1, 4);
+        } else {
+            out[n].v6.sin6_family = AF_INET6;
+            out[n].v6.sin6_port = htons(port);
+            memcpy(&out[n].v6.sin6_addr, hosts->packed + at + 1, 16);
+        }
+    }
+    return n;
+}
+
+socklen_t plait_address_length(const union plait_address *address)
+{
+    return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
+}
+
+bool plait_address_is_loopback(const union plait_address *address)
+{
+    return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127
+                                             : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+}
+
+const char *plait_address_text(const union plait_address *address, bool with_port, char out[PLAIT_ADDRESS_TEXT])
+{
+    const bool v4 = address->any.sa_family == AF_INET;
+    char text[INET6_ADDRSTRLEN] = "?";
+
+    inet_ntop(address->any.sa_family, v4 ? (const void *)&address->v4.sin_addr : (const void *)&address->v6.sin6_addr,
+              text, sizeof text);
+    if (with_port)
+        snprintf(out, PLAIT_ADDRESS_TEXT, v4 ? "%s:%u" : "[%s]:%u", text,
+                 ntohs(v4 ? address->v4.sin_port : address->v6.sin6_port));
+    else
+        snprintf(out, PLAIT_ADDRESS_TEXT, "%s", text);
+    return out;
+}
+
+/* ---- Names of interfaces ----------------------------------------------------------------------------------- */
+
+bool plait_ifname_matches(const char *list, const char *name)
+{
+    const bool exclude = *list == '^';
+
+    list += exclude;
+    const bool exact = *list == '=';
+    list += exact;
+    for (bool more = true; more;) {
+        const size_t n = strcspn(list, ",");
+        if (n > 0 && strncmp(list, name, n) == 0 && (!exact || name[n] == '\0'))
+            return !exclude;
+        more = list[n] == ',';
+        list += n + more;
+    }
+    return exclude;
+}
+
+/* ---- This host's ---------------------------------------------------------------------------------------------- */
+
+/* In the order in which others try them. */
+enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
+
+static bool is_bridge(const char *name)
+{
+    char path[64 + IFNAMSIZ];
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/bridge", name);
+    return access(path, F_OK) == 0;
+}
+
+static enum kind kind_of(const struct ifaddrs *i, const char **why)
+{
+    const union plait_address *a = (const union plait_address *)(const void *)i->ifa_addr;
+
+    *why = "down";
+    if (!(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING))
+        return UNUSABLE;
+    *why = "link-local";
+    if (a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
+        return UNUSABLE;
+    *why = "loopback";
+    if (i->ifa_flags & IFF_LOOPBACK)
+        return LOOPBACK;
+    *why = "bridge";
+    if (is_bridge(i->ifa_name))
+        return BRIDGE;
+    *why = "device";
+    return DEVICE;
+}
+
+/* Text about several things, cut where there is no room. */
+struct text {
+    char *at;
+    size_t room;
+};
+
+static void add(struct text *t, const char *before, const char *what, const char *why)
+{
+    const int n = snprintf(t->at, t->room, "%s%s (%s)", before, what, why);
+
+    if (n > 0 && (size_t)n < t->room) {
+        t->at += n;
+        t->room -= (size_t)n;
+    }
+}
+
+/* One line for each list in a process. */
+static bool is_new(const char *list)
+{
+    static atomic_uint_fast64_t last;
+    const uint64_t hash = plait_hash(PLAIT_HASH_START, list, strlen(list));
+
+    return atomic_exchange(&last, hash) != hash;
+}
+
+static void log_choice(const char *list, const char *taken, const char *left)
+{
+    if (is_new(list))
+        plait_log(PLAIT_LOG_INFO, "addresses for other hosts (PLAIT_IFNAME='%s'):%s%s%s", list, taken,
+                  left[0] != '\0' ? "; left out:" : "", left);
+}
+
+static bool is_address(const struct ifaddrs *i)
+{
+    return i->ifa_addr != NULL && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
+}
+
+static enum plait_status choose(const struct ifaddrs *all, const char *list, struct plait_hosts *out)
+{
+    char taken_text[512] = "", left_text[512] = "", name[PLAIT_ADDRESS_TEXT + IFNAMSIZ], address[PLAIT_ADDRESS_TEXT];
+    struct text taken = { taken_text, sizeof taken_text }, left = { left_text, sizeof left_text };
+    unsigned n = 0;
+
+    memset(out, 0, sizeof *out);
+    for (enum kind kind = DEVICE; kind <= UNUSABLE; kind++)
+        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+            const char *why;
+            if (!is_address(i) || kind_of(i, &why) != kind)
+                continue;
+            const bool meant = list[0] == '\0' || plait_ifname_matches(list, i->ifa_name);
+            /* Loopback: where it is asked for by name, or nothing else is there. */
+            const bool usable =
+                kind < LOOPBACK || (kind == LOOPBACK && (n == 0 || (list[0] != '\0' && list[0] != '^')));
+            snprintf(name, sizeof name, "%s %s", i->ifa_name,
+                     plait_address_text((const union plait_address *)(const void *)i->ifa_addr, false, address));
+            if (meant && usable && plait_hosts_add(out, i->ifa_addr)) {
+                add(&taken, " ", name, why);
+                n++;
+            } else {
+                add(&left, " ", name, meant ? why : "not in PLAIT_IFNAME");
+            }
+        }
+    if (n == 0)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "no interface for other hosts: PLAIT_IFNAME='%s' leaves none of this host's, which are:%s; "
+                          "set it to the start of a name, =NAME, or ^NAME to exclude one",
+                          list, left_text[0] != '\0' ? left_text : " none");
+    log_choice(list, taken_text, left_text);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
+{
+    struct ifaddrs *all;
+
+    if (getifaddrs(&all) != 0)
+        return plait_fail_errno(errno, "the addresses of this host");
+    const enum plait_status status = choose(all, list, out);
+    freeifaddrs(all);
+    return status;
+}

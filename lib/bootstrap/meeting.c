@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the ranks meet at a place: rank 0 lets the others in and tells them when all are here.
+ *
+ * Rank 0 watches everyone who has come: a rank that says it failed, or whose socket closes because it left or died,
+ * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER; after a death
+ * for DEATH_LINGER only, as the ranks that the process would still have brought never come, and nobody knows which
+ * those are.
+ */
+#include "place.h"
+
+#include "../clock.h"
+#include "../limits.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_LINGER  20.0 /* seconds that a rank that has failed stays for others */
+#define DEATH_LINGER 0.5  /* seconds that rank 0 stays when another has died: it is to know within one, too */
+
+enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
+{
+    return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not come within %g s%s", b->limit, why);
+}
+
+/* ---- Rank 0 ------------------------------------------------------------------------------------------- */
+
+static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
+{
+    size_t n = 0;
+    unsigned missing = 0;
+
+    for (uint32_t r = 1; r < b->nrank && n + 16 < size; r++) {
+        if (b->peers[r].fd >= 0)
+            continue;
+        if (++missing > 16) {
+            snprintf(text + n, size - n, ", ...");
+            return;
+        }
+        n += (size_t)snprintf(text + n, size - n, "%s%u", missing > 1 ? ", " : "", r);
+    }
+}
+
+/* Let a rank in. An error of its own, or in what it says of itself, ends the meeting. */
+static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct plait_hello *hello,
+                                const struct plait_error *verdict, uint32_t *joined)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (verdict->status != PLAIT_OK)
+        status = plait_fail(verdict->status, "%s", verdict->text);
+    else if (hello->nrank != b->nrank)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
+                            hello->nrank, hello->rank);
+    else if (hello->rank == 0 || hello->rank >= b->nrank || b->peers[hello->rank].fd >= 0)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello->rank);
+    ++*joined;
+    if (status == PLAIT_OK) {
+        b->peers[hello->rank].fd = fd;
+        return PLAIT_OK;
+    }
+    const struct plait_error why = plait_error_of(status);
+    plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
+    close(fd);
+    return status;
+}
+
+static enum plait_status admit(struct plait_bootstrap *b, struct plait_place *place, uint32_t *joined, double until)
+{
+    struct plait_hello hello;
+    struct plait_error verdict;
+    int fd;
+    const enum plait_status status = place->take(place, b->peers[0].fd, &hello, &verdict, until, &fd);
+
+    return fd < 0 ? status : let_in(b, fd, &hello, &verdict, joined);
+}
+
+static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, const struct plait_place *place,
+                                            uint32_t joined)
+{
+    char text[256] = "", why[256] = "";
+
+    name_missing(b, text, sizeof text);
+    place->explain(place, why, sizeof why);
+    return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not come within %g s: rank %s%s",
+                      b->nrank - joined, b->nrank, b->limit, text, why);
+}
+
+/* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all
+ * are here. */
+static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_place *place, uint32_t *joined, double until)
+{
+    const enum plait_status status = plait_star_poll(b, until);
+
+    if (status == PLAIT_ERR_TIMEOUT)
+        return say_who_is_missing(b, place, *joined);
+    if (status != PLAIT_OK)
+        return status;
+    for (uint32_t r = 1; r < b->nrank; r++)
+        if (b->peers[r].fd >= 0 && b->peers[r].revents != 0)
+            return plait_star_blame(b, r, PLAIT_ERR_PEER);
+    return b->peers[0].revents != 0 ? admit(b, place, joined, until) : PLAIT_OK;
+}
+
+/* A process that died may have had more ranks than those that it brought. */
+static void add_missing(const struct plait_bootstrap *b, struct plait_error *death)
+{
+    const size_t n = strlen(death->text);
+    char missing[256] = "";
+
+    name_missing(b, missing, sizeof missing);
+    if (missing[0] != '\0')
+        snprintf(death->text + n, sizeof death->text - n, "; rank %s had not come", missing);
+}
+
+/* ---- Telling ---------------------------------------------------------------------------------------- */
+
+/* How long a rank still tells others why: not longer than it would have waited for them. */
+static double linger(const struct plait_bootstrap *b, enum plait_status why)
+{
+    const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* those who come will see it, too */
+    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
+
+    return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: it could not be read */
+}
+
+/* Tell those who still come. False when this process has no descriptor to let them in. */
+static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t *told,
+                   const struct plait_error *why, double until)
+{
+    struct plait_error verdict;
+    struct plait_hello hello;
+
+    for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(door, POLLIN, until) == PLAIT_OK;) {
+        int fd;
+        const enum plait_status status = place->take(place, door, &hello, &verdict, until, &fd);
+        if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
+            return false;
+        *told += fd >= 0 || status == PLAIT_ERR_PEER;
+        if (fd < 0)
+            continue;
+        plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
+        close(fd);
+        expected = hello.nrank > expected ? hello.nrank : expected;
+    }
+    return true;
+}
+
+/*
+ * A process that is out of descriptors tells the others from a thread with a table of its own: a copy, in which there
+ * is room once some are closed.
+ */
+struct apart {
+    struct plait_bootstrap *b;
+    struct plait_place *place;
+    int door; /* -1: none yet, and on all ranks but 0 */
+    uint32_t told;
+    struct plait_error why;
+};
+
+static void *speak(void *arg)
+{
+    struct apart *a = arg;
+    const bool host = a->b->rank == 0;
+    const double until = plait_clock() + linger(a->b, a->why.status);
+    int fd;
+
+    if (unshare(CLONE_FILES) != 0)
+        return NULL;
+    for (fd = 0; fd < 1024; fd++) /* of this thread's copies only; standard error may be written to */
+        if (fd != STDERR_FILENO && (a->door < 0 || !a->place->keeps(a->place, a->door, fd)))
+            close(fd);
+    if (host && a->door < 0)
+        a->door = a->place->open(a->place, a->b, until);
+    if (host && a->door >= 0)
+        refuse(a->b, a->place, a->door, &a->told, &a->why, until);
+    else if (!host)
+        a->place->join(a->place, a->b, &a->why, until, &fd);
+    return NULL;
+}
+
+static void tell_apart(struct apart *apart)
+{
+    sigset_t all, before;
+    pthread_t thread;
+
+    sigfillset(&all); /* the caller's signals are not for this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, speak, apart) == 0)
+        pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then the others.
+ */
+static void break_up(struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t told,
+                     const struct plait_error *why)
+{
+    struct apart apart = { .b = b, .place = place, .door = door, .told = told, .why = *why };
+
+    plait_star_tell_all(b, why);
+    for (uint32_t r = 1; b->peers != NULL && r < b->nrank; r++) {
+        plait_hang_up(b->peers[r].fd);
+        b->peers[r].fd = -1;
+    }
+    if (!refuse(b, place, door, &apart.told, why, plait_clock() + linger(b, why->status)))
+        tell_apart(&apart);
+}
+
+/* This rank has not even a socket. */
+static enum plait_status fail_apart(struct plait_bootstrap *b, struct plait_place *place, enum plait_status status)
+{
+    const struct plait_error mine = plait_error_of(status);
+    struct apart apart = { b, place, -1, 1, plait_star_own_error(b, status) };
+
+    tell_apart(&apart);
+    return plait_fail(status, "%s", mine.text);
+}
+
+/* ---- The whole meeting ----------------------------------------------------------------------------- */
+
+/* Wait until all have joined; then tell them so. */
+static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t *joined,
+                                  double until)
+{
+    enum plait_status status = PLAIT_OK;
+
+    b->peers[0].fd = door;
+    while (status == PLAIT_OK && *joined < b->nrank)
+        status = meet_next(b, place, joined, until);
+    b->peers[0].fd = -1;
+    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++)
+        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
+    return status;
+}
+
+static enum plait_status host(struct plait_bootstrap *b, struct plait_place *place, int door, enum plait_status own)
+{
+    const double until = plait_clock() + b->limit;
+    enum plait_status status = own;
+    uint32_t joined = 1;
+
+    b->peers = malloc(b->nrank * sizeof *b->peers);
+    for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
+        b->peers[r] = (struct pollfd){ .fd = -1, .events = POLLIN };
+    if (status == PLAIT_OK && b->peers == NULL)
+        status = plait_fail_memory("out of memory for %u ranks", b->nrank);
+    if (status == PLAIT_OK)
+        status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
+    const bool failed = status != PLAIT_OK;
+    if (!failed)
+        status = meet_all(b, place, door, &joined, until);
+    if (status != PLAIT_OK) {
+        struct plait_error mine = plait_error_of(status);
+        if (!failed && status == PLAIT_ERR_PEER)
+            add_missing(b, &mine);
+        const struct plait_error why = failed ? plait_star_own_error(b, status) : mine;
+        break_up(b, place, door, joined, &why);
+        plait_fail(status, "%s", mine.text);
+    }
+    return status;
+}
+
+static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
+{
+    const int door = place->open(place, b, plait_clock() + b->limit), error = errno;
+    enum plait_status status = own;
+
+    if (door < 0 && (error == EADDRINUSE || error == EADDRNOTAVAIL)) {
+        if (own == PLAIT_OK)
+            status = plait_fail(PLAIT_ERR_ARG, "comm creation: %s",
+                                error == EADDRINUSE ? "two ranks have rank 0, or the id is used twice"
+                                                    : "no address of the id is one of this host; rank 0 must be on the "
+                                                      "host where the id was made");
+        return status;
+    }
+    if (door < 0)
+        return fail_apart(b, place,
+                          own != PLAIT_OK ? own : plait_fail_errno(error, "comm creation: no socket to meet at"));
+    status = host(b, place, door, own);
+    place->close(place, door);
+    return status;
+}
+
+static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
+{
+    struct plait_error mine = plait_error_of(own);
+    const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
+    const double until = plait_clock() + (own == PLAIT_OK ? b->limit : linger(b, own));
+    const enum plait_status status = place->join(place, b, &verdict, until, &b->root);
+
+    if ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->root < 0) {
+        if (own != PLAIT_OK)
+            plait_fail(own, "%s", mine.text);
+        return fail_apart(b, place, own != PLAIT_OK ? own : status);
+    }
+    if (own != PLAIT_OK)
+        return plait_fail(own, "%s", mine.text);
+    /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
+    return status == PLAIT_OK ? plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
+}
+
+enum plait_status plait_meet_at(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
+{
+    return b->rank == 0 ? open_and_host(b, place, own) : attend(b, place, own);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "node.h"
+
+#include "../clock.h"
+#include "../config.h"
+#include "../status.h"
+#include "machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CONNECT_LIMIT 10.0 /* seconds in which who has bound the name listens */
+
+struct view { /* what each rank tells all */
+    uint32_t leader;
+    struct plait_hosts hosts;
+};
+
+struct finding { /* a rank's part */
+    struct plait_bootstrap *b;
+    struct plait_node *node;
+    struct plait_nodes nodes;
+    struct view own, *all; /* [nrank] */
+    int *fds;              /* [nrank] leader: connection to each rank of the node; -1 */
+    int listener;          /* leader; else -1 */
+    int upward;            /* the others: to the leader */
+};
+
+/* A descriptor that tells whose it is. */
+static int make_proof(uint32_t rank)
+{
+    const int fd = memfd_create("plait-node", MFD_CLOEXEC);
+
+    if (fd >= 0 && write(fd, &rank, sizeof rank) == sizeof rank)
+        return fd;
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
+}
+
+static bool proves(int fd, uint32_t rank)
+{
+    uint32_t there;
+
+    return pread(fd, &there, sizeof there, 0) == sizeof there && there == rank;
+}
+
+/* ---- Before the first exchange: leaders listen, the others have said who they are ------------------------------ */
+
+static enum plait_status introduce(struct finding *f)
+{
+    const int proof = make_proof(f->b->rank), fd = f->upward;
+    const double until = plait_clock() + CONNECT_LIMIT;
+    enum plait_status status;
+
+    if (proof < 0)
+        return plait_fail_errno(errno, "comm creation: a descriptor to pass");
+    status = plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until);
+    if (status == PLAIT_OK)
+        status = plait_frame_write_fds(fd, &proof, 1, until);
+    close(proof);
+    return status;
+}
+
+static enum plait_status connect_to(struct finding *f, const struct sockaddr_un *name, socklen_t length)
+{
+    const double until = plait_clock() + CONNECT_LIMIT;
+    int pid;
+
+    f->upward = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (f->upward < 0)
+        return plait_fail_errno(errno, "comm creation: a socket inside the node");
+    while (connect(f->upward, (const struct sockaddr *)name, length) != 0) {
+        if ((errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) || plait_clock() > until)
+            return plait_fail_errno(errno, "comm creation: connecting inside the node");
+        usleep(500);
+    }
+    if (!plait_is_this_user(f->upward, &pid))
+        return plait_fail(
+            PLAIT_ERR_SYSTEM,
+            "comm creation: another user's process (%d) has the name by which the ranks of this node meet", pid);
+    const enum plait_status status = introduce(f);
+    return status == PLAIT_OK || status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM
+               ? status
+               : plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node (process %d) left or died",
+                            pid);
+}
+
+static enum plait_status find_leader(struct finding *f, const struct plait_tcp_id *id)
+{
+    unsigned char hash[PLAIT_MAC_BYTES];
+    char name[64];
+    struct sockaddr_un address;
+
+    plait_mac(id->secret, "node", NULL, 0, hash);
+    const int n = snprintf(name, sizeof name, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
+                           *(unsigned long long *)(void *)(hash + 8));
+    const socklen_t length = plait_abstract_address(name, (size_t)n, &address);
+    f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (f->listener < 0)
+        return plait_fail_errno(errno, "comm creation: a socket inside the node");
+    if (bind(f->listener, (const struct sockaddr *)&address, length) == 0) {
+        f->own.leader = f->b->rank;
+        return listen(f->listener, (int)f->b->nrank) == 0
+                   ? PLAIT_OK
+                   : plait_fail_errno(errno, "comm creation: listening inside the node");
+    }
+    const int error = errno;
+    close(f->listener);
+    f->listener = -1;
+    return error == EADDRINUSE ? connect_to(f, &address, length)
+                               : plait_fail_errno(error, "comm creation: a name inside the node");
+}
+
+static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *id)
+{
+    struct plait_config config;
+    const uint32_t n = f->b->nrank;
+    enum plait_status status = plait_config_load(&config);
+
+    if (status == PLAIT_OK)
+        status = plait_hosts_find(config.ifname, &f->own.hosts);
+    if (status != PLAIT_OK)
+        return status;
+    f->node = calloc(1, sizeof *f->node);
+    f->nodes.of = malloc(n * sizeof *f->nodes.of);
+    f->nodes.hosts = malloc(n * sizeof *f->nodes.hosts);
+    f->all = malloc(n * sizeof *f->all);
+    f->fds = malloc(n * sizeof *f->fds);
+    for (uint32_t r = 0; f->fds != NULL && r < n; r++)
+        f->fds[r] = -1;
+    if (f->node != NULL) {
+        f->node->star.root = -1;
+        f->node->members = malloc(n * sizeof *f->node->members);
+        f->node->star.peers = malloc(n * sizeof *f->node->star.peers);
+    }
+    if (f->nodes.of == NULL || f->nodes.hosts == NULL || f->all == NULL || f->fds == NULL || f->node == NULL ||
+        f->node->members == NULL || f->node->star.peers == NULL)
+        return plait_fail_memory("out of memory for %u ranks", n);
+    return find_leader(f, id);
+}
+
+/* ---- Before the second: leaders have seen who can pass them a descriptor ------------------------------------ */
+
+/* One connection of the backlog. Strangers are dropped. */
+static enum plait_status receive_one(struct finding *f, int fd)
+{
+    struct plait_error error;
+    uint32_t rank;
+    int proof = -1, pid;
+    bool came = false;
+    const double until = plait_clock() + PLAIT_TELL; /* it has been sent */
+
+    if (!plait_is_this_user(fd, &pid) || plait_frame_read(fd, &rank, sizeof rank, until, &error) != PLAIT_OK ||
+        error.status != PLAIT_OK || rank >= f->b->nrank || f->fds[rank] >= 0 || rank == f->b->rank ||
+        plait_frame_read_fds(fd, &proof, 1, until, &error, &came) != PLAIT_OK || error.status != PLAIT_OK) {
+        if (proof >= 0)
+            close(proof);
+        plait_hang_up(fd);
+        return PLAIT_OK;
+    }
+    const bool right = came && proves(proof, rank);
+    if (proof >= 0)
+        close(proof);
+    f->fds[rank] = fd;
+    return right ? plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until)
+                 : plait_fail(PLAIT_ERR_SYSTEM,
+                              "comm creation: no room for a descriptor of rank %u, or it was not passed", rank);
+}
+
+static enum plait_status receive_all(struct finding *f)
+{
+    enum plait_status status = PLAIT_OK;
+
+    while (status == PLAIT_OK || status == PLAIT_ERR_PEER) { /* who has left is seen by rank 0 */
+        const int fd = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 && errno == EAGAIN)
+            return PLAIT_OK;
+        if (fd >= 0)
+            status = receive_one(f, fd);
+        else if (errno != EINTR && errno != ECONNABORTED)
+            return plait_fail_errno(errno, "comm creation: letting in the ranks of this node");
+    }
+    return status;
+}
+
+/* The leader's answer: its rank. */
+static enum plait_status hear_leader(struct finding *f)
+{
+    struct plait_error error;
+    const enum plait_status status =
+        plait_frame_read(f->upward, &f->own.leader, sizeof f->own.leader, plait_clock() + f->b->limit, &error);
+
+    return status == PLAIT_OK && error.status == PLAIT_OK
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node left or died");
+}
+
+/* ---- After it ------------------------------------------------------------------------------------------------ */
+
+/* Those who name the same leader share a node, whatever number they name: it came from another program. */
+static void number_nodes(struct finding *f)
+{
+    struct plait_nodes *nodes = &f->nodes;
+
+    for (uint32_t r = 0; r < f->b->nrank; r++) {
+        const uint32_t leader = f->all[r].leader;
+        uint32_t first = 0;
+        while (first < r && f->all[first].leader != leader)
+            first++;
+        nodes->of[r] = first < r ? nodes->of[first] : nodes->n;
+        if (first == r)
+            nodes->hosts[nodes->n++] = f->all[r].hosts;
+    }
+    struct plait_hosts *fewer = realloc(nodes->hosts, nodes->n * sizeof *fewer);
+    nodes->hosts = fewer != NULL ? fewer : nodes->hosts;
+}
+
+static void make_star(struct finding *f)
+{
+    struct plait_node *node = f->node;
+    struct plait_bootstrap *s = &node->star;
+
+    node->members[s->nrank++] = f->own.leader;
+    for (uint32_t r = 0; r < f->b->nrank; r++)
+        if (r != f->own.leader && f->nodes.of[r] == f->nodes.of[f->b->rank])
+            node->members[s->nrank++] = r;
+    for (uint32_t i = 0; i < s->nrank; i++) {
+        s->rank = node->members[i] == f->b->rank ? i : s->rank;
+        s->peers[i] = (struct pollfd){ .fd = f->fds[node->members[i]], .events = POLLIN };
+        f->fds[node->members[i]] = -1;
+    }
+    s->names = node->members;
+    s->limit = f->b->limit;
+    s->root = f->upward;
+    f->upward = -1;
+    if (s->rank > 0) {
+        free(s->peers);
+        s->peers = NULL;
+    }
+}
+
+static void end_finding(struct finding *f)
+{
+    for (uint32_t r = 0; f->fds != NULL && r < f->b->nrank; r++)
+        plait_hang_up(f->fds[r]);
+    plait_hang_up(f->listener);
+    plait_hang_up(f->upward);
+    free(f->fds);
+    free(f->all);
+    plait_nodes_finish(&f->nodes);
+    plait_node_destroy(f->node);
+}
+
+enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
+{
+    struct finding f = { .b = b, .own.leader = UINT32_MAX, .listener = -1, .upward = -1 };
+
+    if (own == PLAIT_OK)
+        own = prepare(&f, id);
+    own = plait_bootstrap_agree(b, own);
+    if (own == PLAIT_OK) {
+        own = f.listener >= 0 ? receive_all(&f) : hear_leader(&f);
+        own = plait_bootstrap_allgather(b, own, &f.own, sizeof f.own, f.all);
+    }
+    if (own == PLAIT_OK) {
+        number_nodes(&f);
+        make_star(&f);
+        b->node = f.node;
+        b->nodes = f.nodes;
+        f.node = NULL;
+        f.nodes = (struct plait_nodes){ 0 };
+    }
+    end_finding(&f);
+    return own;
+}
+
+void plait_node_destroy(struct plait_node *node)
+{
+    if (node == NULL)
+        return;
+    plait_star_finish(&node->star);
+    free(node->members);
+    free(node);
+}
+
+/* ---- Descriptors inside the node -------------------------------------------------------------------------------- */
+
+enum plait_status plait_node_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all)
+{
+    struct plait_node *node = b->node;
+    const uint32_t size = node->star.nrank;
+    bool *here = calloc(size, sizeof *here);
+    int *some = malloc(size * n * sizeof *some);
+    enum plait_status status;
+
+    for (uint32_t i = 0; i < b->nrank * n; i++)
+        all[i] = -1;
+    if (here == NULL || some == NULL) {
+        free(here);
+        free(some);
+        return plait_fail_memory("out of memory for the descriptors of %u ranks", size);
+    }
+    for (uint32_t i = 0; i < size; i++)
+        here[i] = gives[node->members[i]];
+    status = plait_star_share(&node->star, here, mine, n, some);
+    for (uint32_t i = 0; i < size; i++)
+        memcpy(all + node->members[i] * n, some + i * n, n * sizeof *all);
+    free(here);
+    free(some);
+    return status;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a rank finds rank 0: it tries every address of the id on every port at which rank 0 may be, again and again, until
+ * one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning.
+ */
+#include "tcp.h"
+
+#include "../clock.h"
+#include "../log.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_WAYS     (PLAIT_MOST_ADDRESSES * PLAIT_MOST_PORTS)
+#define CONNECT_LIMIT 3.0   /* seconds for a connection */
+#define ANSWER_LIMIT  5.0   /* seconds for an answer */
+#define FIRST_PAUSE   0.001 /* seconds between two tries of the first port; they double */
+#define OTHER_PAUSE   0.03  /* the same of the others, where rank 0 is only when the first was taken */
+#define MOST_PAUSE    0.1
+#define LONG_PAUSE    1.0 /* after something else has answered */
+
+enum state { IDLE, CONNECTING, HAILED };
+
+struct way { /* to rank 0: an address and a port */
+    union plait_address address;
+    enum state state;
+    int fd, error; /* error: of the last try */
+    double at;     /* idle: the next try; else the end of this one */
+    double pause;
+    size_t got;
+    bool strange; /* something else has answered */
+    struct plait_hail hail;
+    struct plait_answer answer;
+};
+
+struct search {
+    const struct plait_tcp_id *id;
+    unsigned nway, naddress;
+    struct way ways[MOST_WAYS];
+    struct pollfd polls[MOST_WAYS];
+};
+
+static void begin_search(struct search *s, const struct plait_tcp_id *id)
+{
+    const double now = plait_clock();
+
+    s->id = id;
+    s->nway = 0;
+    for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
+        union plait_address all[PLAIT_MOST_ADDRESSES];
+        s->naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, i), all);
+        for (unsigned k = 0; k < s->naddress; k++)
+            s->ways[s->nway++] = (struct way){ .address = all[k],
+                                               .fd = -1,
+                                               .at = now + (i > 0 ? OTHER_PAUSE : 0),
+                                               .pause = i > 0 ? OTHER_PAUSE : FIRST_PAUSE };
+    }
+}
+
+/* ---- One way ------------------------------------------------------------------------------------------------ */
+
+/* Not this time: again after a pause. */
+static void give_up(struct way *w, int error)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    w->state = IDLE;
+    w->error = error;
+    w->at = plait_clock() + w->pause;
+    w->pause = 2 * w->pause < MOST_PAUSE ? 2 * w->pause : MOST_PAUSE;
+}
+
+static void hail(struct way *w)
+{
+    w->state = HAILED;
+    w->at = plait_clock() + ANSWER_LIMIT;
+    w->got = 0;
+    if (plait_hail_make(&w->hail) != PLAIT_OK ||
+        send(w->fd, &w->hail, sizeof w->hail, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof w->hail)
+        give_up(w, ECONNRESET);
+}
+
+/* Only the lack of a socket is an error. */
+static enum plait_status try_way(struct way *w)
+{
+    const int one = 1;
+
+    w->fd = socket(w->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (w->fd < 0 && errno != EAFNOSUPPORT)
+        return plait_fail_errno(errno, "comm creation: no socket to meet at");
+    if (w->fd < 0) {
+        give_up(w, EAFNOSUPPORT);
+        return PLAIT_OK;
+    }
+    setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    w->state = CONNECTING;
+    w->at = plait_clock() + CONNECT_LIMIT;
+    if (connect(w->fd, &w->address.any, plait_address_length(&w->address)) == 0)
+        hail(w);
+    else if (errno != EINPROGRESS)
+        give_up(w, errno);
+    return PLAIT_OK;
+}
+
+static void find_strange(struct way *w)
+{
+    char address[PLAIT_ADDRESS_TEXT];
+
+    if (!w->strange)
+        plait_log(PLAIT_LOG_WARN,
+                  "comm creation: what answers at %s is not rank 0 of this comm, or has another secret (PLAIT_SECRET "
+                  "must be the same on all hosts); looking on",
+                  plait_address_text(&w->address, true, address));
+    w->strange = true;
+    w->pause = LONG_PAUSE;
+    give_up(w, EPROTO);
+}
+
+/* True when rank 0 has answered. */
+static bool hear(struct way *w, const unsigned char *secret)
+{
+    const ssize_t n = recv(w->fd, (char *)&w->answer + w->got, sizeof w->answer - w->got, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        give_up(w, n == 0 ? ECONNRESET : errno);
+        return false;
+    }
+    w->got += (size_t)n;
+    const size_t magic = w->got < sizeof w->answer.magic ? w->got : sizeof w->answer.magic;
+    if (memcmp(w->answer.magic, PLAIT_HAIL_MAGIC, magic) != 0 ||
+        (w->got == sizeof w->answer && !plait_answer_is_right(secret, &w->hail, &w->answer))) {
+        find_strange(w);
+        return false;
+    }
+    return w->got == sizeof w->answer;
+}
+
+static void connected(struct way *w)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+
+    getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == 0)
+        hail(w);
+    else
+        give_up(w, error);
+}
+
+/* ---- All ways ------------------------------------------------------------------------------------------------ */
+
+/* Begin what is due, end what lasts. *until: when to look again. */
+static enum plait_status start_ways(struct search *s, double *until)
+{
+    const double now = plait_clock();
+
+    for (unsigned i = 0; i < s->nway; i++) {
+        struct way *w = &s->ways[i];
+        if (w->state != IDLE && now >= w->at)
+            give_up(w, ETIMEDOUT);
+        else if (w->state == IDLE && now >= w->at) {
+            const enum plait_status status = try_way(w);
+            if (status != PLAIT_OK)
+                return status;
+        }
+        *until = w->at < *until ? w->at : *until;
+        s->polls[i] = (struct pollfd){ .fd = w->fd, .events = w->state == CONNECTING ? POLLOUT : POLLIN };
+    }
+    return PLAIT_OK;
+}
+
+/* *out: the way at which rank 0 has answered; NULL at the end of the time. */
+static enum plait_status search(struct search *s, double until, struct way **out)
+{
+    *out = NULL;
+    do {
+        double wake = plait_clock() + PLAIT_FRAME_TICK;
+        enum plait_status status = start_ways(s, wake < until ? &wake : (wake = until, &wake));
+        if (status != PLAIT_OK)
+            return status;
+        const double left = wake - plait_clock();
+        poll(s->polls, s->nway, left > 0 ? (int)(left * 1e3) + 1 : 0);
+        status = plait_frame_look();
+        if (status != PLAIT_OK)
+            return status;
+        for (unsigned i = 0; i < s->nway; i++) {
+            struct way *w = &s->ways[i];
+            if (w->fd < 0 || s->polls[i].revents == 0)
+                continue;
+            if (w->state == CONNECTING) {
+                connected(w);
+            } else if (hear(w, s->id->secret)) {
+                *out = w;
+                return PLAIT_OK;
+            }
+        }
+    } while (plait_clock() < until);
+    return PLAIT_OK;
+}
+
+static void end_search(struct search *s, const struct way *but)
+{
+    for (unsigned i = 0; i < s->nway; i++)
+        if (&s->ways[i] != but && s->ways[i].fd >= 0)
+            give_up(&s->ways[i], s->ways[i].state == CONNECTING ? ETIMEDOUT : 0);
+}
+
+/* Why each address was no way, for the log and for errors. */
+static void say_ways(const struct search *s, const struct way *but, char *text, size_t size)
+{
+    bool loopback = true;
+    char address[PLAIT_ADDRESS_TEXT];
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (unsigned i = 0; i < s->naddress; i++) {
+        const struct way *w = &s->ways[i];
+        loopback &= plait_address_is_loopback(&w->address);
+        if (w != but && n < size)
+            n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&w->address, true, address),
+                                  w->strange      ? "somebody else, or another secret"
+                                  : w->error == 0 ? "slower"
+                                                  : strerror(w->error));
+    }
+    if (but == NULL && loopback && n < size)
+        snprintf(text + n, size - n,
+                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an "
+                 "address (MASTER_ADDR), or mend /etc/hosts");
+}
+
+/* ---- Joining -------------------------------------------------------------------------------------------------- */
+
+/* Claim the rank. PLAIT_ERR_PEER: rank 0 has closed the connection before it took the claim. */
+static enum plait_status claim(const struct plait_tcp_id *id, const struct plait_bootstrap *b, const struct way *w,
+                               const struct plait_error *verdict, double until)
+{
+    struct plait_tcp_claim c = { b->rank, b->nrank, verdict->status, 0, { 0 } };
+    char taken;
+
+    if (verdict->status != PLAIT_OK)
+        c.bytes = (uint32_t)strlen(verdict->text);
+    plait_tcp_claim_sign(id->secret, &w->hail, &w->answer, &c);
+    enum plait_status status = plait_frame_send(w->fd, &c, sizeof c, until);
+    if (status == PLAIT_OK)
+        status = plait_frame_send(w->fd, verdict->text, c.bytes, until);
+    if (status == PLAIT_OK)
+        status = plait_frame_receive(w->fd, &taken, 1, until);
+    return status == PLAIT_OK && taken != PLAIT_TAKEN ? PLAIT_ERR_PEER : status;
+}
+
+static void log_way(const struct search *s, const struct plait_bootstrap *b, const struct way *w)
+{
+    char address[PLAIT_ADDRESS_TEXT], others[512];
+
+    if (!plait_log_wants(PLAIT_LOG_INFO))
+        return;
+    say_ways(s, w, others, sizeof others);
+    plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the first to answer of %u addresses%s",
+              b->rank, plait_address_text(&w->address, true, address), s->naddress, others);
+}
+
+enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct plait_bootstrap *b,
+                                 const struct plait_error *verdict, double until, int *out)
+{
+    struct search s;
+    struct way *w;
+    char why[400];
+
+    *out = -1;
+    begin_search(&s, id);
+    for (;;) {
+        enum plait_status status = search(&s, until, &w);
+        end_search(&s, w);
+        if (status != PLAIT_OK)
+            return status;
+        if (w == NULL) {
+            say_ways(&s, NULL, why, sizeof why);
+            return plait_rank_0_is_late(b, why);
+        }
+        status = claim(id, b, w, verdict, until + PLAIT_TELL);
+        if (status == PLAIT_ERR_PEER) { /* others were more than rank 0 has room for: once more */
+            give_up(w, ECONNRESET);
+            continue;
+        }
+        if (status != PLAIT_OK) {
+            give_up(w, ETIMEDOUT);
+            return plait_star_blame(b, 0, status);
+        }
+        log_way(&s, b, w);
+        *out = w->fd;
+        return PLAIT_OK;
+    }
+}
+
+bool plait_tcp_answers(const struct plait_tcp_id *id, const union plait_address *address, double seconds)
+{
+    struct search s = { .id = id, .nway = 1 };
+    struct way *w = NULL;
+
+    s.ways[0] = (struct way){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };
+    const bool answers = search(&s, plait_clock() + seconds, &w) == PLAIT_OK && w != NULL;
+    end_search(&s, NULL);
+    return answers;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rank 0's door on a network: an epoll descriptor over its listeners, its guests and a timer. */
+#include "tcp.h"
+
+#include "../clock.h"
+#include "../log.h"
+#include "../status.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define GUEST_LIMIT 5.0  /* seconds to show that one is a rank */
+#define SILENT_TURN 0.02 /* seconds that a guest may keep its place, when others wait, without having hailed */
+#define TURN        0.25 /* the same when it has */
+#define SWEEP_NS    100000000
+#define BUSY_PAUSE  0.02 /* seconds between looks for a free port */
+#define PROBE       0.3  /* seconds for another rank 0 to answer */
+
+/* What an event of the epoll descriptor is of. */
+#define OF_TIMER    UINT32_MAX
+#define OF_LISTENER 0x1000u /* + its index; below: a guest's index */
+
+/* ---- Who was refused ---------------------------------------------------------------------------------------- */
+
+static const char *const refusals[] = {
+    [PLAIT_REFUSED_NOTHING] = "said nothing",
+    [PLAIT_REFUSED_STRANGER] = "spoke no Plait of this version",
+    [PLAIT_REFUSED_LEFT] = "left after rank 0's answer, as a rank of another comm or with another secret does",
+    [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
+    [PLAIT_REFUSED_SLOW] = "took too long",
+    [PLAIT_REFUSED_CROWD] = "came with too many others",
+};
+
+static bool same_host(const union plait_address *a, const union plait_address *b)
+{
+    if (a->any.sa_family != b->any.sa_family)
+        return false;
+    return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr
+                                       : memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
+}
+
+static struct plait_source *source_of(struct plait_tcp_place *p, const union plait_address *from)
+{
+    for (unsigned i = 0; i < p->nsource; i++)
+        if (same_host(&p->sources[i].from, from))
+            return &p->sources[i];
+    if (p->nsource == PLAIT_MOST_SOURCES)
+        return NULL;
+    p->sources[p->nsource] = (struct plait_source){ .from = *from };
+    return &p->sources[p->nsource++];
+}
+
+/* Ranks try several ways and leave all but one, so who only leaves may be one. */
+static bool may_be_ours(enum plait_refusal why)
+{
+    return why == PLAIT_REFUSED_NOTHING || why == PLAIT_REFUSED_LEFT || why == PLAIT_REFUSED_CROWD;
+}
+
+static void count_refusal(struct plait_tcp_place *p, const struct plait_guest *g, enum plait_refusal why)
+{
+    struct plait_source *s = source_of(p, &g->from);
+
+    if (s == NULL) {
+        p->unspecified++;
+    } else {
+        s->refused++;
+        if (s->refused == 1 || !may_be_ours(why) || (may_be_ours(s->worst) && why != PLAIT_REFUSED_NOTHING))
+            s->worst = why;
+    }
+}
+
+/* Once per source, when all is over. */
+static void log_refusals(const struct plait_tcp_place *p)
+{
+    char address[PLAIT_ADDRESS_TEXT];
+
+    for (unsigned i = 0; i < p->nsource; i++)
+        if (p->sources[i].refused > 0)
+            plait_log(may_be_ours(p->sources[i].worst) ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
+                      "comm creation: refused %u connections from %s, one of which %s", p->sources[i].refused,
+                      plait_address_text(&p->sources[i].from, false, address), refusals[p->sources[i].worst]);
+    if (p->unspecified > 0)
+        plait_log(PLAIT_LOG_WARN, "comm creation: refused %u connections from more than %d hosts", p->unspecified,
+                  PLAIT_MOST_SOURCES);
+}
+
+static void explain(const struct plait_place *place, char *text, size_t size)
+{
+    const struct plait_tcp_place *p = (const struct plait_tcp_place *)place;
+    char address[PLAIT_ADDRESS_TEXT];
+
+    for (unsigned i = 0; i < p->nsource; i++)
+        if (p->sources[i].refused > 0 && (p->sources[i].taken == 0 || !may_be_ours(p->sources[i].worst))) {
+            snprintf(text, size, "; refused %u connections from %s, one of which %s", p->sources[i].refused,
+                     plait_address_text(&p->sources[i].from, false, address), refusals[p->sources[i].worst]);
+            return;
+        }
+}
+
+/* ---- Guests ------------------------------------------------------------------------------------------------- */
+
+static void watch(int door, int fd, uint32_t events, uint32_t of, int how)
+{
+    struct epoll_event e = { .events = events, .data.u32 = of };
+
+    epoll_ctl(door, how, fd, &e);
+}
+
+/* While there is no room, those who come wait in the kernel. */
+static void close_to_others(struct plait_tcp_place *p, int door, bool closed)
+{
+    for (unsigned i = 0; i < p->nlistener && p->closed != closed; i++)
+        watch(door, p->listeners[i], closed ? 0 : EPOLLIN, OF_LISTENER + i, EPOLL_CTL_MOD);
+    p->closed = closed;
+}
+
+/* It is no guest any more. */
+static void let_go(struct plait_tcp_place *p, int door, struct plait_guest *g)
+{
+    watch(door, g->fd, 0, 0, EPOLL_CTL_DEL);
+    g->fd = -1;
+    p->nguest--;
+    close_to_others(p, door, false);
+}
+
+static void send_away(struct plait_tcp_place *p, int door, struct plait_guest *g, enum plait_refusal why)
+{
+    const int fd = g->fd;
+
+    count_refusal(p, g, why);
+    let_go(p, door, g);
+    close(fd);
+}
+
+/* Room for one more: a free place, or that of the guest that has had its turn for longest. NULL: none yet. */
+static struct plait_guest *make_room(struct plait_tcp_place *p, int door)
+{
+    const double now = plait_clock();
+    struct plait_guest *oldest = NULL;
+
+    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++) {
+        struct plait_guest *g = &p->guests[i];
+        if (g->fd < 0)
+            return g;
+        if (now - g->since > (g->state == PLAIT_GUEST_HAILS ? SILENT_TURN : TURN) &&
+            (oldest == NULL || g->since < oldest->since))
+            oldest = g;
+    }
+    if (oldest != NULL)
+        send_away(p, door, oldest, PLAIT_REFUSED_CROWD);
+    return oldest;
+}
+
+static enum plait_status welcome(struct plait_tcp_place *p, int door, int listener)
+{
+    struct plait_guest *g = make_room(p, door);
+    union plait_address from;
+    socklen_t length = sizeof from;
+    const int one = 1;
+
+    if (g == NULL) {
+        close_to_others(p, door, true);
+        return PLAIT_OK;
+    }
+    memset(&from, 0, sizeof from);
+    const int fd = accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && p->nguest > 0) {
+        close_to_others(p, door, true); /* guests have what it needs, and will give it back */
+        return PLAIT_OK;
+    }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+    if (fd < 0) /* who came has left, or a network is down */
+        return PLAIT_OK;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    *g = (struct plait_guest){ .fd = fd, .since = plait_clock(), .from = from };
+    p->nguest++;
+    watch(door, fd, EPOLLIN, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
+    return PLAIT_OK;
+}
+
+/* *out is its socket once it has shown that it is a rank. */
+static void listen_to(struct plait_tcp_place *p, int door, struct plait_guest *g, int *out)
+{
+    enum plait_refusal why = PLAIT_REFUSED_SLOW;
+    enum plait_status status = plait_guest_advance(g, p->id.secret, &why);
+
+    if (status == PLAIT_IN_PROGRESS && plait_clock() - g->since < GUEST_LIMIT)
+        return;
+    if (status != PLAIT_OK) {
+        send_away(p, door, g, why);
+        return;
+    }
+    struct plait_source *s = source_of(p, &g->from);
+    if (s != NULL)
+        s->taken++;
+    *out = g->fd;
+    let_go(p, door, g);
+}
+
+/* Nobody waits for a guest that says nothing more. */
+static void sweep(struct plait_tcp_place *p, int door)
+{
+    uint64_t ticks;
+    int out = -1;
+
+    if (read(p->timer, &ticks, sizeof ticks) < 0)
+        return;
+    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
+        if (p->guests[i].fd >= 0 && plait_clock() - p->guests[i].since >= GUEST_LIMIT) {
+            char peek; /* what has come meanwhile is an event of its own */
+            if (recv(p->guests[i].fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
+                listen_to(p, door, &p->guests[i], &out);
+        }
+    close_to_others(p, door, false);
+}
+
+static enum plait_status take(struct plait_place *place, int door, struct plait_hello *hello,
+                              struct plait_error *verdict, double until, int *out)
+{
+    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
+    struct epoll_event events[16];
+    const int n = epoll_wait(door, events, 16, 0);
+    enum plait_status status = PLAIT_OK;
+
+    (void)until; /* nothing waits */
+    *out = -1;
+    for (int i = 0; i < n && status == PLAIT_OK; i++) {
+        const uint32_t of = events[i].data.u32;
+        if (of == OF_TIMER)
+            sweep(p, door);
+        else if (of >= OF_LISTENER)
+            status = welcome(p, door, p->listeners[of - OF_LISTENER]);
+        else if (p->guests[of].fd >= 0)
+            listen_to(p, door, &p->guests[of], out);
+        if (*out < 0)
+            continue;
+        const struct plait_guest *g = &p->guests[of];
+        *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank };
+        verdict->status = (enum plait_status)g->claim.status;
+        memcpy(verdict->text, g->text, sizeof verdict->text);
+        return PLAIT_OK; /* the other events come again */
+    }
+    return status;
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------------ */
+
+static void close_listeners(struct plait_tcp_place *p)
+{
+    while (p->nlistener > 0)
+        close(p->listeners[--p->nlistener]);
+}
+
+static int listen_at(const union plait_address *address)
+{
+    const int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* connections of comms before this one */
+    if (address->any.sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, &address->any, plait_address_length(address)) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* On all addresses that this host has; 0 or what is in the way. *busy is the address where the port is another's. */
+static int listen_on(struct plait_tcp_place *p, uint16_t port, union plait_address *busy)
+{
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    const unsigned n = plait_hosts_list(&p->id.hosts, port, all);
+
+    for (unsigned i = 0; i < n; i++) {
+        const int fd = listen_at(&all[i]);
+        if (fd < 0 && (errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT))
+            continue;
+        if (fd < 0) {
+            const int error = errno;
+            *busy = all[i];
+            close_listeners(p);
+            return error;
+        }
+        p->listeners[p->nlistener++] = fd;
+    }
+    return p->nlistener > 0 ? 0 : EADDRNOTAVAIL;
+}
+
+/* On the first port that is free. EADDRINUSE: another rank 0 of this id has one. */
+static int find_port(struct plait_tcp_place *p, double until)
+{
+    int error = 0;
+
+    do {
+        for (unsigned i = 0; i < plait_tcp_id_nport(&p->id); i++) {
+            union plait_address busy;
+            error = listen_on(p, plait_tcp_id_port(&p->id, i), &busy);
+            if (error != EADDRINUSE || plait_tcp_answers(&p->id, &busy, PROBE))
+                return error;
+        }
+        usleep((useconds_t)(BUSY_PAUSE * 1e6));
+    } while (plait_clock() < until);
+    return EBUSY;
+}
+
+/* The timer, and the descriptor that joins all. */
+static int join_all(struct plait_tcp_place *p)
+{
+    const struct itimerspec often = { { 0, SWEEP_NS }, { 0, SWEEP_NS } };
+    const int door = epoll_create1(EPOLL_CLOEXEC);
+
+    p->timer = door >= 0 ? timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK) : -1;
+    if (p->timer < 0) {
+        const int error = errno;
+        if (door >= 0)
+            close(door);
+        close_listeners(p);
+        errno = error;
+        return -1;
+    }
+    timerfd_settime(p->timer, 0, &often, NULL);
+    watch(door, p->timer, EPOLLIN, OF_TIMER, EPOLL_CTL_ADD);
+    for (unsigned i = 0; i < p->nlistener; i++)
+        watch(door, p->listeners[i], EPOLLIN, OF_LISTENER + i, EPOLL_CTL_ADD);
+    return door;
+}
+
+static int open_door(struct plait_place *place, const struct plait_bootstrap *b, double until)
+{
+    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
+    const int error = find_port(p, until);
+
+    (void)b;
+    if (error == 0)
+        return join_all(p);
+    errno = error;
+    return -1;
+}
+
+static void close_door(struct plait_place *place, int door)
+{
+    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
+
+    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
+        if (p->guests[i].fd >= 0)
+            send_away(p, door, &p->guests[i], PLAIT_REFUSED_SLOW);
+    log_refusals(p);
+    close_listeners(p);
+    close(p->timer);
+    close(door);
+}
+
+static bool keeps(const struct plait_place *place, int door, int fd)
+{
+    const struct plait_tcp_place *p = (const struct plait_tcp_place *)place;
+    bool kept = fd == door || fd == p->timer;
+
+    for (unsigned i = 0; i < p->nlistener; i++)
+        kept |= fd == p->listeners[i];
+    return kept;
+}
+
+static enum plait_status join(struct plait_place *place, const struct plait_bootstrap *b,
+                              const struct plait_error *verdict, double until, int *out)
+{
+    return plait_tcp_join(&((const struct plait_tcp_place *)place)->id, b, verdict, until, out);
+}
+
+enum plait_status plait_tcp_place_init(struct plait_tcp_place *place, const struct plait_tcp_id *id)
+{
+    const struct plait_place functions = { open_door, take, close_door, explain, join, keeps };
+
+    memset(place, 0, sizeof *place);
+    place->place = functions;
+    place->id = *id;
+    place->timer = -1;
+    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
+        place->guests[i].fd = -1;
+    return plait_crypto_ready();
+}
