@@ -352,7 +352,8 @@ static void close_door(struct plait_place *place, int door)
 
     for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
         if (p->guests[i].fd >= 0)
-            send_away(p, door, &p->guests[i], PLAIT_REFUSED_SLOW);
+            send_away(p, door, &p->guests[i],
+                      p->guests[i].state == PLAIT_GUEST_HAILS ? PLAIT_REFUSED_NOTHING : PLAIT_REFUSED_LEFT);
     log_refusals(p);
     close_listeners(p);
     close(p->timer);
