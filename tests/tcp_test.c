@@ -4,9 +4,7 @@
 #include "clock.h"
 #include "comm.h"
 #include "ranks.h"
-
-#include <plait/log.h>
-#include <plait/version.h>
+#include "status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,12 +13,9 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <errno.h>
-#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static struct plait_unique_id the_id;
@@ -92,11 +87,181 @@ static void comms_over_tcp_split_duplicate_and_shrink(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Meetings -------------------------------------------------------------------------------------------------- */
+
+#define MANY 64
+
+struct counts { /* shared by the ranks */
+    uint32_t sends[MANY];
+    atomic_uint second; /* ranks that were told of a second rank 0 */
+};
+
+static struct counts *counts;
+static atomic_uint sends;
+
+ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+{
+    sends += bytes > 0;
+    return __real_send(fd, data, bytes, flags);
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    sends++;
+    return __real_sendmsg(fd, message, flags);
+}
+
+static int meet(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = *(const uint32_t *)arg;
+    const struct plait_comm_options o = options(rank, nrank);
+
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    counts->sends[rank] = sends;
+    return 0;
+}
+
+/* Messages per rank: constant, whatever the number of ranks; rank 0, and the node's leader: a few for each other. */
+static void sixty_four_ranks_meet_with_few_messages(void **state)
+{
+    uint32_t nrank;
+    const struct ranks r = { .nthread = 1, .body = meet, .arg = &nrank, .no_comm = true };
+
+    (void)state;
+    for (nrank = 8; nrank <= MANY; nrank *= 8) {
+        struct ranks all = r;
+        uint32_t many = 0;
+        all.nprocess = nrank;
+        all.processes = true; /* each counts its own */
+        assert_int_equal(make_id(NULL), 0);
+        const double start = plait_clock();
+        assert_int_equal(ranks_run(&all), 0);
+        printf("%u ranks: %.2f s, rank 0 sends %u messages, the last %u\n", nrank, plait_clock() - start,
+               counts->sends[0], counts->sends[nrank - 1]);
+        for (uint32_t i = 0; i < nrank; i++) {
+            assert_true(counts->sends[i] <= 20 * nrank);
+            many += counts->sends[i] > 30;
+        }
+        assert_true(many <= 2); /* rank 0 and the leader */
+    }
+}
+
+struct ends { /* of ranks that meet without a comm */
+    const char *want[4];
+    uint32_t nrank[4], rank[4];
+    enum plait_status own[4];
+    bool dies[4];
+};
+
+/* Everyone's result is an error with this text; NULL: none is expected to come back. */
+static int fail_to_meet(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct ends *e = arg;
+    struct plait_bootstrap *b = NULL;
+    enum plait_status own = e->own[rank];
+
+    (void)comm;
+    if (own != PLAIT_OK)
+        plait_fail(own, "this is why");
+    enum plait_status status =
+        plait_bootstrap_create(&the_id, e->rank[rank], e->nrank[rank], e->want[rank] == NULL ? 1 : 30, own, &b);
+    if (e->dies[rank]) {
+        CHECK(status == PLAIT_OK);
+        raise(SIGKILL);
+    }
+    if (status == PLAIT_OK)
+        status = plait_bootstrap_agree(b, PLAIT_OK);
+    CHECK(status != PLAIT_OK);
+    counts->second += strstr(plait_last_error(), "two ranks have rank 0") != NULL;
+    if (e->want[rank] != NULL && strstr(plait_last_error(), e->want[rank]) == NULL) {
+        fprintf(stderr, "rank %u: '%s' is not in '%s'\n", rank, e->want[rank], plait_last_error());
+        return 1;
+    }
+    plait_bootstrap_destroy(b);
+    return 0;
+}
+
+static void run_ends(struct ends *e, unsigned killed)
+{
+    const struct ranks r = {
+        .nprocess = 4, .nthread = 1, .body = fail_to_meet, .arg = e, .no_comm = true, .processes = true
+    };
+
+    assert_int_equal(make_id(NULL), 0);
+    assert_int_equal(ranks_run(&r), killed);
+}
+
+static void the_error_of_one_rank_is_told_to_all(void **state)
+{
+    (void)state;
+    for (uint32_t failing = 0; failing < 4; failing++) {
+        struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 } };
+        char want[64];
+        snprintf(want, sizeof want, "rank %u: this is why", failing);
+        for (uint32_t r = 0; r < 4; r++)
+            e.want[r] = r == failing ? "this is why" : want;
+        e.own[failing] = PLAIT_ERR_CONFIG;
+        run_ends(&e, 0);
+    }
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 }, .dies = { false, false, true } };
+
+    (void)state;
+    for (uint32_t r = 0; r < 4; r++)
+        e.want[r] = "rank 2 left or died";
+    run_ends(&e, 1);
+    for (uint32_t r = 0; r < 4; r++) {
+        e.want[r] = "rank 0 left or died";
+        e.dies[r] = r == 0;
+    }
+    run_ends(&e, 1);
+}
+
+static void ranks_that_differ_are_named(void **state)
+{
+    struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 5, 4 } };
+
+    (void)state;
+    for (uint32_t r = 0; r < 4; r++)
+        e.want[r] = "nrank is 4 on rank 0 and 5 on rank 2";
+    run_ends(&e, 0);
+    e = (struct ends){ .rank = { 0, 1, 1, 3 }, .nrank = { 4, 4, 4, 4 } };
+    for (uint32_t r = 0; r < 4; r++)
+        e.want[r] = "two ranks have rank 1";
+    run_ends(&e, 0);
+}
+
+/* The second finds the port taken, asks there, and hears rank 0. */
+static void a_second_rank_0_is_told(void **state)
+{
+    struct ends e = { .rank = { 0, 1, 2, 0 }, .nrank = { 4, 4, 4, 4 } };
+
+    (void)state;
+    e.want[0] = e.want[3] = NULL; /* one of them waits for rank 3, for its second */
+    e.want[1] = e.want[2] = "";
+    run_ends(&e, 0);
+    assert_int_equal(counts->second, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(comms_over_tcp_split_duplicate_and_shrink, make_id),
+        cmocka_unit_test(sixty_four_ranks_meet_with_few_messages),
+        cmocka_unit_test(the_error_of_one_rank_is_told_to_all),
+        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(ranks_that_differ_are_named),
+        cmocka_unit_test(a_second_rank_0_is_told),
     };
 
-    return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
+    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return counts == MAP_FAILED ? 1 : cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
 }

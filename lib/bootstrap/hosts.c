@@ -8,11 +8,18 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#ifndef INT_MAX
+#define INT_MAX __INT_MAX__ /* the next header needs it, and lib/limits.h hides the system's */
+#endif
+#include <linux/ethtool.h>
 
 /* ---- Packed addresses -------------------------------------------------------------------------------------- */
 
@@ -119,12 +126,18 @@ bool plait_ifname_matches(const char *list, const char *name)
 /* In the order in which others try them. */
 enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
 
+/* Asked of its driver: /sys may be that of another network name space. */
 static bool is_bridge(const char *name)
 {
-    char path[64 + IFNAMSIZ];
+    struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
+    struct ifreq request = { .ifr_data = (void *)&driver };
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    snprintf(path, sizeof path, "/sys/class/net/%s/bridge", name);
-    return access(path, F_OK) == 0;
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
+    if (fd >= 0)
+        close(fd);
+    return answers && strcmp(driver.driver, "bridge") == 0;
 }
 
 static enum kind kind_of(const struct ifaddrs *i, const char **why)
