@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One host: its name, its file systems, its ranks. See hosts.h. */
+#include "hosts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void host_send(int channel, enum host_message_kind kind, uint32_t rank, int value)
+{
+    const struct host_message m = { kind, rank, value };
+
+    /* When the other end is gone, who reads this channel finds out. */
+    (void)!send(channel, &m, sizeof m, MSG_NOSIGNAL);
+}
+
+bool host_receive(int channel, struct host_message *out)
+{
+    ssize_t n;
+
+    do
+        n = recv(channel, out, sizeof *out, 0);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof *out;
+}
+
+/* The supervisor's next message must be `kind`; without a supervisor there is no host. */
+static void await(int channel, enum host_message_kind kind)
+{
+    struct host_message m;
+
+    if (!host_receive(channel, &m) || m.kind != kind)
+        _exit(HOSTS_FAILED);
+}
+
+/* ---- File systems ------------------------------------------------------------------------------ */
+
+static void mount_new(const char *type, const char *at, unsigned long flags, const char *data)
+{
+    if (mount(type, at, type, flags, data) != 0)
+        hosts_fail("mounting a host's %s: %s. In a container, start it with --privileged", at, strerror(errno));
+}
+
+static void show_at(int folder, const char *at)
+{
+    char from[64];
+
+    snprintf(from, sizeof from, "/proc/self/fd/%d", folder);
+    if (mount(from, at, NULL, MS_BIND | MS_REC, NULL) != 0)
+        hosts_fail("mounting %s into a host: %s", at, strerror(errno));
+}
+
+/* Folder `text`, with those above it. */
+static void make_folders(char *text)
+{
+    for (char *slash = strchr(text + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(text, 0755);
+        *slash = '/';
+    }
+    mkdir(text, 0755);
+}
+
+/* A folder that is to be seen although something is mounted above it. */
+struct kept {
+    char *path;
+    int fd;
+};
+
+/* Not in /tmp or /dev/shm: nothing hides it. */
+static bool keep(const char *path, struct kept *out)
+{
+    if (strncmp(path, "/tmp/", 5) != 0 && strncmp(path, "/dev/shm/", 9) != 0)
+        return false;
+    out->path = strdup(path);
+    out->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return out->path != NULL && out->fd >= 0;
+}
+
+/* Names of all hosts, for programs that ask for their own or another's. */
+static void name_hosts(const struct hosts_plan *plan)
+{
+    static const char *const file = "/tmp/hosts";
+    char address[HOSTS_ADDRESS_SIZE];
+    FILE *f;
+
+    if (access("/etc/hosts", F_OK) != 0 || (f = fopen(file, "we")) == NULL)
+        return;
+    fprintf(f, "127.0.0.1 localhost\n::1 localhost\n");
+    for (uint32_t h = 0; h < plan->nhost; h++) {
+        wires_address(h, address);
+        fprintf(f, "%s host%u\n", address, h);
+    }
+    fclose(f);
+    chmod(file, 0644);
+    if (mount(file, "/etc/hosts", NULL, MS_BIND, NULL) != 0)
+        hosts_fail("mounting a host's /etc/hosts: %s", strerror(errno));
+    unlink(file);
+}
+
+/* /sys shows the interfaces of the namespace it was mounted in; control groups are the machine's. */
+static void mount_sys(void)
+{
+    const int groups = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    mount_new("sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    if (groups >= 0) {
+        show_at(groups, "/sys/fs/cgroup");
+        close(groups);
+    }
+}
+
+static void mount_all(const struct hosts_plan *plan)
+{
+    static struct kept kept[64];
+    char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096];
+    uint32_t nkept = 0;
+
+    if (getcwd(here, sizeof here) == NULL)
+        hosts_fail("the working directory: %s", strerror(errno));
+    nkept += keep(here, &kept[nkept]);
+    for (char *folder = strsep(&rest, ":"); folder != NULL && nkept < 64; folder = strsep(&rest, ":"))
+        nkept += keep(folder, &kept[nkept]);
+    free(shares);
+
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        hosts_fail("making a host's mounts its own: %s", strerror(errno));
+    mount_new("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    mount_sys();
+    mount_new("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
+    mount_new("tmpfs", "/tmp", MS_NOSUID | MS_NODEV, "mode=1777");
+    name_hosts(plan);
+    for (uint32_t i = 0; i < nkept; i++) {
+        make_folders(kept[i].path);
+        show_at(kept[i].fd, kept[i].path);
+        close(kept[i].fd);
+        free(kept[i].path);
+    }
+    if (chdir(here) != 0) /* the same folder, below what is mounted now */
+        hosts_fail("the working directory %s: %s", here, strerror(errno));
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------- */
+
+static void set_number(const char *name, uint32_t value)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%u", value);
+    setenv(name, text, 1);
+}
+
+/* Who a rank is, as torchrun tells it. */
+static void set_environment(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
+{
+    char root[HOSTS_ADDRESS_SIZE];
+
+    wires_address(0, root);
+    setenv("MASTER_ADDR", root, 1);
+    set_number("MASTER_PORT", 29500);
+    set_number("HOST_INDEX", h);
+    set_number("HOST_COUNT", plan->nhost);
+    set_number("RANK", rank);
+    set_number("WORLD_SIZE", plan->first[plan->nhost]);
+    set_number("LOCAL_RANK", rank - plan->first[h]);
+    set_number("LOCAL_WORLD_SIZE", plan->first[h + 1] - plan->first[h]);
+    set_number("GROUP_RANK", h);
+    if (plan->latency != NULL) {
+        setenv("PLAIT_FOR_TESTS", "1", 1);
+        setenv("PLAIT_PACE", plan->latency, 1);
+    }
+}
+
+static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank, const int *output)
+{
+    sigset_t none;
+    const char *remedy = "";
+
+    setpgid(0, 0);
+    if (output != NULL) {
+        const int null = open("/dev/null", O_RDONLY);
+        dup2(null, STDIN_FILENO);
+        dup2(output[0], STDOUT_FILENO);
+        dup2(output[1], STDERR_FILENO);
+        close(null);
+    }
+    set_environment(plan, h, rank);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvp(plan->command[0], plan->command);
+    if (errno == ENOENT && strncmp(plan->command[0], "/tmp/", 5) == 0)
+        remedy = "; each host has its own /tmp, --share DIR shows a folder of the machine's";
+    fprintf(stderr, "plait-hosts: host%u cannot run %s: %s%s\n", h, plan->command[0], strerror(errno), remedy);
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static pid_t pids[HOSTS_MAX]; /* of this host's ranks; 0: ended */
+
+static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs)[2])
+{
+    for (uint32_t i = 0; i < plan->first[h + 1] - plan->first[h]; i++) {
+        pids[i] = fork();
+        if (pids[i] < 0)
+            hosts_fail("host%u: starting a process: %s", h, strerror(errno));
+        if (pids[i] == 0)
+            run_rank(plan, h, plan->first[h] + i, outputs != NULL ? outputs[i] : NULL);
+        setpgid(pids[i], pids[i]);
+    }
+    for (uint32_t i = 0; outputs != NULL && i < plan->first[h + 1] - plan->first[h]; i++) {
+        close(outputs[i][0]);
+        close(outputs[i][1]);
+    }
+}
+
+/* The first process of a namespace also has the orphans to bury. */
+static void reap(const struct hosts_plan *plan, uint32_t h, int channel)
+{
+    int status;
+
+    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
+        for (uint32_t i = 0; i < plan->first[h + 1] - plan->first[h]; i++)
+            if (pids[i] == pid) {
+                pids[i] = 0;
+                host_send(channel, HOST_ENDED, plan->first[h] + i, status);
+            }
+}
+
+static void signal_ranks(uint32_t nrank, int number)
+{
+    for (uint32_t i = 0; i < nrank; i++)
+        if (pids[i] > 0)
+            kill(-pids[i], number);
+}
+
+void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*outputs)[2])
+{
+    struct pollfd ready[2] = { { channel, POLLIN, 0 }, { -1, POLLIN, 0 } };
+    struct signalfd_siginfo info;
+    struct host_message m;
+    char name[16];
+    sigset_t children;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid(); /* Ctrl-C reaches the supervisor alone, which tells the ranks */
+    sigfillset(&children);
+    sigprocmask(SIG_SETMASK, &children, NULL);
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    ready[1].fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+
+    await(channel, HOST_WIRED);
+    snprintf(name, sizeof name, "host%u", h);
+    if (sethostname(name, strlen(name)) != 0 || ready[1].fd < 0)
+        hosts_fail("setting up %s: %s", name, strerror(errno));
+    mount_all(plan);
+    wires_finish(plan, h);
+    host_send(channel, HOST_READY, 0, 0);
+    await(channel, HOST_START);
+    start_ranks(plan, h, outputs);
+
+    for (;;) {
+        poll(ready, 2, -1);
+        if (ready[0].revents != 0) {
+            if (!host_receive(channel, &m))
+                _exit(0);
+            if (m.kind == HOST_SIGNAL)
+                signal_ranks(plan->first[h + 1] - plan->first[h], m.value);
+        }
+        while (read(ready[1].fd, &info, sizeof info) == (ssize_t)sizeof info)
+            ;
+        reap(plan, h, channel);
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-hosts: virtual hosts on one machine.
+ *
+ * The process that the user starts (supervise.c) moves into a network namespace of its own, which holds the bridges and the
+ * ends of all links (wires.c). Each host is a child that is the first process of its namespaces (host.c). So nothing can
+ * be left behind: the kernel ends all processes of a host when its first one ends, and removes interfaces with their
+ * namespace. A host ends with the supervisor, whatever ends that one: its channel is at its end then, and the kernel kills it
+ * (PR_SET_PDEATHSIG) even if it is stopped.
+ */
+#ifndef PLAIT_TOOLS_HOSTS_H
+#define PLAIT_TOOLS_HOSTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HOSTS_MAX          256 /* hosts, and ranks of one */
+#define HOSTS_FAILED       125 /* exit status when there are no hosts to run on, as of env(1) and timeout(1) */
+#define HOSTS_ADDRESS_SIZE 16  /* of "10.77.0.1" */
+
+struct hosts_plan {
+    uint32_t nhost, nrack;         /* nrack 0: one bridge for all */
+    uint32_t first[HOSTS_MAX + 1]; /* host h has ranks first[h] .. first[h + 1] - 1 */
+    uint64_t link, uplink;         /* bit/s each way; 0: as fast as they go */
+    bool raw;                      /* ranks have our stdin, stdout and stderr */
+    const char *latency;           /* NULL: none */
+    const char *share;             /* directories with ':' between, or NULL */
+    char **command;                /* ended by NULL */
+};
+
+struct host {
+    pid_t pid;
+    int channel; /* messages; -1 when the host has ended */
+};
+
+/* One line on stderr; plait_hosts_fail() then exits with HOSTS_FAILED, from whichever process. */
+void hosts_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void hosts_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- Between supervisor and host ------------------------------------------------------------------ */
+
+enum host_message_kind {
+    HOST_WIRED,  /* to the host: its link is there */
+    HOST_READY,  /* from the host: network and file systems are set up */
+    HOST_START,  /* to the host: run the ranks */
+    HOST_SIGNAL, /* to the host: send signal `value` to its ranks */
+    HOST_ENDED,  /* from the host: `rank` ended with `value`, as waitpid() gives it */
+};
+
+struct host_message {
+    enum host_message_kind kind;
+    uint32_t rank;
+    int value;
+};
+
+void host_send(int channel, enum host_message_kind kind, uint32_t rank, int value);
+bool host_receive(int channel, struct host_message *out); /* false: the other end is gone */
+
+/*
+ * The life of host `h`, in its first process. `outputs` are stdout and stderr of each rank, or NULL: as they are.
+ * It ends when `channel` does.
+ */
+_Noreturn void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*outputs)[2]);
+
+/* ---- Wires ------------------------------------------------------------------------------------- */
+
+/* Of host h, into text[HOSTS_ADDRESS_SIZE]. */
+void wires_address(uint32_t h, char *text);
+
+/* ip and tc are found, or the error says what to install. Before any other function that uses them. */
+void wires_find_tools(const struct hosts_plan *plan);
+
+/* From the supervisor: bridges, and a link into the namespace of each host. */
+void wires_make(const struct hosts_plan *plan, const struct host *hosts);
+
+/* From host h: its end of the link. */
+void wires_finish(const struct hosts_plan *plan, uint32_t h);
+
+/* Take the link of host h down or up, in the namespace of the bridges. False: errno. */
+bool wires_set(uint32_t h, bool up);
+
+/* ---- The supervisor ---------------------------------------------------------------------------- */
+
+struct hosts_cut {
+    double when; /* seconds after the ranks started */
+    uint32_t host;
+    bool up;
+};
+
+/* Everything from making the hosts to their end; the exit status. `cuts` are in order of time. */
+int supervise(const struct hosts_plan *plan, const struct hosts_cut *cuts, uint32_t ncut);
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes the hosts, shows what their ranks say, cuts links, and ends everything. See hosts.h. */
+#include "hosts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRACE     2.0        /* seconds from a signal to the end */
+#define LINE_MOST (64 << 10) /* longer lines are shown in parts */
+
+/* stdout or stderr of a rank. */
+struct stream {
+    int fd, to; /* fd -1: at its end, or not ours to show */
+    size_t prefix, used;
+    char *line; /* prefix, and the line as far as it has come */
+};
+
+static const struct hosts_plan *plan;
+static struct host hosts[HOSTS_MAX];
+static struct stream *streams; /* two of each rank */
+static bool *ended;            /* of each rank */
+static uint32_t running, nfailed;
+static int first_status; /* our exit status */
+static char first_text[128];
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- Namespaces -------------------------------------------------------------------------------- */
+
+static _Noreturn void no_namespaces(void)
+{
+    hosts_fail("making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
+               "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
+               "that with --privileged",
+               strerror(errno));
+}
+
+static void write_file(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        hosts_fail("%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+/* Who is not root is the same user in a user namespace, and may do the rest there. */
+static void enter_namespaces(void)
+{
+    const unsigned uid = geteuid(), gid = getegid();
+    char map[64];
+
+    if (unshare(CLONE_NEWNET) == 0)
+        return;
+    if (errno != EPERM || unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        no_namespaces();
+    write_file("/proc/self/setgroups", "deny");
+    snprintf(map, sizeof map, "%u %u 1", uid, uid);
+    write_file("/proc/self/uid_map", map);
+    snprintf(map, sizeof map, "%u %u 1", gid, gid);
+    write_file("/proc/self/gid_map", map);
+}
+
+/* ---- Hosts ------------------------------------------------------------------------------------- */
+
+/* Read ends stay here, `writer` gets the other. */
+static void open_stream(struct stream *s, uint32_t h, uint32_t rank, int to, int *writer)
+{
+    char prefix[64];
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        hosts_fail("pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank, strerror(errno));
+    snprintf(prefix, sizeof prefix, "[host%u %u] ", h, rank);
+    s->line = malloc(sizeof prefix + LINE_MOST + 1);
+    if (s->line == NULL)
+        hosts_fail("out of memory");
+    s->fd = fds[0];
+    s->to = to;
+    s->prefix = s->used = strlen(prefix);
+    memcpy(s->line, prefix, s->prefix);
+    *writer = fds[1];
+}
+
+static void make_host(uint32_t h)
+{
+    const unsigned long spaces = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID;
+    static int outputs[HOSTS_MAX][2];
+    const uint32_t first = plan->first[h], nrank = plan->first[h + 1] - first;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        hosts_fail("a channel to host%u: %s", h, strerror(errno));
+    for (uint32_t i = 0; !plan->raw && i < nrank; i++)
+        for (int k = 0; k < 2; k++)
+            open_stream(&streams[2 * (first + i) + (uint32_t)k], h, first + i, k + 1, &outputs[i][k]);
+    hosts[h].pid = (pid_t)syscall(SYS_clone, spaces | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (hosts[h].pid < 0)
+        no_namespaces();
+    if (hosts[h].pid == 0) {
+        for (uint32_t other = 0; other < h; other++)
+            close(hosts[other].channel); /* only the supervisor keeps another host alive */
+        close(pair[0]);
+        host_main(plan, h, pair[1], plan->raw ? NULL : outputs);
+    }
+    hosts[h].channel = pair[0];
+    close(pair[1]);
+    for (uint32_t i = 0; !plan->raw && i < nrank; i++) {
+        close(outputs[i][0]);
+        close(outputs[i][1]);
+    }
+}
+
+static void make_hosts(void)
+{
+    struct host_message m;
+
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        make_host(h);
+    wires_make(plan, hosts);
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        host_send(hosts[h].channel, HOST_WIRED, 0, 0);
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        if (!host_receive(hosts[h].channel, &m))
+            exit(HOSTS_FAILED); /* it has said why */
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        host_send(hosts[h].channel, HOST_START, 0, 0);
+}
+
+static void end_hosts(void)
+{
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        kill(hosts[h].pid, SIGKILL);
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        waitpid(hosts[h].pid, NULL, 0);
+}
+
+/* ---- What ranks say ---------------------------------------------------------------------------- */
+
+static void write_line(struct stream *s)
+{
+    const char *at = s->line;
+
+    s->line[s->used++] = '\n';
+    while (s->used > 0) {
+        const ssize_t n = write(s->to, at, s->used);
+        struct pollfd room = { s->to, POLLOUT, 0 };
+        if (n < 0 && errno == EAGAIN)
+            poll(&room, 1, -1);
+        else if (n < 0 && errno != EINTR)
+            break; /* nobody can read it */
+        else if (n > 0) {
+            at += n;
+            s->used -= (size_t)n;
+        }
+    }
+    s->used = s->prefix;
+}
+
+static void take(struct stream *s, const char *text, size_t length)
+{
+    while (length > 0) {
+        const size_t room = s->prefix + LINE_MOST - s->used, most = length < room ? length : room;
+        const char *end = memchr(text, '\n', most);
+        const size_t n = end != NULL ? (size_t)(end - text) : most;
+
+        memcpy(s->line + s->used, text, n);
+        s->used += n;
+        if (end != NULL || n == room)
+            write_line(s);
+        text += n + (end != NULL);
+        length -= n + (end != NULL);
+    }
+}
+
+/* False at its end. */
+static bool show(struct stream *s)
+{
+    static char text[LINE_MOST];
+    const ssize_t n = read(s->fd, text, sizeof text);
+
+    if (n > 0) {
+        take(s, text, (size_t)n);
+        return true;
+    }
+    if (s->used > s->prefix)
+        write_line(s);
+    close(s->fd);
+    s->fd = -1;
+    return false;
+}
+
+/* ---- How ranks end ----------------------------------------------------------------------------- */
+
+static void end_rank(uint32_t h, uint32_t rank, int status)
+{
+    char how[64], text[128];
+
+    ended[rank] = true;
+    running--;
+    if (status == 0)
+        return;
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
+    snprintf(text, sizeof text, "host%u, rank %u: %s", h, rank, how);
+    hosts_say("%s", text);
+    if (nfailed++ == 0) {
+        first_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        memcpy(first_text, text, sizeof first_text);
+    }
+}
+
+static void hear(uint32_t h)
+{
+    struct host_message m;
+
+    if (host_receive(hosts[h].channel, &m)) {
+        end_rank(h, m.rank, m.value);
+        return;
+    }
+    close(hosts[h].channel);
+    hosts[h].channel = -1;
+    for (uint32_t r = plan->first[h]; r < plan->first[h + 1]; r++)
+        if (!ended[r])
+            end_rank(h, r, SIGKILL); /* with the first process of the host */
+}
+
+/* ---- The loop ---------------------------------------------------------------------------------- */
+
+static void cut(const struct hosts_cut *c, double start)
+{
+    if (!wires_set(c->host, c->up))
+        hosts_say("the link of host%u: %s", c->host, strerror(errno));
+    else
+        hosts_say("%.3f s: the link of host%u is %s", now() - start, c->host, c->up ? "up" : "down");
+}
+
+/* The first time ranks are told and have GRACE seconds, the second time that is over. */
+static double obey(int number, double deadline)
+{
+    if (deadline >= 0)
+        return 0;
+    hosts_say("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
+    for (uint32_t h = 0; h < plan->nhost; h++)
+        if (hosts[h].channel >= 0)
+            host_send(hosts[h].channel, HOST_SIGNAL, 0, number);
+    return now() + GRACE;
+}
+
+/*
+ * Until all ranks have ended. Channels come before the streams in `ready`: when the end of a rank is seen, so is what it
+ * had said, which is shown first. Returns the signal that ended it, or 0.
+ */
+static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
+{
+    const uint32_t nstream = 2 * plan->first[plan->nhost];
+    struct pollfd *ready = calloc(1 + plan->nhost + nstream, sizeof *ready);
+    struct pollfd *channels = ready + 1, *outputs = channels + plan->nhost;
+    const double start = now();
+    double deadline = -1; /* none */
+    int number = 0;
+    uint32_t done = 0;
+
+    if (ready == NULL)
+        hosts_fail("out of memory");
+    while (running > 0 && (deadline < 0 || now() < deadline)) {
+        double until = deadline;
+
+        if (done < ncut && (until < 0 || start + cuts[done].when < until))
+            until = start + cuts[done].when;
+        ready[0] = (struct pollfd){ signals, POLLIN, 0 };
+        for (uint32_t h = 0; h < plan->nhost; h++)
+            channels[h] = (struct pollfd){ hosts[h].channel, POLLIN, 0 };
+        for (uint32_t i = 0; i < nstream; i++)
+            outputs[i] = (struct pollfd){ streams[i].fd, POLLIN, 0 };
+        until = until < 0 ? -1 : until > now() ? 1e3 * (until - now()) + 1 : 0;
+        poll(ready, 1 + plan->nhost + nstream, until < 0 ? -1 : until > 1e9 ? 1000000000 : (int)until);
+
+        for (uint32_t i = 0; i < nstream; i++)
+            if (outputs[i].revents != 0)
+                show(&streams[i]);
+        for (uint32_t h = 0; h < plan->nhost; h++)
+            if (channels[h].revents != 0)
+                hear(h);
+        if (ready[0].revents != 0) {
+            struct signalfd_siginfo info;
+            if (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+                number = (int)info.ssi_signo;
+                deadline = obey(number, deadline);
+            }
+        }
+        for (; done < ncut && start + cuts[done].when <= now(); done++)
+            cut(&cuts[done], start);
+    }
+    free(ready);
+    return number;
+}
+
+/* End as a process does that `number` ends: shells look at that. */
+static _Noreturn void end_by(int number)
+{
+    sigset_t set;
+
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(number);
+    exit(128 + number);
+}
+
+static void greet(void)
+{
+    char last[HOSTS_ADDRESS_SIZE];
+
+    wires_address(plan->nhost - 1, last);
+    if (!plan->raw)
+        hosts_say("process %d: %u ranks on host0 to host%u, 10.77.0.1 to %s", getpid(), plan->first[plan->nhost],
+                  plan->nhost - 1, last);
+}
+
+int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint32_t ncut)
+{
+    const uint32_t nrank = what->first[what->nhost];
+    sigset_t set;
+    int number;
+
+    plan = what;
+    running = nrank;
+    streams = calloc(2 * (size_t)nrank, sizeof *streams);
+    ended = calloc(nrank, sizeof *ended);
+    if (streams == NULL || ended == NULL)
+        hosts_fail("out of memory");
+    for (uint32_t i = 0; i < 2 * nrank; i++)
+        streams[i].fd = -1;
+    wires_find_tools(plan);
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    enter_namespaces();
+    greet();
+    make_hosts();
+
+    number = run(signalfd(-1, &set, SFD_CLOEXEC), cuts, ncut);
+    end_hosts();
+    for (uint32_t i = 0; i < 2 * nrank; i++) {
+        while (streams[i].fd >= 0 && show(&streams[i]))
+            ;
+        free(streams[i].line);
+    }
+    free(streams);
+    free(ended);
+    if (number != 0)
+        end_by(number);
+    if (nfailed > 1)
+        hosts_say("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
+    return first_status;
+}
