@@ -335,15 +335,29 @@ static void greet(void)
 
     wires_address(plan->nhost - 1, last);
     if (!plan->raw)
-        hosts_say("process %d: %u ranks on host0 to host%u, 10.77.0.1 to %s", getpid(), plan->first[plan->nhost],
-                  plan->nhost - 1, last);
+        hosts_say("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
+                  last);
+}
+
+/* A descriptor for signals that end us. What is ignored, as by nohup, stays so. */
+static int open_signals(void)
+{
+    static const int all[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction old;
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (sigaction(all[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaddset(&set, all[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint32_t ncut)
 {
     const uint32_t nrank = what->first[what->nhost];
-    sigset_t set;
-    int number;
+    int signals, number;
 
     plan = what;
     running = nrank;
@@ -354,16 +368,12 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     for (uint32_t i = 0; i < 2 * nrank; i++)
         streams[i].fd = -1;
     wires_find_tools(plan);
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    signals = open_signals();
     enter_namespaces();
     greet();
     make_hosts();
 
-    number = run(signalfd(-1, &set, SFD_CLOEXEC), cuts, ncut);
+    number = run(signals, cuts, ncut);
     end_hosts();
     for (uint32_t i = 0; i < 2 * nrank; i++) {
         while (streams[i].fd >= 0 && show(&streams[i]))
