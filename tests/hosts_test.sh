@@ -343,6 +343,20 @@ several_instances_run_at_once() {
         wait "$one" || { cat "$room"/out?; return 1; }
     done
 }
+commands_run_on_other_hosts_with_our_input_and_their_status() {
+    ran 0 3 --ranks 1+0+0 -- sh -c '
+        [ "$(echo in | $HOST_RSH host2 "hostname; cat; echo \$HOST_INDEX")" = "$(printf "host2\nin\n2")" ] || exit 1
+        $HOST_RSH 10.77.0.2 exit 4; [ $? = 4 ] || exit 2
+        $HOST_RSH 1 kill -9 "\$\$"; [ $? = 137 ] || exit 3
+        cd / && [ "$($HOST_RSH host1 pwd)" = / ] || exit 5
+        $HOST_RSH host3 true; [ $? = 255 ] || exit 6
+        $HOST_RSH host1; [ $? = 255 ] || exit 7' &&
+        has err '^\[host0 0\] plait-hosts: on: the host is not there' && ran 255 on host1 true &&
+        has err 'on: this is no virtual host'
+}
+as_many_commands_as_one_likes_run_one_after_the_other() {
+    ran 0 2 --ranks 2 -- sh -c 'for i in $(seq 130); do $HOST_RSH host$((1 - HOST_INDEX)) true || exit; done'
+}
 
 # says PATTERN ARGUMENT ...: a wrong command line.
 says() {
@@ -360,6 +374,7 @@ wrong_command_lines_are_named() {
         says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: there are only 2' 2 --racks 3 -- true &&
         says "--ranks '1+2+3' is not for 2 hosts" 2 --ranks 1+2+3 -- true &&
         says "--ranks '1+': must be" 2 --ranks 1+ -- true && says "--ranks '0': must be" 2 --ranks 0 -- true &&
+        says "--ranks '0+0': there must be a rank" 2 --ranks 0+0 -- true &&
         says "--cut '1:2': must be .* from 0 to 1" 2 --cut 1:2 -- true && says "--cut '1': must" 2 --cut 1 -- true &&
         says "--cut '1:1,': must" 2 --cut 1:1, -- true && says "--latency '20': must be a time" 2 --latency 20 -- true &&
         says "--share 'x': must be the absolute path" 2 --share x -- true && says '--of is for link' 2 --of 3 -- true &&

@@ -17,30 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void host_send(int channel, enum host_message_kind kind, uint32_t rank, int value)
-{
-    const struct host_message m = { kind, rank, value };
-
-    /* When the other end is gone, who reads this channel finds out. */
-    (void)!send(channel, &m, sizeof m, MSG_NOSIGNAL);
-}
-
-bool host_receive(int channel, struct host_message *out)
-{
-    ssize_t n;
-
-    do
-        n = recv(channel, out, sizeof *out, 0);
-    while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof *out;
-}
+static struct host_request request; /* the last that came */
 
 /* The supervisor's next message must be `kind`; without a supervisor there is no host. */
 static void await(int channel, enum host_message_kind kind)
 {
     struct host_message m;
 
-    if (!host_receive(channel, &m) || m.kind != kind)
+    if (!host_receive(channel, &m, &request) || m.kind != kind)
         _exit(HOSTS_FAILED);
 }
 
@@ -161,16 +145,26 @@ static void set_number(const char *name, uint32_t value)
     setenv(name, text, 1);
 }
 
+/* For everything that runs on a host. */
+static void set_host(const struct hosts_plan *plan, uint32_t h)
+{
+    char own[4096], agent[sizeof own + 8];
+    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+
+    snprintf(agent, sizeof agent, "%.*s on", n > 0 ? (int)n : 0, own);
+    setenv("HOST_RSH", agent, 1);
+    set_number("HOST_INDEX", h);
+    set_number("HOST_COUNT", plan->nhost);
+}
+
 /* Who a rank is, as torchrun tells it. */
-static void set_environment(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
+static void set_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
 {
     char root[HOSTS_ADDRESS_SIZE];
 
     wires_address(0, root);
     setenv("MASTER_ADDR", root, 1);
     set_number("MASTER_PORT", 29500);
-    set_number("HOST_INDEX", h);
-    set_number("HOST_COUNT", plan->nhost);
     set_number("RANK", rank);
     set_number("WORLD_SIZE", plan->first[plan->nhost]);
     set_number("LOCAL_RANK", rank - plan->first[h]);
@@ -195,7 +189,7 @@ static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32
         dup2(output[1], STDERR_FILENO);
         close(null);
     }
-    set_environment(plan, h, rank);
+    set_rank(plan, h, rank);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(plan->command[0], plan->command);
@@ -228,12 +222,14 @@ static void reap(const struct hosts_plan *plan, uint32_t h, int channel)
 {
     int status;
 
-    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
+    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+        session_end(pid, status);
         for (uint32_t i = 0; i < plan->first[h + 1] - plan->first[h]; i++)
             if (pids[i] == pid) {
                 pids[i] = 0;
                 host_send(channel, HOST_ENDED, plan->first[h] + i, status);
             }
+    }
 }
 
 static void signal_ranks(uint32_t nrank, int number)
@@ -245,7 +241,7 @@ static void signal_ranks(uint32_t nrank, int number)
 
 void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*outputs)[2])
 {
-    struct pollfd ready[2] = { { channel, POLLIN, 0 }, { -1, POLLIN, 0 } };
+    struct pollfd ready[3] = { { channel, POLLIN, 0 }, { -1, POLLIN, 0 }, { -1, POLLIN, 0 } };
     struct signalfd_siginfo info;
     struct host_message m;
     char name[16];
@@ -265,18 +261,24 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
         hosts_fail("setting up %s: %s", name, strerror(errno));
     mount_all(plan);
     wires_finish(plan, h);
+    ready[2].fd = session_listen();
+    set_host(plan, h);
     host_send(channel, HOST_READY, 0, 0);
     await(channel, HOST_START);
     start_ranks(plan, h, outputs);
 
     for (;;) {
-        poll(ready, 2, -1);
+        poll(ready, 3, -1);
         if (ready[0].revents != 0) {
-            if (!host_receive(channel, &m))
+            if (!host_receive(channel, &m, &request))
                 _exit(0);
             if (m.kind == HOST_SIGNAL)
                 signal_ranks(plan->first[h + 1] - plan->first[h], m.value);
+            if (m.kind == HOST_COMMAND)
+                session_start(&request);
         }
+        if (ready[2].revents != 0)
+            session_pass(ready[2].fd, channel);
         while (read(ready[1].fd, &info, sizeof info) == (ssize_t)sizeof info)
             ;
         reap(plan, h, channel);

@@ -22,7 +22,7 @@ static const char *link_rate, *uplink_rate, *ranks = "1", *cuts_text;
 static uint32_t of;
 
 static const struct cli_option options[] = {
-    { "--ranks", "K", "ranks of each host (default 1), or of one after the other: 3+1+2", CLI_TEXT, &ranks },
+    { "--ranks", "K", "ranks of each host (default 1), or of one after the other: 3+1+0", CLI_TEXT, &ranks },
     { "--link", "RATE", "what the link of each host carries, each way: 1gbit, 250mbit (default: no limit)", CLI_TEXT,
       &link_rate },
     { "--racks", "R", "hosts in R racks of a bridge each (default: one bridge)", CLI_NUMBER, &plan.nrack },
@@ -39,7 +39,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_program program = {
     "plait-hosts",
-    "N [options] -- COMMAND [ARGUMENT ...] | link down|up HOST --of PID",
+    "N [options] -- COMMAND [ARGUMENT ...] | link down|up HOST --of PID | on HOST COMMAND ...",
     "Runs COMMAND on N virtual hosts, host0, host1 and so on, on this machine. Each has its own processes,\n"
     "network, host name, /dev/shm and /tmp, and sees the other files of the machine. They reach each other, by\n"
     "name or address (10.77.0.1 and following, device eth0), and nothing else.\n"
@@ -49,13 +49,15 @@ static const struct cli_program program = {
     "The exit status is that of the first rank that failed, 128 + n for signal n; 125: there were no hosts.\n"
     "All ends with this process, whatever ends it. The working directory is shared wherever it is.\n"
     "\n"
-    "link takes the link of one host down, as if its cable was pulled, or up again.\n"
+    "link takes the link of one host down, as if its cable was pulled, or up again. on, in a command that runs\n"
+    "on a host, runs another in a shell of HOST, as ssh does: mpirun takes it as its agent (HOST_RSH has its path).\n"
     "\n"
     "  $ plait-hosts 4 --ranks 2 --link 1gbit -- plait-info\n"
     "  $ plait-hosts 4 --racks 2 --link 1gbit --uplink 250mbit -- ping -c 3 host0\n"
     "  $ plait-hosts 2 --cut 5:1:2 -- ./train\n"
     "  $ plait-hosts 1 --raw -- bash\n"
-    "  $ plait-hosts link down 1 --of 4711\n",
+    "  $ plait-hosts link down 1 --of 4711\n"
+    "  $ plait-hosts 2 --ranks 1+0 -- sh -c 'mpirun --mca plm_rsh_agent \"$HOST_RSH\" -H host0,host1 ./program'\n",
     options,
 };
 
@@ -133,7 +135,7 @@ static void parse_ranks(void)
     uint32_t n;
 
     for (uint32_t h = 0; h < plan.nhost; h++) {
-        if (!number(at, 1, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
+        if (!number(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
             cli_fail(&program, "--ranks '%s': must be a number from 1 to %u, or %u of them with + between", ranks,
                      HOSTS_MAX, plan.nhost);
         plan.first[h + 1] = plan.first[h] + n;
@@ -144,6 +146,8 @@ static void parse_ranks(void)
         else
             at += *at == '+';
     }
+    if (plan.first[plan.nhost] == 0)
+        cli_fail(&program, "--ranks '%s': there must be a rank", ranks);
 }
 
 static bool seconds(const char *text, const char **end, double *out)
@@ -272,6 +276,8 @@ int main(int argc, char **argv)
 {
     int own = 1, nrest;
 
+    if (argc > 1 && strcmp(argv[1], "on") == 0)
+        return session_run(argv + 2);
     while (own < argc && strcmp(argv[own], "--") != 0)
         own++;
     cli_parse(&program, own, argv, &nrest);

@@ -46,6 +46,7 @@ enum host_message_kind {
     HOST_START,  /* to the host: run the ranks */
     HOST_SIGNAL, /* to the host: send signal `value` to its ranks */
     HOST_ENDED,  /* from the host: `rank` ended with `value`, as waitpid() gives it */
+    HOST_COMMAND /* both ways, with a request: run it on host `rank` */
 };
 
 struct host_message {
@@ -54,14 +55,42 @@ struct host_message {
     int value;
 };
 
+#define HOST_TEXT_MOST (32 << 10)
+#define HOST_FDS       4
+
+/* A command for another host. */
+struct host_request {
+    int fds[HOST_FDS]; /* its stdin, stdout and stderr, and a pipe that takes its status; -1: none */
+    size_t length;
+    char text[HOST_TEXT_MOST + 2]; /* working directory, 0, command, 0 */
+};
+
 void host_send(int channel, enum host_message_kind kind, uint32_t rank, int value);
-bool host_receive(int channel, struct host_message *out); /* false: the other end is gone */
+
+/* HOST_COMMAND for host `h`; descriptors stay open here, too. */
+bool host_pass(int channel, uint32_t h, const struct host_request *request);
+
+/* False: the other end is gone. Without descriptors there is no request. */
+bool host_receive(int channel, struct host_message *out, struct host_request *request);
 
 /*
  * The life of host `h`, in its first process. `outputs` are stdout and stderr of each rank, or NULL: as they are.
  * It ends when `channel` does.
  */
 _Noreturn void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*outputs)[2]);
+
+/* ---- Sessions: plait-hosts on HOST COMMAND -------------------------------------------------------- */
+
+/* From a process of a host: `words` are the host and the command. Its exit status. */
+int session_run(char *const words[]);
+
+/* In the first process of a host: a socket for requests of this host; pass the next one on; run one that came here; tell
+   that process `pid`, perhaps of a session, has ended; close a request's descriptors. */
+int session_listen(void);
+void session_pass(int listener, int channel);
+void session_start(struct host_request *request);
+void session_end(pid_t pid, int status);
+void session_forget(struct host_request *request);
 
 /* ---- Wires ------------------------------------------------------------------------------------- */
 

@@ -129,6 +129,8 @@ static void make_host(uint32_t h)
     }
 }
 
+static struct host_request request; /* the last that came */
+
 static void make_hosts(void)
 {
     struct host_message m;
@@ -139,7 +141,7 @@ static void make_hosts(void)
     for (uint32_t h = 0; h < plan->nhost; h++)
         host_send(hosts[h].channel, HOST_WIRED, 0, 0);
     for (uint32_t h = 0; h < plan->nhost; h++)
-        if (!host_receive(hosts[h].channel, &m))
+        if (!host_receive(hosts[h].channel, &m, &request))
             exit(HOSTS_FAILED); /* it has said why */
     for (uint32_t h = 0; h < plan->nhost; h++)
         host_send(hosts[h].channel, HOST_START, 0, 0);
@@ -234,8 +236,12 @@ static void hear(uint32_t h)
 {
     struct host_message m;
 
-    if (host_receive(hosts[h].channel, &m)) {
-        end_rank(h, m.rank, m.value);
+    if (host_receive(hosts[h].channel, &m, &request)) {
+        if (m.kind == HOST_ENDED)
+            end_rank(h, m.rank, m.value);
+        if (m.kind == HOST_COMMAND && m.rank < plan->nhost && hosts[m.rank].channel >= 0)
+            host_pass(hosts[m.rank].channel, m.rank, &request);
+        session_forget(&request);
         return;
     }
     close(hosts[h].channel);
