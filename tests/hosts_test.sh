@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # plait-hosts: hosts share nothing but files and the network, and leave nothing behind. Usage: hosts_test.sh PLAIT_HOSTS
 set -u
-hosts=$1
+hosts=$(realpath "$1")
 failed=0
 room=$(mktemp -d /tmp/plait-hosts-test.XXXXXX) || exit 1
 pid=

@@ -56,6 +56,16 @@ static void make_folders(char *text)
     mkdir(text, 0755);
 }
 
+/* The path of this program. */
+static void find_self(char out[4096])
+{
+    const ssize_t n = readlink("/proc/self/exe", out, 4095);
+
+    if (n <= 0)
+        hosts_fail("/proc/self/exe: %s", strerror(errno));
+    out[n] = '\0';
+}
+
 /* A folder that is to be seen although something is mounted above it. */
 struct kept {
     char *path;
@@ -108,12 +118,15 @@ static void mount_sys(void)
 static void mount_all(const struct hosts_plan *plan)
 {
     static struct kept kept[64];
-    char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096];
+    char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096], own[4096];
     uint32_t nkept = 0;
 
     if (getcwd(here, sizeof here) == NULL)
         hosts_fail("the working directory: %s", strerror(errno));
     nkept += keep(here, &kept[nkept]);
+    find_self(own);
+    *strrchr(own, '/') = '\0';
+    nkept += keep(own, &kept[nkept]); /* for HOST_RSH */
     for (char *folder = strsep(&rest, ":"); folder != NULL && nkept < 64; folder = strsep(&rest, ":"))
         nkept += keep(folder, &kept[nkept]);
     free(shares);
@@ -149,9 +162,9 @@ static void set_number(const char *name, uint32_t value)
 static void set_host(const struct hosts_plan *plan, uint32_t h)
 {
     char own[4096], agent[sizeof own + 8];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
 
-    snprintf(agent, sizeof agent, "%.*s on", n > 0 ? (int)n : 0, own);
+    find_self(own);
+    snprintf(agent, sizeof agent, "%s on", own);
     setenv("HOST_RSH", agent, 1);
     set_number("HOST_INDEX", h);
     set_number("HOST_COUNT", plan->nhost);
