@@ -217,8 +217,13 @@ END
     { cat "$ROOM"/spaces?; readlink "/proc/$pid/ns/net"; } | sort -u >"$ROOM/spaces"
     [ "$(wc -l <"$ROOM/spaces")" -eq 5 ] && [ "$(used | wc -l)" -eq 5 ]
 }
-killed_hard_everything_is_gone() {
+# The first process of the host that was made last.
+lasthost() {
+    sed 's/ *$//; s/.* //' "/proc/$pid/task/$pid/children"
+}
+killed_hard_everything_is_gone_even_a_stopped_host() {
     stubborn || return
+    kill -STOP "$(lasthost)"
     kill -KILL "$pid"
     ends 137 && eventually nothing
 }
@@ -265,7 +270,7 @@ until [ -e "$ROOM/enough" ]; do sleep 0.1; done
 END
     background 2 -- sh "$ROOM/program"
     eventually test -s "$ROOM/ready0" -a -s "$ROOM/ready1" || return
-    kill -KILL "$(sed 's/ *$//; s/.* //' "/proc/$pid/task/$pid/children")" # the last host
+    kill -KILL "$(lasthost)"
     eventually grep -q 'host1, rank 1: ended by signal 9' "$room/err" || return
     touch "$ROOM/enough"
     ends 137 && ! grep -q 'rank 0:' "$room/err"

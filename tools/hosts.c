@@ -90,7 +90,7 @@ void hosts_fail(const char *format, ...)
 
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
-/* A number from `least` to `most`, and where it ends. */
+/* A whole number from `least` to `most`, and where it ends. */
 static bool number(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)
 {
     char *stop;
@@ -110,6 +110,18 @@ static bool whole(const char *text, uint32_t least, uint32_t most, uint32_t *out
     return number(text, least, most, &end, out) && *end == '\0';
 }
 
+/* The same of a decimal. */
+static bool decimal(const char *text, double most, const char **end, double *out)
+{
+    char *stop;
+
+    if (!isdigit((unsigned char)*text))
+        return false;
+    *out = strtod(text, &stop);
+    *end = stop;
+    return *out <= most;
+}
+
 /* In bit/s; 0 when it was not given. */
 static uint64_t rate(const char *option, const char *text)
 {
@@ -117,13 +129,12 @@ static uint64_t rate(const char *option, const char *text)
         const char *unit;
         double factor;
     } units[] = { { "kbit", 1e3 }, { "mbit", 1e6 }, { "gbit", 1e9 } };
-    char *end;
+    const char *end;
     double value;
 
     if (text == NULL)
         return 0;
-    value = isdigit((unsigned char)*text) ? strtod(text, &end) : 0;
-    for (size_t i = 0; value > 0 && i < sizeof units / sizeof *units; i++)
+    for (size_t i = 0; decimal(text, 1e12, &end, &value) && i < sizeof units / sizeof *units; i++)
         if (strcmp(end, units[i].unit) == 0 && value * units[i].factor >= 8e3 && value * units[i].factor <= 1e12)
             return (uint64_t)(value * units[i].factor);
     cli_fail(&program, "%s '%s': must be a rate from 8kbit to 1000gbit, such as 250mbit", option, text);
@@ -150,17 +161,6 @@ static void parse_ranks(void)
         cli_fail(&program, "--ranks '%s': there must be a rank", ranks);
 }
 
-static bool seconds(const char *text, const char **end, double *out)
-{
-    char *stop;
-
-    if (!isdigit((unsigned char)*text))
-        return false;
-    *out = strtod(text, &stop);
-    *end = stop;
-    return *out <= 1e6;
-}
-
 static int by_time(const void *a, const void *b)
 {
     const double x = ((const struct hosts_cut *)a)->when, y = ((const struct hosts_cut *)b)->when;
@@ -179,11 +179,11 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
 
         if (n + 2 > MAX_CUTS)
             cli_fail(&program, "--cut: there may be %u moments", MAX_CUTS);
-        if (!seconds(at, &at, &c.when) || *at++ != ':' || !number(at, 0, plan.nhost - 1, &at, &c.host))
+        if (!decimal(at, 1e6, &at, &c.when) || *at++ != ':' || !number(at, 0, plan.nhost - 1, &at, &c.host))
             break;
         cuts[n++] = c;
         if (*at == ':') {
-            if (!seconds(at + 1, &at, &length))
+            if (!decimal(at + 1, 1e6, &at, &length))
                 break;
             cuts[n++] = (struct hosts_cut){ c.when + length, c.host, true };
         }
@@ -201,12 +201,12 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
 
 static void check_latency(void)
 {
-    char *end;
+    const char *end;
+    double value;
 
     if (plan.latency == NULL)
         return;
-    if (!isdigit((unsigned char)*plan.latency) || strtod(plan.latency, &end) <= 0 ||
-        (strcmp(end, "us") != 0 && strcmp(end, "ms") != 0))
+    if (!decimal(plan.latency, 1e10, &end, &value) || value <= 0 || (strcmp(end, "us") != 0 && strcmp(end, "ms") != 0))
         cli_fail(&program, "--latency '%s': must be a time such as 20us or 1.5ms", plan.latency);
 }
 

@@ -34,7 +34,7 @@ struct host {
     int channel; /* messages; -1 when the host has ended */
 };
 
-/* One line on stderr; plait_hosts_fail() then exits with HOSTS_FAILED, from whichever process. */
+/* One line on stderr; hosts_fail() then exits with HOSTS_FAILED, from whichever process. */
 void hosts_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void hosts_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -81,16 +81,15 @@ _Noreturn void host_main(const struct hosts_plan *plan, uint32_t h, int channel,
 
 /* ---- Sessions: plait-hosts on HOST COMMAND -------------------------------------------------------- */
 
-/* From a process of a host: `words` are the host and the command. Its exit status. */
+/* From a process of a host: `words` are the host and the command. The command's exit status. */
 int session_run(char *const words[]);
 
-/* In the first process of a host: a socket for requests of this host; pass the next one on; run one that came here; tell
-   that process `pid`, perhaps of a session, has ended; close a request's descriptors. */
-int session_listen(void);
-void session_pass(int listener, int channel);
-void session_start(struct host_request *request);
-void session_end(pid_t pid, int status);
-void session_forget(struct host_request *request);
+/* In the first process of a host. */
+int session_listen(void);                          /* a socket for requests of this host */
+void session_pass(int listener, int channel);      /* send the next one to the supervisor */
+void session_start(struct host_request *request);  /* run one that came for this host; its descriptors are closed */
+void session_end(pid_t pid, int status);           /* a process, perhaps of a session, has ended */
+void session_forget(struct host_request *request); /* close its descriptors */
 
 /* ---- Wires ------------------------------------------------------------------------------------- */
 
