@@ -4,8 +4,11 @@
 #include "bootstrap/bootstrap.h"
 #include "hash.h"
 #include "limits.h"
+#include "remote/remote.h"
 #include "report.h"
 #include "status.h"
+
+#include "../transports/net.h"
 
 #include <plait/version.h>
 
@@ -24,12 +27,13 @@
 struct card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
+    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash, hosts;
     struct plait_pace pace;
     int32_t pid, reproducible, round;
     bool has_pidfd; /* the second descriptor it passes tells of its death */
     char version[16];
     char algo[64];
+    char host[64];
     cpu_set_t cpus; /* this rank may run on */
 };
 
@@ -55,7 +59,7 @@ static enum plait_status check_cards(const struct card *all, uint32_t nrank)
     for (uint32_t r = 0; r < nrank; r++) {
         const struct card *c = &all[r];
         if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
-            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
+            memchr(c->host, '\0', sizeof c->host) == NULL || c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
             return plait_fail(PLAIT_ERR_MISMATCH,
                               "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
                               "with the same libplait",
@@ -79,6 +83,7 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
             { "PLAIT_SLICE", all[0].slice, all[r].slice },
             { "PLAIT_PACE's latency (ns)", all[0].pace.latency, all[r].pace.latency },
             { "PLAIT_PACE's bandwidth (bytes/s)", all[0].pace.bandwidth, all[r].pace.bandwidth },
+            { "PLAIT_HOSTS", all[0].hosts, all[r].hosts },
             { "the node map (hash)", all[0].node_hash, all[r].node_hash },
             { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
         };
@@ -101,6 +106,8 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
 /* What only the meeting of the ranks needs. */
 struct meeting {
     struct card own, *all; /* [nrank] */
+    uint32_t *node;        /* [nrank] ranks of one share memory; numbered by their first ranks */
+    uint32_t nnode;
     bool *leads;           /* [nrank] the lowest rank of its process, which speaks for it */
     int (*fds)[2];         /* [nrank] of the other processes: arena, pidfd */
     int given[2];          /* this process's; given[1] < 0: not open */
@@ -124,12 +131,14 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .node_hash =
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
         .algorithms_hash = hash_algorithms(o->algorithms),
+        .hosts = comm->config.hosts,
         .pid = getpid(),
         .reproducible = comm->reproducible,
         .round = comm->round,
     };
     snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
+    gethostname(card->host, sizeof card->host - 1);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
     if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
@@ -144,10 +153,10 @@ static bool one_process(const struct card *a, const struct card *b)
 }
 
 /* The lowest rank of a process speaks for it. */
-static bool is_leader(const struct card *all, uint32_t rank)
+static bool is_leader(const struct meeting *m, uint32_t rank)
 {
     for (uint32_t r = 0; r < rank; r++)
-        if (one_process(&all[r], &all[rank]))
+        if (m->node[r] == m->node[rank] && one_process(&m->all[r], &m->all[rank]))
             return false;
     return true;
 }
@@ -175,9 +184,10 @@ static enum plait_status open_meeting(struct meeting *m, const struct plait_comm
     if (status != PLAIT_OK)
         return status;
     m->all = calloc(comm->nrank, sizeof *m->all);
+    m->node = calloc(comm->nrank, sizeof *m->node);
     m->leads = calloc(comm->nrank, sizeof *m->leads);
     m->fds = malloc(comm->nrank * sizeof *m->fds);
-    if (m->all == NULL || m->leads == NULL || m->fds == NULL)
+    if (m->all == NULL || m->node == NULL || m->leads == NULL || m->fds == NULL)
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     m->given[0] = arena->fd;
     m->given[1] = open_pidfd(arena->fd, &m->own.has_pidfd);
@@ -191,8 +201,20 @@ static void close_meeting(struct meeting *m)
     if (m->given[1] >= 0)
         close(m->given[1]);
     free(m->all);
+    free(m->node);
     free(m->leads);
     free(m->fds);
+}
+
+/* Who shares memory: ranks that can pass each other descriptors; in tests, PLAIT_HOSTS says otherwise. */
+static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct meeting *m)
+{
+    const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        m->node[r] = hosts > 1 ? (uint32_t)(r * hosts / comm->nrank) : plait_node_of(plait_bootstrap_nodes(boot), r);
+        m->nnode = m->node[r] >= m->nnode ? m->node[r] + 1 : m->nnode;
+    }
 }
 
 /* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
@@ -202,7 +224,7 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     size_t nleader = 0;
 
     for (uint32_t r = 0; r < comm->nrank; r++)
-        nleader += m->leads[r] = is_leader(m->all, r);
+        nleader += m->leads[r] = is_leader(m, r);
     /* Rank 0 takes all before it passes them on; the others dup one of each two. */
     status = plait_check_descriptors(m->leads[comm->rank] ? 2 * (nleader - 1) : 0, "a comm, to reach other processes");
     status = plait_bootstrap_agree(boot, status);
@@ -210,7 +232,7 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
         return status;
     status = plait_bootstrap_share(boot, m->leads, m->given, 2, &m->fds[0][0]);
     for (uint32_t r = 0; r < comm->nrank; r++) {
-        if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r])
+        if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r] && m->node[r] == m->node[comm->rank])
             status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
                                        m->all[r].has_pidfd ? m->fds[r][1] : -1, &comm->peers[r].process);
         for (unsigned i = 0; i < 2; i++)
@@ -220,30 +242,134 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     return plait_bootstrap_agree(boot, status);
 }
 
+/* More ranks of a node than processors that they may run on? Ranks bound to one each are not short of them. */
+static bool is_oversubscribed(const struct plait_comm *comm, const struct meeting *m)
+{
+    for (uint32_t node = 0; node < m->nnode; node++) {
+        cpu_set_t cpus;
+        uint32_t n = 0;
+        CPU_ZERO(&cpus);
+        for (uint32_t r = 0; r < comm->nrank; r++)
+            if (m->node[r] == node) {
+                CPU_OR(&cpus, &cpus, &m->all[r].cpus);
+                n++;
+            }
+        if (CPU_COUNT(&cpus) > 0 && n > (uint32_t)CPU_COUNT(&cpus))
+            return true;
+    }
+    return false;
+}
+
+/* A rank of another node has a mirror. */
+static enum plait_status mirror(struct plait_comm *comm, const struct card *c, uint32_t rank)
+{
+    struct plait_peer *p = &comm->peers[rank];
+
+    p->mirror = plait_mirror_create(comm->id, rank, comm->nrank, comm->name);
+    if (p->mirror == NULL)
+        return plait_fail_memory("out of memory for the mirror of rank %u", rank);
+    memcpy(p->mirror->host, c->host, sizeof c->host);
+    p->mirror->pid = c->pid;
+    p->control = &p->mirror->control;
+    return PLAIT_OK;
+}
+
 /* Every rank's control block, once the processes are mapped. */
 static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
 {
     const struct card *all = m->all;
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
-    cpu_set_t cpus;
 
-    CPU_ZERO(&cpus);
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
+        if (m->node[r] != m->node[comm->rank]) {
+            status = mirror(comm, &all[r], r);
+            continue;
+        }
         if (p->process == NULL)
             status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
         if (status != PLAIT_OK)
             break;
         const char *base = p->process->base != NULL ? p->process->base : arena->base;
         p->control = (const struct plait_control *)(const void *)(base + all[r].control);
-        CPU_OR(&cpus, &cpus, &all[r].cpus);
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    /* Ranks bound to one processor each are not short of processors: count those of all ranks together. */
-    comm->oversubscribed = CPU_COUNT(&cpus) > 0 && comm->nrank > (uint32_t)CPU_COUNT(&cpus);
+    comm->oversubscribed = is_oversubscribed(comm, m);
     return status;
+}
+
+/* ---- Several hosts --------------------------------------------------------------------------------------- */
+
+struct port_card { /* of a rank's network */
+    uint64_t bytes; /* of its address */
+    char version[56];
+};
+
+/* Every rank's address, and the same network everywhere. */
+static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m,
+                                    const struct port_card *cards, const void *own)
+{
+    const uint32_t n = comm->nrank;
+    size_t most = 0;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < n; r++) {
+        if (cards[r].bytes > PLAIT_MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL)
+            return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank %u has no network address of this version", r);
+        if (strcmp(cards[r].version, cards[0].version) != 0)
+            return differs(r, "the network", cards[0].version, cards[r].version);
+        most = cards[r].bytes > most ? cards[r].bytes : most;
+    }
+    char *all = calloc(n + 1, most); /* this rank's in a place of its own */
+    if (all == NULL)
+        status = plait_fail_memory("out of memory for the addresses of %u ranks", n);
+    else
+        memcpy(all + n * most, own, cards[comm->rank].bytes);
+    status = plait_bootstrap_allgather(boot, status, all != NULL ? all + n * most : NULL, most, all);
+    for (uint32_t r = 0; r < n && status == PLAIT_OK; r++)
+        if (m->node[r] != m->node[comm->rank])
+            status = plait_port_lead(comm->port, r, all + r * most, cards[r].bytes);
+    free(all);
+    return status;
+}
+
+/* The network by which the ranks of other hosts are reached, and the thread that hears of them. */
+static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m)
+{
+    struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
+    size_t bytes = 0;
+    const void *address = NULL;
+    enum plait_status status = cards != NULL ? plait_port_open(comm, NULL)
+                                             : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+
+    if (status == PLAIT_OK) {
+        address = plait_port_address(comm->port, &bytes);
+        own.bytes = bytes;
+        snprintf(own.version, sizeof own.version, "%s", plait_port_version(comm->port));
+        status = plait_remote_create(comm, &comm->remote);
+    }
+    if (status == PLAIT_OK && comm->node == NULL) {
+        comm->node = malloc(comm->nrank * sizeof *comm->node);
+        status = comm->node != NULL ? PLAIT_OK : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+        if (status == PLAIT_OK)
+            memcpy(comm->node, m->node, comm->nrank * sizeof *comm->node);
+    }
+    status = plait_bootstrap_allgather(boot, status, &own, sizeof own, cards);
+    if (status == PLAIT_OK)
+        status = lead_ports(comm, boot, m, cards, address);
+    free(cards);
+    return status;
+}
+
+/* The connections by which the ranks met stay. */
+static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+{
+    int *sockets = &m->fds[0][0]; /* there is room, and nothing in it any more */
+
+    plait_bootstrap_take_sockets(boot, sockets);
+    plait_remote_begin(comm->remote, sockets);
 }
 
 /* Can this rank read the memory of every other process? The token is a word of theirs that it knows. */
@@ -284,6 +410,7 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
         status = compare_cards(all, comm->nrank);
     if (status != PLAIT_OK)
         return status;
+    find_nodes(comm, boot, m);
     comm->id = all[0].id;
     atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
     comm->cache = all[0].cache;
@@ -296,10 +423,16 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     if (status != PLAIT_OK)
         return status;
     status = find_controls(comm, m);
-    if (status == PLAIT_OK && comm->config.cma)
+    if (status == PLAIT_OK && comm->config.cma && m->nnode == 1)
         atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
+    if (m->nnode > 1) {
+        status = plait_bootstrap_agree(boot, status);
+        status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
+    }
     status = plait_bootstrap_agree(boot, status);
     comm->cma = status == PLAIT_OK && all_read(comm);
+    if (status == PLAIT_OK && m->nnode > 1)
+        keep_sockets(comm, boot, m);
     return status;
 }
 

@@ -25,6 +25,12 @@ struct world {
     struct plait_peer peers[NRANK][NRANK];
 };
 
+static void begin(struct plait_comm *comm, const int *sockets)
+{
+    assert_int_equal(plait_remote_create(comm, &comm->remote), PLAIT_OK);
+    plait_remote_begin(comm->remote, sockets);
+}
+
 static int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -46,7 +52,7 @@ static int set_up(void **state)
         }
     }
     for (uint32_t r = 0; r < NRANK; r++)
-        assert_int_equal(plait_remote_create(&w->comm[r], r == 0 ? root : &fds[r][1], &w->comm[r].remote), PLAIT_OK);
+        begin(&w->comm[r], r == 0 ? root : &fds[r][1]);
     *state = w;
     return 0;
 }
@@ -173,7 +179,7 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
         w->peers[0][1].control = &w->peers[0][1].mirror->control;
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
         more[1] = fds[0];
-        assert_int_equal(plait_remote_create(root, more, &root->remote), PLAIT_OK);
+        begin(root, more);
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (char)random_next(&seed);
         if (trial % 4 == 1)
@@ -200,7 +206,7 @@ static void while_rank_0_is_silent_the_others_are_not_blamed(void **state)
 
     plait_remote_destroy(c->remote);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    assert_int_equal(plait_remote_create(c, &fds[1], &c->remote), PLAIT_OK);
+    begin(c, &fds[1]);
     const double before = plait_clock();
     EVENTUALLY(atomic_load(&mirror(w, 1, 2)->control.seen) > before);
     EVENTUALLY(atomic_load(&mirror(w, 1, 3)->control.seen) > before);

@@ -186,7 +186,8 @@ static void serve(struct plait_remote *r, double now)
 {
     bool busy = false;
 
-    look_at_own(r, now);
+    if (r->begun)
+        look_at_own(r, now);
     for (uint32_t i = 0; i < r->nline; i++) {
         struct plait_line *l = &r->lines[i];
         if (l->fd >= 0 && !hear(r, i, now)) {
@@ -202,7 +203,7 @@ static void serve(struct plait_remote *r, double now)
         plait_line_write(l);
         busy |= !plait_line_is_idle(l);
     }
-    if (!is_root(r) && now - r->heard > SILENT)
+    if (r->begun && !is_root(r) && now - r->heard > SILENT)
         give_credit(r, now);
     if (!busy && atomic_load(&r->leaving) && !r->left) {
         r->left = true;
@@ -313,7 +314,7 @@ static void discard(struct plait_remote *r)
     free(r);
 }
 
-enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, struct plait_remote **out)
+enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remote **out)
 {
     struct plait_remote *r = calloc(1, sizeof *r);
     const uint32_t n = comm->rank == 0 ? comm->nrank : 1;
@@ -325,17 +326,13 @@ enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, s
         r->known = calloc(n, sizeof *r->known);
     }
     if (r == NULL || r->lines == NULL || r->known == NULL) {
-        for (uint32_t i = 0; i < n; i++)
-            if (fds[i] >= 0)
-                close(fds[i]);
         if (r != NULL)
             discard(r);
         return plait_fail_memory("out of memory for a comm of %u ranks on several hosts", comm->nrank);
     }
     r->nline = n;
-    r->heard = plait_clock();
     for (uint32_t i = 0; i < n; i++)
-        plait_line_open(&r->lines[i], comm->rank == 0 && i == 0 ? -1 : fds[i]);
+        plait_line_open(&r->lines[i], -1);
     pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     status = start_thread();
@@ -343,13 +340,24 @@ enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, s
         r->next = remotes;
         remotes = r;
         *out = r;
-        eventfd_write(bell, 1);
     }
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&life);
     if (status != PLAIT_OK)
         discard(r);
     return status;
+}
+
+void plait_remote_begin(struct plait_remote *r, const int *sockets)
+{
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < r->nline; i++)
+        if (!is_root(r) || i > 0)
+            plait_line_open(&r->lines[i], sockets[i]);
+    r->heard = plait_clock();
+    r->begun = true;
+    pthread_mutex_unlock(&lock);
+    eventfd_write(bell, 1);
 }
 
 void plait_remote_tell(struct plait_remote *remote)

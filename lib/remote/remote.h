@@ -18,13 +18,13 @@
 
 struct plait_remote; /* one comm of this process that spans hosts */
 
+/* Of a comm whose peers on other hosts have mirrors. Nothing is said or heard yet. */
+enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remote **out);
+
 /*
- * Begin: comm->peers[].mirror is there for the ranks of other hosts.
- *
- * fds  [nrank] of rank 0: one connection to each other rank; else fds[0]: to rank 0. They are the remote's, after an
- *      error too
+ * sockets  [nrank] of rank 0: one to each other rank; else the first, to rank 0. They are the remote's
  */
-enum plait_status plait_remote_create(struct plait_comm *comm, const int *fds, struct plait_remote **out);
+void plait_remote_begin(struct plait_remote *remote, const int *sockets);
 
 /* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
