@@ -15,6 +15,8 @@
 #include "status.h"
 #include "wait.h"
 
+#include "../transports/net.h"
+
 #include <plait/topology.h>
 
 #include <errno.h>
@@ -260,6 +262,7 @@ static void free_private(struct plait_comm *comm)
         if (link != NULL)
             link->transport->disconnect(link);
     }
+    plait_port_close(comm->port);
     plait_requests_forget(comm);
     for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);
@@ -407,13 +410,21 @@ struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
 
 /* ---- Destruction ---------------------------------------------------------------------------------------- */
 
+/* Is there a message to it that a network would lose if this rank went? One that has left does not want it. */
+static bool has_mail(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->port != NULL && !plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_MESSAGES) &&
+           !atomic_load_explicit(&comm->peers[rank].control->departed, memory_order_acquire);
+}
+
 static uint32_t unfinished(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_comm *comm = context;
     uint32_t n = 0;
 
     for (uint32_t r = 0; r < comm->nrank && n < most; r++)
-        if (atomic_load_explicit(&comm->peers[r].control->done, memory_order_acquire) < comm->sequence)
+        if (atomic_load_explicit(&comm->peers[r].control->done, memory_order_acquire) < comm->sequence ||
+            has_mail(comm, r))
             ranks[n++] = r;
     return n;
 }
@@ -427,8 +438,10 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 
     plait_wait_init(&w, unfinished, comm);
     comm->limit = 0;
-    while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0)
+    while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0) {
+        plait_network_turn(comm);
         status = plait_wait_turn(comm, &w);
+    }
     plait_wait_progress(comm, &w);
     if (status == PLAIT_OK)
         status = plait_look_at_past_calls(comm);

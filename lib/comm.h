@@ -220,6 +220,7 @@ struct plait_comm {
     struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
+    struct plait_port *port;  /* its network (transports/net.h); NULL: it has none */
     enum plait_status failed; /* sticky */
     bool told;                /* the log has the failure and the operations before it */
 

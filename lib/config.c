@@ -73,6 +73,12 @@ static const char *parse_path(const char *text, void *field)
     return NULL;
 }
 
+static const char *parse_folder(const char *text, void *field)
+{
+    _Static_assert(sizeof((struct plait_config *)0)->plugins == sizeof((struct plait_config *)0)->file, "one parser");
+    return parse_path(text, field);
+}
+
 static const char *parse_isa(const char *text, void *field)
 {
     static const char *const names[] = { "", "scalar", "avx2", "avx512" };
@@ -281,6 +287,8 @@ static const struct row table[] = {
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
       FIELD(pace), parse_pace },
+    { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
+      parse_folder },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),

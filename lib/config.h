@@ -44,6 +44,7 @@ struct plait_config {
     char secret[80];    /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
     size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
+    char plugins[256];  /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
     int progress;       /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
     double warn;        /* PLAIT_WARN       seconds, 30 */
 

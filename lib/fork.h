@@ -27,6 +27,7 @@ extern uint32_t plait_generation; /* of this process */
 enum plait_status plait_fork_watch(void);
 
 /* What each module with a lock does: take it before, let go of it after, forget the parent's things in the child. */
+void plait_plugins_fork(enum plait_fork when);
 void plait_comms_fork(enum plait_fork when);
 void plait_progress_fork(enum plait_fork when);
 void plait_requests_fork(enum plait_fork when);

@@ -5,6 +5,8 @@
 #include "report.h"
 #include "status.h"
 
+#include "../transports/net.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -482,6 +484,8 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
         if (all->pairs[r] != NULL)
             status = turn_pair(comm, all->pairs[r], rarely, &moved);
+    if (comm->port != NULL && moved && all->nrecv == 0)
+        plait_port_rest(comm->port);
     if (status == PLAIT_OK)
         return moved;
     if (comm->failed == PLAIT_OK)

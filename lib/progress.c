@@ -10,6 +10,8 @@
 #include "status.h"
 #include "wait.h"
 
+#include "../transports/net.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -91,6 +93,7 @@ bool plait_progress_comm(struct plait_comm *comm, bool rarely)
     enum plait_status status = PLAIT_OK;
     bool moved = comm->fusion != NULL && plait_fusion_turn(comm->fusion, rarely);
 
+    plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
     if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */

@@ -8,6 +8,8 @@
 #include "status.h"
 #include "tiny.h"
 
+#include "../transports/net.h"
+
 #include <stdio.h>
 
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
@@ -138,6 +140,7 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
     enum plait_status status = plait_run_begin(comm, job);
 
     for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
+        plait_network_turn(comm);
         status = plait_run_turn(comm, &moved, &ended);
         if (moved || ended)
             plait_wait_progress(comm, &comm->run->wait);

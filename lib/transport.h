@@ -10,8 +10,8 @@
  * Life of a message: the sender offers memory, the receiver sees it arrive and may read it in place,
  * the receiver releases it, the sender sees that it may use the memory again. No call blocks.
  *
- * Implementations: transports/shm.c lends the sender's memory itself, or lands what it cannot map in `landing`; a network
- * lands everything and returns that. The conformance suite (tests/conformance.c) runs over each.
+ * Implementations: transports/shm.c lends the sender's memory itself, or lands what it cannot map in `landing`;
+ * transports/net.c sends it over a network, and lands what is large; it moves in plait_port_turn() only. The conformance suite (tests/conformance.c) runs over each.
  */
 #ifndef PLAIT_LIB_TRANSPORT_H
 #define PLAIT_LIB_TRANSPORT_H
@@ -40,7 +40,7 @@ struct plait_transport {
      */
     bool (*reaches)(const struct plait_link *link, const void *data, size_t bytes, bool land);
 
-    /* Is there room in the window for this number? */
+    /* Is there room in the window for this number: has the peer released the one that is a window before? */
     bool (*ready)(const struct plait_link *link, uint32_t number);
 
     /*
@@ -50,7 +50,7 @@ struct plait_transport {
     bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
                   size_t bytes, bool take);
 
-    /* Has the peer released it? */
+    /* May the memory of the message be used again? */
     bool (*sent)(const struct plait_link *link, uint32_t number);
 
     /*
@@ -65,6 +65,9 @@ struct plait_transport {
 
     /* Fingerprint and note of the message with this number, whatever its fingerprint is; false: it has not arrived. */
     bool (*peek)(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note);
+
+    /* Why nothing can pass any more, or NULL. The peer may just have left, or died. May be NULL: that cannot be. */
+    const char *(*broken)(const struct plait_link *link);
 };
 
 /* Common to every transport; the first member of its own link structure. */

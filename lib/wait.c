@@ -268,6 +268,19 @@ static enum plait_status look_at_unread(struct plait_comm *comm, const struct pl
                             strerror(u->error));
 }
 
+/* A rank that is needed cannot be reached any more. If it has left or died, that is about to be known. */
+static enum plait_status look_at_links(struct plait_comm *comm, const struct plait_wait *w, double now)
+{
+    for (uint32_t i = 0; comm->port != NULL && now - w->start >= MOST_DYING && i < comm->nrank * PLAIT_NCHANNEL; i++) {
+        const uint32_t rank = i / PLAIT_NCHANNEL;
+        const struct plait_link *link = comm->peers[rank].link[i % PLAIT_NCHANNEL];
+        const char *why = link != NULL && link->transport->broken != NULL ? link->transport->broken(link) : NULL;
+        if (why != NULL && needs(comm, w, rank))
+            return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
+    }
+    return PLAIT_OK;
+}
+
 /* ---- Stalls ---------------------------------------------------------------------------------------- */
 
 /* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
@@ -469,6 +482,8 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
             status = look_for_gone(comm, w);
         if (status == PLAIT_OK)
             status = look_at_unread(comm, w, now);
+        if (status == PLAIT_OK && w->suspect == 0)
+            status = look_at_links(comm, w, now);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? look_at_clock(comm, w, now) : status; /* a death is no stall */

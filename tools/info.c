@@ -85,6 +85,7 @@ static const struct {
     { "jansson", "libjansson-dev", "JSON output of plait-perf" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
     { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
+    { "ucx", "libucx-dev", "messages between hosts (the plug-in plait-ucx.so)" },
 };
 
 /* One line per "name:yes" or "name:no"; or, briefly, the names on one line. */

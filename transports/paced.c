@@ -147,6 +147,12 @@ static bool paced_peek(const struct plait_link *link, uint32_t number, uint32_t 
     return inner->transport->peek(inner, number, fingerprint, note);
 }
 
+static const char *paced_broken(const struct plait_link *link)
+{
+    const struct plait_link *inner = paced(link)->inner;
+    return inner->transport->broken != NULL ? inner->transport->broken(inner) : NULL;
+}
+
 const struct plait_transport plait_transport_paced = {
     .name = "paced",
     .connect = paced_connect,
@@ -158,4 +164,5 @@ const struct plait_transport plait_transport_paced = {
     .arrived = paced_arrived,
     .release = paced_release,
     .peek = paced_peek,
+    .broken = paced_broken,
 };

@@ -3,10 +3,11 @@
 #include "../lib/comm.h"
 #include "paced.h"
 
-extern const struct plait_transport plait_transport_shm;
+extern const struct plait_transport plait_transport_shm, plait_transport_net;
 
 const struct plait_transport *const plait_transports[] = {
     &plait_transport_paced, /* for tests: any of those below */
+    &plait_transport_net,   /* to ranks for which the comm has been given an address */
     &plait_transport_shm,
     NULL,
 };

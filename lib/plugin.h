@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of the library that need other libraries, loaded when somebody wants them. */
+#ifndef PLAIT_LIB_PLUGIN_H
+#define PLAIT_LIB_PLUGIN_H
+
+#include "net.h"
+
+#include <plait/status.h>
+
+/*
+ * The network of plait-NAME.so in `folder`, or, if that is "", in plait/ beside libplait. Loaded at the first call, and never
+ * unloaded. Signal handlers that its libraries set while they are loaded are undone, unless the variable `keep` is in the
+ * environment: then the user has asked for them. PLAIT_ERR_UNSUPPORTED when there is none: the text says what to install
+ * or set.
+ */
+enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
+                                   const struct plait_net_plugin **out);
+
+/* One thread of the process at a time, with all signals blocked for the threads that it starts. */
+bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,
+                           struct plait_net **out, char *why, size_t room);
+
+#endif

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links over a network (lib/net.h): numbered messages that may arrive in any order.
+ *
+ * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is used again when the receiver has
+ * released what was in it, so that no more than a window is ever on the way or held. The receiver tells what it has released
+ * in every header that goes the other way: a bit for each slot, which changes with each release of that slot, and how many
+ * releases that is in all; when none goes, in a header alone. Of such news, which may overtake each other, only later counts.
+ *
+ * Small data lies in the network's memory until release(). Large data stays with its sender until the receiver asks for
+ * the message: it is then fetched into the receiver's landing, or, where it is read in place, into memory of the port, which is kept for
+ * the next. A message with another fingerprint or size is not fetched.
+ *
+ * A message may come before its link is connected here: the first that comes from a rank makes the link's state. The
+ * window bounds what waits. What is not for this comm and rank, or beyond the window, is dropped; the former is no rank's of
+ * this comm and is logged, the latter breaks the link.
+ */
+#include "net.h"
+
+#include "../lib/log.h"
+#include "../lib/plugin.h"
+#include "../lib/report.h"
+#include "../lib/status.h"
+#include "../lib/wait.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ACK_AFTER   (PLAIT_WINDOW / 2) /* messages released and not acknowledged */
+#define QUIET_TURNS 16                 /* without news: then acknowledge what there is */
+#define LEAST_ROOM  4096               /* bytes of a landing of the port's */
+
+enum kind { MESSAGE, ACKNOWLEDGEMENT };
+
+struct header {
+    uint64_t comm, note;
+    uint32_t number, fingerprint;
+    uint32_t source, to;
+    uint32_t nreleased; /* messages of the other direction; */
+    uint16_t flips;     /* a bit for each slot: is the number of its releases odd? */
+    uint8_t channel, kind;
+};
+_Static_assert(sizeof(struct header) == PLAIT_NET_HEADER, "what a network carries");
+_Static_assert(PLAIT_WINDOW <= 16, "a bit of `flips` each");
+
+struct outgoing {
+    struct header header;
+    enum plait_net_state state;
+    char few[PLAIT_POST_DATA];
+};
+
+struct room { /* landing of the port's */
+    struct room *next;
+    size_t bytes;
+    void *memory;
+};
+
+enum stage { EMPTY, ASKED, COMING, HERE }; /* the last: readable; ASKED: it lies with its sender */
+
+struct incoming {
+    enum stage stage;
+    uint32_t number; /* of what is here, or will be next */
+    uint32_t fingerprint;
+    uint64_t note;
+    const void *data;
+    size_t bytes;
+    void *held;        /* by the network, until release */
+    struct room *room; /* or here; NULL: in the caller's landing */
+    enum plait_net_state state;
+};
+
+struct net_link {
+    struct plait_link link;
+    struct plait_port *port;
+    uint32_t peer;
+    enum plait_channel channel;
+    struct outgoing out[PLAIT_WINDOW];
+    uint32_t ntaken; /* what the peer has released, as its last header said */
+    uint16_t taken;
+    struct incoming in[PLAIT_WINDOW];
+    uint32_t nreleased; /* as in the header */
+    uint16_t released;
+    uint32_t owed; /* releases that the peer has not been told of */
+    struct header ack;
+    enum plait_net_state ack_state;
+};
+
+struct way { /* to a rank */
+    void *address;
+    size_t bytes;
+    struct plait_net_endpoint *endpoint;
+    struct net_link *link[PLAIT_NCHANNEL];
+    char broken[256]; /* "": it is not */
+};
+
+struct plait_port {
+    const struct plait_net_plugin *plugin;
+    struct plait_net *net;
+    struct plait_comm *comm;
+    struct room *rooms; /* that are free */
+    uint32_t quiet;     /* turns without news */
+    uint32_t nowing;    /* links that owe acknowledgements */
+    bool warned;
+    struct way ways[]; /* [nrank] */
+};
+
+static struct net_link *net(const struct plait_link *link)
+{
+    return (struct net_link *)(uintptr_t)link;
+}
+
+static struct way *way_of(const struct net_link *l)
+{
+    return &l->port->ways[l->peer];
+}
+
+__attribute__((format(printf, 2, 3))) static void break_way(struct way *w, const char *format, ...)
+{
+    va_list args;
+
+    if (w->broken[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(w->broken, sizeof w->broken, format, args);
+    va_end(args);
+}
+
+/* ---- Acknowledgements ----------------------------------------------------------------------------------- */
+
+/* Does this say that the message, and with it every earlier one of its slot, has been released? */
+static bool is_released(uint16_t flips, uint32_t number)
+{
+    return (flips >> number % PLAIT_WINDOW & 1) == ((number / PLAIT_WINDOW + 1) & 1);
+}
+
+static void read_acknowledgement(struct net_link *l, const struct header *h)
+{
+    if ((int32_t)(h->nreleased - l->ntaken) <= 0)
+        return;
+    l->ntaken = h->nreleased;
+    l->taken = h->flips;
+}
+
+static void write_acknowledgement(struct net_link *l, struct header *h)
+{
+    h->nreleased = l->nreleased;
+    h->flips = l->released;
+    l->port->nowing -= l->owed > 0;
+    l->owed = 0;
+}
+
+static void address_header(const struct net_link *l, struct header *h, enum kind kind)
+{
+    h->comm = l->port->comm->id;
+    h->source = l->port->comm->rank;
+    h->to = l->peer;
+    h->channel = (uint8_t)l->channel;
+    h->kind = (uint8_t)kind;
+}
+
+static bool is_connected(struct net_link *l);
+
+static void acknowledge(struct net_link *l)
+{
+    if (l->owed == 0 || l->ack_state == PLAIT_NET_BUSY || !is_connected(l))
+        return;
+    address_header(l, &l->ack, ACKNOWLEDGEMENT);
+    write_acknowledgement(l, &l->ack);
+    l->port->plugin->send(way_of(l)->endpoint, &l->ack, NULL, 0, &l->ack_state);
+}
+
+static void acknowledge_all(struct plait_port *port)
+{
+    for (uint32_t i = 0; port->nowing > 0 && i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
+        struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        if (l != NULL)
+            acknowledge(l);
+    }
+}
+
+/* ---- Links ---------------------------------------------------------------------------------------------- */
+
+static struct net_link *link_of(struct plait_port *port, uint32_t peer, enum plait_channel channel)
+{
+    struct net_link **place = &port->ways[peer].link[channel], *l = *place;
+
+    if (l != NULL)
+        return l;
+    l = *place = calloc(1, sizeof *l);
+    if (l == NULL)
+        return NULL;
+    port->comm->stats.allocations++;
+    l->port = port;
+    l->peer = peer;
+    l->channel = channel;
+    for (uint32_t i = 0; i < PLAIT_WINDOW; i++) {
+        l->out[i].header.number = i - PLAIT_WINDOW; /* as if a window had been sent and released */
+        l->in[i].number = i;
+    }
+    return l;
+}
+
+/* Endpoints are made at the first use; who cannot be reached stays so. */
+static bool is_connected(struct net_link *l)
+{
+    struct way *w = way_of(l);
+    char why[sizeof w->broken];
+
+    if (w->endpoint != NULL || w->broken[0] != '\0')
+        return w->endpoint != NULL;
+    if (w->address == NULL)
+        break_way(w, "its network address is not known here");
+    else if ((w->endpoint = l->port->plugin->connect(l->port->net, w->address, w->bytes, why, sizeof why)) == NULL)
+        break_way(w, "%s", why);
+    return w->endpoint != NULL;
+}
+
+/* Both ends connect at once, as the network may need both to get through. */
+static struct plait_link *net_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
+{
+    struct net_link *l;
+
+    if (comm->port == NULL || comm->port->ways[peer].address == NULL)
+        return NULL;
+    l = link_of(comm->port, peer, channel);
+    if (l == NULL)
+        return NULL;
+    is_connected(l);
+    return &l->link;
+}
+
+/* The port has them, and what is on the way. */
+static void net_disconnect(struct plait_link *link)
+{
+    (void)link;
+}
+
+static const char *net_broken(const struct plait_link *link)
+{
+    const struct way *w = way_of(net(link));
+
+    if (w->broken[0] != '\0')
+        return w->broken;
+    return w->endpoint != NULL ? net(link)->port->plugin->failed(w->endpoint) : NULL;
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+static bool net_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
+{
+    (void)link, (void)data, (void)bytes, (void)land;
+    return true;
+}
+
+static bool net_ready(const struct plait_link *link, uint32_t number)
+{
+    const struct net_link *l = net(link);
+    const struct outgoing *o = &l->out[number % PLAIT_WINDOW];
+
+    return o->header.number == number - PLAIT_WINDOW && o->state != PLAIT_NET_BUSY &&
+           is_released(l->taken, o->header.number);
+}
+
+static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
+                      size_t bytes, bool take)
+{
+    struct net_link *l = net(link);
+    struct outgoing *o = &l->out[number % PLAIT_WINDOW];
+
+    o->header.number = number;
+    o->header.fingerprint = fingerprint;
+    o->header.note = note;
+    address_header(l, &o->header, MESSAGE);
+    write_acknowledgement(l, &o->header);
+    if (take && bytes > 0 && bytes <= sizeof o->few) {
+        memcpy(o->few, data, bytes);
+        data = o->few;
+    }
+    if (is_connected(l))
+        l->port->plugin->send(way_of(l)->endpoint, &o->header, data, bytes, &o->state);
+    else
+        o->state = PLAIT_NET_FAILED;
+    return take && o->state != PLAIT_NET_BUSY; /* what has not gone yet needs more turns */
+}
+
+/* One that is not the slot's last went before it. */
+static bool net_sent(const struct plait_link *link, uint32_t number)
+{
+    const struct outgoing *o = &net(link)->out[number % PLAIT_WINDOW];
+    const int32_t later = (int32_t)(o->header.number - number);
+
+    return later > 0 || (later == 0 && o->state != PLAIT_NET_BUSY);
+}
+
+/* ---- Landings of the port's ------------------------------------------------------------------------------ */
+
+static struct room *take_room(struct plait_port *port, size_t bytes)
+{
+    struct room **place, *r;
+
+    for (place = &port->rooms; (r = *place) != NULL; place = &r->next)
+        if (r->bytes >= bytes) {
+            *place = r->next;
+            return r;
+        }
+    size_t size = LEAST_ROOM;
+    while (size < bytes)
+        size *= 2;
+    r = calloc(1, sizeof *r);
+    if (r == NULL || (r->memory = aligned_alloc(PLAIT_LINE, size)) == NULL) {
+        free(r);
+        return NULL;
+    }
+    port->comm->stats.allocations++;
+    r->bytes = size;
+    return r;
+}
+
+static void give_room(struct plait_port *port, struct room *r)
+{
+    if (r == NULL)
+        return;
+    r->next = port->rooms;
+    port->rooms = r;
+}
+
+static void free_room(struct room *r)
+{
+    if (r != NULL)
+        free(r->memory);
+    free(r);
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+static void warn_of_stranger(struct plait_port *port, const struct header *h)
+{
+    if (!port->warned)
+        plait_comm_log(
+            port->comm, PLAIT_LOG_WARN,
+            "a message of comm %016llx from rank %u to rank %u came to rank %u of comm %016llx and was dropped, "
+            "as will be more of its kind",
+            (unsigned long long)h->comm, h->source, h->to, port->comm->rank, (unsigned long long)port->comm->id);
+    port->warned = true;
+}
+
+static bool is_for(const struct plait_port *port, const struct header *h)
+{
+    return h->comm == port->comm->id && h->to == port->comm->rank && h->source < port->comm->nrank &&
+           h->channel < PLAIT_NCHANNEL && h->kind <= ACKNOWLEDGEMENT;
+}
+
+/* Into its slot, which is free for this number, as the sender knows. */
+static bool put(struct net_link *l, const struct header *h, const struct plait_net_arrival *a)
+{
+    struct incoming *in = &l->in[h->number % PLAIT_WINDOW];
+
+    if (in->stage != EMPTY || h->number != in->number) {
+        break_way(way_of(l), "it sent message %u, which is not its turn", h->number);
+        return false;
+    }
+    in->stage = a->data != NULL ? HERE : ASKED;
+    in->fingerprint = h->fingerprint;
+    in->note = h->note;
+    in->data = a->data;
+    in->bytes = a->bytes;
+    in->held = a->held;
+    return true;
+}
+
+static void arrive(void *context, const struct plait_net_arrival *a)
+{
+    struct plait_port *port = context;
+    struct header h;
+    struct net_link *l = NULL;
+
+    memcpy(&h, a->header, sizeof h);
+    port->quiet = 0;
+    if (!is_for(port, &h))
+        warn_of_stranger(port, &h);
+    else if ((l = link_of(port, h.source, (enum plait_channel)h.channel)) == NULL)
+        break_way(&port->ways[h.source], "out of memory for its messages");
+    if (l != NULL)
+        read_acknowledgement(l, &h);
+    if (l == NULL || h.kind == ACKNOWLEDGEMENT || !put(l, &h, a))
+        port->plugin->release(port->net, a->held);
+}
+
+/* False: it cannot be. */
+static bool start_fetch(struct net_link *l, struct incoming *in, void *landing)
+{
+    if (landing == NULL) {
+        in->room = take_room(l->port, in->bytes);
+        if (in->room == NULL) {
+            break_way(way_of(l), "out of memory for a message of %zu bytes", in->bytes);
+            return false;
+        }
+        landing = in->room->memory;
+    }
+    in->data = landing;
+    in->stage = COMING;
+    l->port->plugin->fetch(l->port->net, in->held, landing, in->bytes, &in->state);
+    in->held = NULL;
+    return true;
+}
+
+static const void *net_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                               size_t *bytes)
+{
+    struct net_link *l = net(link);
+    struct incoming *in = &l->in[number % PLAIT_WINDOW];
+
+    if (in->stage == EMPTY || in->number != number || in->fingerprint != fingerprint)
+        return NULL;
+    if (in->bytes != *bytes) {
+        *bytes = in->bytes;
+        return in; /* only its size is said */
+    }
+    if (in->stage == ASKED && !start_fetch(l, in, landing))
+        return NULL;
+    if (in->stage == COMING && in->state == PLAIT_NET_DONE)
+        in->stage = HERE;
+    else if (in->stage == COMING && in->state == PLAIT_NET_FAILED)
+        break_way(way_of(l), "message %u was lost on its way", number);
+    return in->stage == HERE ? in->data : NULL;
+}
+
+static void net_release(struct plait_link *link, uint32_t number)
+{
+    struct net_link *l = net(link);
+    struct incoming *in = &l->in[number % PLAIT_WINDOW];
+
+    if (in->held != NULL)
+        l->port->plugin->release(l->port->net, in->held);
+    give_room(l->port, in->room);
+    *in = (struct incoming){ .stage = EMPTY, .number = number + PLAIT_WINDOW };
+    l->released ^= (uint16_t)(1u << number % PLAIT_WINDOW);
+    l->nreleased++;
+    l->port->nowing += l->owed == 0;
+    if (++l->owed >= ACK_AFTER)
+        acknowledge(l);
+}
+
+static bool net_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+{
+    const struct incoming *in = &net(link)->in[number % PLAIT_WINDOW];
+
+    if (in->stage == EMPTY || in->number != number)
+        return false;
+    *fingerprint = in->fingerprint;
+    *note = in->note;
+    return true;
+}
+
+const struct plait_transport plait_transport_net = {
+    .name = "net",
+    .connect = net_connect,
+    .disconnect = net_disconnect,
+    .reaches = net_reaches,
+    .ready = net_ready,
+    .offer = net_offer,
+    .sent = net_sent,
+    .arrived = net_arrived,
+    .release = net_release,
+    .peek = net_peek,
+    .broken = net_broken,
+};
+
+/* ---- Ports ---------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin)
+{
+    struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->ways);
+    const struct plait_net_options o = { .nendpoint = comm->nrank, .context = port, .arrive = arrive };
+    char why[256] = "";
+
+    if (port == NULL)
+        return plait_fail_memory("out of memory for the network of %u ranks", comm->nrank);
+    port->comm = comm;
+    if (plugin == NULL) {
+        const enum plait_status status = plait_plugin_net("ucx", comm->config.plugins, "UCX_HANDLE_ERRORS", &plugin);
+        if (status != PLAIT_OK) {
+            free(port);
+            return status;
+        }
+    }
+    port->plugin = plugin;
+    if (!plait_plugin_open_net(plugin, &o, &port->net, why, sizeof why)) {
+        free(port);
+        return plait_fail(PLAIT_ERR_SYSTEM, "cannot open the network '%s': %s", plugin->name, why);
+    }
+    comm->port = port;
+    return PLAIT_OK;
+}
+
+/* Their senders may still wait for it. */
+static void drop_held(struct plait_port *port, const struct way *w)
+{
+    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++)
+        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            if (w->link[c]->in[i].held != NULL)
+                port->plugin->release(port->net, w->link[c]->in[i].held);
+}
+
+static void free_way(struct way *w)
+{
+    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++) {
+        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            free_room(w->link[c]->in[i].room);
+        free(w->link[c]);
+    }
+    free(w->address);
+}
+
+void plait_port_close(struct plait_port *port)
+{
+    if (port == NULL)
+        return;
+    for (uint32_t r = 0; r < port->comm->nrank; r++)
+        drop_held(port, &port->ways[r]);
+    port->plugin->close(port->net); /* from here on it writes to no landing */
+    for (uint32_t r = 0; r < port->comm->nrank; r++)
+        free_way(&port->ways[r]);
+    while (port->rooms != NULL) {
+        struct room *next = port->rooms->next;
+        free_room(port->rooms);
+        port->rooms = next;
+    }
+    port->comm->port = NULL;
+    free(port);
+}
+
+const void *plait_port_address(const struct plait_port *port, size_t *bytes)
+{
+    return port->plugin->address(port->net, bytes);
+}
+
+const char *plait_port_version(const struct plait_port *port)
+{
+    return port->plugin->version();
+}
+
+enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes)
+{
+    struct way *w = &port->ways[rank];
+
+    free(w->address);
+    w->address = malloc(bytes);
+    if (w->address == NULL)
+        return plait_fail_memory("out of memory for the network address of rank %u", rank);
+    memcpy(w->address, address, bytes);
+    w->bytes = bytes;
+    return PLAIT_OK;
+}
+
+void plait_port_turn(struct plait_port *port)
+{
+    port->plugin->progress(port->net);
+    if (port->nowing > 0 && ++port->quiet >= QUIET_TURNS)
+        acknowledge_all(port);
+}
+
+void plait_port_rest(struct plait_port *port)
+{
+    acknowledge_all(port);
+}
+
+bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel)
+{
+    const struct net_link *l = port->ways[rank].link[channel];
+
+    for (uint32_t i = 0; l != NULL && i < PLAIT_WINDOW; i++)
+        if (!is_released(l->taken, l->out[i].header.number))
+            return false;
+    return true;
+}
+
+void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room)
+{
+    struct way *w = &port->ways[rank];
+
+    if (room > 0)
+        *text = '\0';
+    if (w->endpoint != NULL)
+        port->plugin->describe(w->endpoint, text, room);
+}
+
+int plait_port_descriptor(const struct plait_port *port)
+{
+    return port->plugin->descriptor(port->net);
+}
+
+bool plait_port_arm(struct plait_port *port)
+{
+    return port->nowing == 0 && port->plugin->arm(port->net);
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * UCX as a network (lib/net.h): everything that calls UCX is in this file.
+ *
+ * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once and
+ * which wait until they are fetched (its rendezvous). Endpoints are in error mode PEER, so that a dead process ends what
+ * is on the way to it; UCX then leaves out its shared memory unless that is told to notice errors, too. UCX 1.13 knows
+ * that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name of both kinds of shared memory; and it
+ * warns of it where the user's UCX_TLS leaves both out. What the user has set in the environment stays as it is.
+ *
+ * The address holds every transport: one of devices of the network only would be shorter, but empty where UCX_TLS is
+ * shared memory, and processes in containers of one machine may have nothing else that is as fast.
+ */
+#include "../../lib/net.h"
+
+#include <ucp/api/ucp.h>
+#include <ucs/debug/log_def.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE 1 /* id of the active message */
+#define ALIGNED 64
+
+struct plait_net {
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_address_t *address;
+    size_t address_bytes;
+    struct plait_net_options options;
+    struct plait_net_endpoint *endpoints;
+    void *arriving; /* while arrive() is called: what it is shown, NULL once that is released */
+    int descriptor;
+};
+
+struct plait_net_endpoint {
+    struct plait_net *net;
+    struct plait_net_endpoint *next;
+    ucp_ep_h ep;
+    char failed[128]; /* "": it has not */
+};
+
+__attribute__((format(printf, 3, 4))) static bool fail(char *why, size_t room, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, room, format, args);
+    va_end(args);
+    return false;
+}
+
+/* ---- Settings ------------------------------------------------------------------------------------------- */
+
+static bool is_set(const char *name)
+{
+    char variable[64];
+
+    snprintf(variable, sizeof variable, "UCX_%s", name);
+    return getenv(variable) != NULL;
+}
+
+/* Unless the user has an opinion. A name that this UCX does not know changes nothing. */
+static void prefer(ucp_config_t *config, const char *name, const char *value)
+{
+    if (!is_set(name))
+        ucp_config_modify(config, name, value);
+}
+
+static bool read_settings(ucp_config_t **out, char *why, size_t room)
+{
+    const ucs_status_t status = ucp_config_read(NULL, NULL, out);
+
+    if (status != UCS_OK)
+        return fail(why, room, "ucp_config_read: %s; is an UCX_* variable wrong?", ucs_status_string(status));
+    if (!is_set("POSIX_ERROR_HANDLING") && !is_set("SYSV_ERROR_HANDLING"))
+        prefer(*out, "MM_ERROR_HANDLING", "y");
+    prefer(*out, "ADDRESS_VERSION", "v2");
+    prefer(*out, "ADDRESS_DEBUG_INFO", "n");
+    return true;
+}
+
+/* That a setting of ours was not needed is no news. */
+static ucs_log_func_rc_t leave_out(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                   const ucs_log_component_config_t *component, const char *message, va_list args)
+{
+    static const char unneeded[] = "invalid configuration";
+
+    (void)file, (void)line, (void)function, (void)level, (void)component, (void)args;
+    return strncmp(message, unneeded, sizeof unneeded - 1) == 0 ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+/* ---- Messages ------------------------------------------------------------------------------------------- */
+
+static ucs_status_t on_message(void *context, const void *header, size_t header_bytes, void *data, size_t bytes,
+                               const ucp_am_recv_param_t *param)
+{
+    struct plait_net *net = context;
+    const bool there = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+    const bool kept = there || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA);
+    const struct plait_net_arrival a = { .header = header,
+                                         .data = there       ? NULL
+                                                 : bytes > 0 ? data
+                                                             : net, /* any address */
+                                         .bytes = bytes,
+                                         .held = kept ? data : NULL };
+
+    if (header_bytes != PLAIT_NET_HEADER) /* nobody of ours */
+        return UCS_OK;
+    net->arriving = a.held;
+    net->options.arrive(net->options.context, &a);
+    const bool holds = net->arriving != NULL;
+    net->arriving = NULL;
+    return holds ? UCS_INPROGRESS : UCS_OK;
+}
+
+static void end(void *request, ucs_status_t status, void *state)
+{
+    *(enum plait_net_state *)state = status == UCS_OK ? PLAIT_NET_DONE : PLAIT_NET_FAILED;
+    ucp_request_free(request);
+}
+
+static void end_fetch(void *request, ucs_status_t status, size_t bytes, void *state)
+{
+    (void)bytes;
+    end(request, status, state);
+}
+
+/* What UCX returns for an operation that has begun: it has ended, in vain perhaps, or its callback will tell. */
+static void begun(ucs_status_ptr_t request, enum plait_net_state *state)
+{
+    if (!UCS_PTR_IS_PTR(request))
+        *state = UCS_PTR_STATUS(request) == UCS_OK ? PLAIT_NET_DONE : PLAIT_NET_FAILED;
+}
+
+static void ucx_send(struct plait_net_endpoint *e, const void *header, const void *data, size_t bytes,
+                     enum plait_net_state *state)
+{
+    const ucp_request_param_t p = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.send = end,
+        .user_data = state,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+
+    *state = PLAIT_NET_BUSY;
+    begun(ucp_am_send_nbx(e->ep, MESSAGE, header, PLAIT_NET_HEADER, data, bytes, &p), state);
+}
+
+static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state)
+{
+    const ucp_request_param_t p = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.recv_am = end_fetch,
+        .user_data = state,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+
+    *state = PLAIT_NET_BUSY;
+    begun(ucp_am_recv_data_nbx(net->worker, held, to, bytes, &p), state);
+}
+
+/* What is just arriving is let go by the callback's result. */
+static void ucx_release(struct plait_net *net, void *held)
+{
+    if (held != NULL && held == net->arriving)
+        net->arriving = NULL;
+    else if (held != NULL)
+        ucp_am_data_release(net->worker, held);
+}
+
+static bool ucx_progress(struct plait_net *net)
+{
+    return ucp_worker_progress(net->worker) > 0;
+}
+
+static int ucx_descriptor(const struct plait_net *net)
+{
+    return net->descriptor;
+}
+
+static bool ucx_arm(struct plait_net *net)
+{
+    return net->descriptor >= 0 && ucp_worker_arm(net->worker) == UCS_OK;
+}
+
+/* ---- Endpoints ------------------------------------------------------------------------------------------ */
+
+static void on_failure(void *context, ucp_ep_h ep, ucs_status_t status)
+{
+    struct plait_net_endpoint *e = context;
+
+    (void)ep;
+    snprintf(e->failed, sizeof e->failed, "UCX: %s", ucs_status_string(status));
+}
+
+/* To itself a network cannot fail, and UCX's way there knows no other mode. */
+static bool is_own(const struct plait_net *net, const void *address, size_t bytes)
+{
+    return bytes == net->address_bytes && memcmp(address, net->address, bytes) == 0;
+}
+
+static struct plait_net_endpoint *ucx_connect(struct plait_net *net, const void *address, size_t bytes, char *why,
+                                              size_t room)
+{
+    struct plait_net_endpoint *e = calloc(1, sizeof *e);
+    const ucp_ep_params_t p = {
+        .field_mask =
+            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = address,
+        .err_mode = is_own(net, address, bytes) ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = { on_failure, e },
+    };
+
+    if (e == NULL) {
+        fail(why, room, "out of memory");
+        return NULL;
+    }
+    const ucs_status_t status = ucp_ep_create(net->worker, &p, &e->ep);
+    if (status != UCS_OK) {
+        fail(why, room, "UCX has no way there: %s (UCX_TLS is '%s', UCX_NET_DEVICES is '%s')",
+             ucs_status_string(status), is_set("TLS") ? getenv("UCX_TLS") : "",
+             is_set("NET_DEVICES") ? getenv("UCX_NET_DEVICES") : "");
+        free(e);
+        return NULL;
+    }
+    e->net = net;
+    e->next = net->endpoints;
+    net->endpoints = e;
+    return e;
+}
+
+static const char *ucx_failed(const struct plait_net_endpoint *e)
+{
+    return e->failed[0] != '\0' ? e->failed : NULL;
+}
+
+/* Lines of UCX's report on an endpoint that begin with "lane[N]:  M:TRANSPORT/DEVICE.K md". */
+static void ucx_describe(const struct plait_net_endpoint *e, char *text, size_t room)
+{
+    char *report = NULL, lane[64];
+    size_t bytes, n = 0;
+    FILE *f = open_memstream(&report, &bytes);
+
+    if (room > 0)
+        *text = '\0';
+    if (f == NULL)
+        return;
+    ucp_ep_print_info(e->ep, f);
+    fclose(f);
+    for (const char *at = report; at != NULL && (at = strstr(at, "lane[")) != NULL && n < room; at++)
+        if (sscanf(at, "lane[%*u]: %*u:%63[^. ]", lane) == 1 && strstr(text, lane) == NULL)
+            n += (size_t)snprintf(text + n, room - n, "%s%s", n > 0 ? ", " : "", lane);
+    free(report);
+}
+
+/* ---- Networks ------------------------------------------------------------------------------------------- */
+
+static ucs_status_t create_worker(struct plait_net *net)
+{
+    const ucp_worker_params_t p = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT,
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+        .am_alignment = ALIGNED,
+    };
+    ucs_log_push_handler(leave_out);
+    const ucs_status_t status = ucp_worker_create(net->context, &p, &net->worker);
+    ucs_log_pop_handler();
+    return status;
+}
+
+static ucs_status_t listen_to(struct plait_net *net)
+{
+    const ucp_am_handler_param_t p = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id = MESSAGE,
+        .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
+        .cb = on_message,
+        .arg = net,
+    };
+    return ucp_worker_set_am_recv_handler(net->worker, &p);
+}
+
+static bool set_up(struct plait_net *net, char *why, size_t room)
+{
+    const ucp_params_t p = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .estimated_num_eps = net->options.nendpoint,
+    };
+    ucp_config_t *config;
+    ucs_status_t status;
+
+    if (!read_settings(&config, why, room))
+        return false;
+    status = ucp_init(&p, config, &net->context);
+    ucp_config_release(config);
+    if (status != UCS_OK)
+        return fail(why, room, "ucp_init: %s; UCX_LOG_LEVEL=info says more", ucs_status_string(status));
+    status = create_worker(net);
+    if (status == UCS_OK)
+        status = listen_to(net);
+    if (status == UCS_OK)
+        status = ucp_worker_get_address(net->worker, &net->address, &net->address_bytes);
+    if (status != UCS_OK)
+        return fail(why, room, "no UCX worker: %s; UCX_LOG_LEVEL=info says more", ucs_status_string(status));
+    if (ucp_worker_get_efd(net->worker, &net->descriptor) != UCS_OK)
+        net->descriptor = -1;
+    return true;
+}
+
+/* Now: what is on its way ends. */
+static void force_to_end(struct plait_net_endpoint *e)
+{
+    const ucp_request_param_t p = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
+    ucs_status_ptr_t request = ucp_ep_close_nbx(e->ep, &p);
+
+    if (!UCS_PTR_IS_PTR(request))
+        return;
+    while (ucp_request_check_status(request) == UCS_INPROGRESS)
+        ucp_worker_progress(e->net->worker);
+    ucp_request_free(request);
+}
+
+static void arrive_nowhere(void *net, const struct plait_net_arrival *a)
+{
+    ucx_release(net, a->held);
+}
+
+static void ucx_close(struct plait_net *net)
+{
+    net->options.arrive = arrive_nowhere;
+    net->options.context = net;
+    while (net->endpoints != NULL) {
+        struct plait_net_endpoint *e = net->endpoints;
+        net->endpoints = e->next;
+        force_to_end(e);
+        free(e);
+    }
+    if (net->address != NULL)
+        ucp_worker_release_address(net->worker, net->address);
+    if (net->worker != NULL)
+        ucp_worker_destroy(net->worker);
+    if (net->context != NULL)
+        ucp_cleanup(net->context);
+    free(net);
+}
+
+static bool ucx_open(const struct plait_net_options *o, struct plait_net **out, char *why, size_t room)
+{
+    struct plait_net *net = calloc(1, sizeof *net);
+
+    if (net == NULL)
+        return fail(why, room, "out of memory");
+    net->options = *o;
+    net->descriptor = -1;
+    if (!set_up(net, why, room)) {
+        ucx_close(net);
+        return false;
+    }
+    *out = net;
+    return true;
+}
+
+static const void *ucx_address(const struct plait_net *net, size_t *bytes)
+{
+    *bytes = net->address_bytes;
+    return net->address;
+}
+
+__attribute__((visibility("default"))) extern const struct plait_net_plugin plait_net_plugin;
+const struct plait_net_plugin plait_net_plugin = {
+    .abi = PLAIT_NET_ABI,
+    .name = "ucx",
+    .version = ucp_get_version_string,
+    .open = ucx_open,
+    .close = ucx_close,
+    .address = ucx_address,
+    .connect = ucx_connect,
+    .send = ucx_send,
+    .fetch = ucx_fetch,
+    .release = ucx_release,
+    .progress = ucx_progress,
+    .descriptor = ucx_descriptor,
+    .arm = ucx_arm,
+    .failed = ucx_failed,
+    .describe = ucx_describe,
+};
