@@ -7,6 +7,8 @@
 #include "ranks.h"
 #include "reduce_reference.h"
 
+#include "../transports/net.h"
+
 #include <plait/memory.h>
 
 #include <sched.h>
@@ -378,8 +380,15 @@ static unsigned char byte_of(uint32_t number, size_t i)
     return (unsigned char)(number * 31 + i * 7 + i / 251);
 }
 
+static void wait_a_turn(const struct plait_comm *comm)
+{
+    plait_network_turn(comm);
+    sched_yield();
+}
+
 /* Lent where the transport says so, else in library memory, as the engine does. */
-static int send_letter(struct plait_link *link, uint32_t rank, uint32_t number, unsigned char *const memory[2])
+static int send_letter(const struct plait_comm *comm, struct plait_link *link, uint32_t rank, uint32_t number,
+                       unsigned char *const memory[2])
 {
     const struct plait_transport *t = link->transport;
     const struct letter l = letter_of(number);
@@ -391,15 +400,16 @@ static int send_letter(struct plait_link *link, uint32_t rank, uint32_t number, 
     for (size_t i = 0; i < l.bytes; i++)
         data[i] = byte_of(number, i);
     while (!t->ready(link, number))
-        sched_yield();
+        wait_a_turn(comm);
     if (!t->offer(link, number, 4711, number, data, l.bytes, l.bytes <= PLAIT_POST_DATA))
         while (!t->sent(link, number))
-            sched_yield();
+            wait_a_turn(comm);
     memset(data, 0xee, l.bytes);
     return 0;
 }
 
-static int receive_letter(struct plait_link *link, uint32_t rank, uint32_t number, unsigned char *landing)
+static int receive_letter(const struct plait_comm *comm, struct plait_link *link, uint32_t rank, uint32_t number,
+                          unsigned char *landing)
 {
     const struct plait_transport *t = link->transport;
     const struct letter l = letter_of(number);
@@ -410,7 +420,7 @@ static int receive_letter(struct plait_link *link, uint32_t rank, uint32_t numbe
     memset(landing, 0x11, l.bytes + 1);
     CHECK(t->arrived(link, number, 4712, landing, &bytes) == NULL && bytes == expected); /* another fingerprint */
     while ((data = t->arrived(link, number, 4711, l.land ? landing : NULL, &bytes)) == NULL)
-        sched_yield();
+        wait_a_turn(comm);
     CHECK(bytes == l.bytes);
     for (size_t i = 0; i < l.bytes && bytes == expected; i++)
         CHECK(data[i] == byte_of(number, i));
@@ -430,7 +440,8 @@ static int exchange_letters(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(link != NULL && memory[0] != NULL && landing != NULL && plait_mem_alloc(300001, &library) == PLAIT_OK);
     memory[1] = library;
     for (uint32_t number = 0; number < 96; number++)
-        CHECK((rank == 0 ? send_letter(link, rank, number, memory) : receive_letter(link, rank, number, landing)) == 0);
+        CHECK((rank == 0 ? send_letter(*comm, link, rank, number, memory)
+                         : receive_letter(*comm, link, rank, number, landing)) == 0);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     free(memory[0]);
     free(landing);

@@ -19,6 +19,7 @@
 #define SLOWER 1
 #endif
 
+int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 static struct plait_unique_id the_id;
 
 struct thread {
@@ -49,7 +50,9 @@ static void *run_thread(void *arg)
         t->result = 1;
         return NULL;
     }
-    t->result = t->ranks->body(&comm, t->rank, t->ranks->arg);
+    t->result = comm != NULL && ranks_prepare != NULL ? ranks_prepare(comm, t->rank) : 0;
+    if (t->result == 0)
+        t->result = t->ranks->body(&comm, t->rank, t->ranks->arg);
     if (comm != NULL && plait_comm_destroy(comm) != PLAIT_OK && t->result == 0 && !t->ranks->no_comm) {
         fprintf(stderr, "rank %u: destroy: %s\n", t->rank, plait_last_error());
         t->result = 1;

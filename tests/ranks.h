@@ -23,6 +23,9 @@ struct ranks {
     bool no_comm;   /* body makes the comm itself: *comm is NULL, options are in ranks_options() */
 };
 
+/* Called with every comm that ranks_run() has made, before the body; NULL: nothing. 0 is success. */
+extern int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
+
 /* Number of ranks that failed, were killed by a signal or by the limit. */
 unsigned ranks_run(const struct ranks *r);
 
