@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What UCX does to a process and what it leaves alone: it is loaded only when a network is opened, the program's signal handlers
+ * and the user's settings stay, and a peer that dies is seen.
+ */
+#include "../transports/net.h"
+
+#include "clock.h"
+#include "ranks.h"
+#include "wire.h"
+
+#include <plait/coll.h>
+#include <plait/message.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#define LIBC_KEEPS UINT64_C(0x180000000) /* signals 32 and 33, which libc takes with the first thread */
+
+static int clear(void **state)
+{
+    (void)state;
+    unsetenv("UCX_TLS");
+    unsetenv("UCX_HANDLE_ERRORS");
+    unsetenv("UCX_MM_ERROR_HANDLING");
+    return 0;
+}
+
+static int run(int (*body)(struct plait_comm **, uint32_t, void *), uint32_t nprocess, bool wired)
+{
+    const struct ranks r = { .nprocess = nprocess, .nthread = 1, .body = body, .processes = true };
+
+    ranks_prepare = wired ? wire : NULL;
+    return (int)ranks_run(&r);
+}
+
+/* ---- The process ---------------------------------------------------------------------------------------- */
+
+static uint64_t signals_of(const char *task, const char *which)
+{
+    char path[64], line[256];
+    unsigned long long set = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, which, strlen(which)) == 0)
+            sscanf(line + strlen(which), ": %llx", &set);
+    if (f != NULL)
+        fclose(f);
+    return set;
+}
+
+static uint64_t caught(void)
+{
+    char task[16];
+
+    snprintf(task, sizeof task, "%d", getpid());
+    return signals_of(task, "SigCgt") & ~LIBC_KEEPS;
+}
+
+static bool has_mapped(const char *name)
+{
+    char line[512];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "r");
+
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        found |= strstr(line, name) != NULL;
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* Do the threads that are not the program's leave its signals to it? */
+static bool others_block_signals(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    bool all = d != NULL;
+
+    for (const struct dirent *e; all && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.' && atoi(e->d_name) != getpid() && atoi(e->d_name) != gettid())
+            all = (signals_of(e->d_name, "SigBlk") >> (SIGUSR1 - 1) & 1) != 0;
+    if (d != NULL)
+        closedir(d);
+    return all;
+}
+
+static void own_handler(int number)
+{
+    (void)number;
+}
+
+static int use_ucx(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call ring = PLAIT_CALL_DEFAULT;
+    float x[1000] = { 1 };
+    struct sigaction action;
+
+    (void)arg;
+    signal(SIGSEGV, own_handler);
+    const uint64_t before = caught();
+    CHECK(!has_mapped("/libucp") && !has_mapped("/libucs"));
+    CHECK(wire(*comm, rank) == 0);
+    CHECK(has_mapped("/libucp"));
+    CHECK(caught() == before);
+    CHECK(others_block_signals());
+    ring.algorithm = "ring";
+    CHECK(plait_allreduce(*comm, x, x, 1000, PLAIT_FLOAT32, PLAIT_SUM, &ring) == PLAIT_OK && x[0] == 2);
+    CHECK(caught() == before);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    CHECK(caught() == before);
+    CHECK(sigaction(SIGSEGV, NULL, &action) == 0 && action.sa_handler == own_handler);
+    return 0;
+}
+
+static void signal_handlers_stay_before_while_and_after_ucx_is_used(void **state)
+{
+    (void)state;
+    assert_int_equal(run(use_ucx, 2, false), 0);
+}
+
+static int look_for_handlers(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint64_t before = caught();
+
+    (void)arg;
+    CHECK(wire(*comm, rank) == 0);
+    CHECK(caught() != before);
+    return 0;
+}
+
+static void who_asks_ucx_for_its_handlers_gets_them(void **state)
+{
+    (void)state;
+    setenv("UCX_HANDLE_ERRORS", "bt", 1);
+    assert_int_equal(run(look_for_handlers, 2, false), 0);
+}
+
+/* ---- Ways ----------------------------------------------------------------------------------------------- */
+
+static int describe(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char text[128];
+
+    (void)arg;
+    CHECK(plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES) != NULL);
+    plait_port_describe((*comm)->port, 1 - rank, text, sizeof text);
+    CHECK(strncmp(text, getenv("UCX_TLS"), strlen(getenv("UCX_TLS"))) == 0);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void the_way_to_a_rank_has_a_name(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(describe, 2, true), 0);
+    setenv("UCX_TLS", "posix", 1);
+    assert_int_equal(run(describe, 2, true), 0);
+}
+
+static int find_no_way(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_link *link = plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES);
+
+    (void)arg;
+    CHECK(link != NULL);
+    const char *why = link->transport->broken(link);
+    CHECK(why != NULL && strstr(why, "no way there") != NULL && strstr(why, "UCX_TLS is 'posix'") != NULL);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+/* Ours would be y: without it, UCX does not use shared memory in this error mode. */
+static void a_setting_of_the_user_s_stays(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "posix", 1);
+    setenv("UCX_MM_ERROR_HANDLING", "n", 1);
+    assert_int_equal(run(find_no_way, 2, true), 0);
+}
+
+/* ---- Death ---------------------------------------------------------------------------------------------- */
+
+static int lose_a_peer(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const double until = plait_clock() + 30;
+    const char *why = NULL;
+    int x = 0;
+
+    (void)arg;
+    CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || plait_send(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_recv(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    if (rank == 1)
+        kill(getpid(), SIGKILL);
+    const struct plait_link *link = (*comm)->peers[1].link[PLAIT_CHANNEL_MESSAGES];
+    while ((why = link->transport->broken(link)) == NULL && plait_clock() < until)
+        plait_port_turn((*comm)->port);
+    CHECK(why != NULL && strstr(why, "UCX: ") != NULL);
+    CHECK(plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_ERR_PEER);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    return 0;
+}
+
+static void the_endpoint_to_a_dead_process_fails(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(lose_a_peer, 2, true), 1); /* the one that died */
+}
+
+/* ---- Leaving -------------------------------------------------------------------------------------------- */
+
+static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 20000 };
+    static int x[N];
+
+    (void)arg;
+    if (rank == 0) {
+        for (int i = 0; i < 8; i++)
+            CHECK(plait_send(*comm, &i, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+        *comm = NULL;
+        return 0;
+    }
+    usleep(200000);
+    for (int i = 0; i < 8; i++)
+        CHECK(plait_recv(*comm, x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK && x[0] == i);
+    return 0;
+}
+
+/* A connection that is closed takes with it what was not read. */
+static void messages_arrive_although_their_sender_leaves(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(send_and_leave, 2, true), 0);
+}
+
+static int leave_unread(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int x = 5;
+
+    (void)arg;
+    if (rank == 0)
+        CHECK(plait_send(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_message_that_nobody_wants_does_not_hold_up_who_leaves(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(leave_unread, 2, true), 0);
+}
+
+#define TEST(test) cmocka_unit_test_teardown(test, clear)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(signal_handlers_stay_before_while_and_after_ucx_is_used),
+        TEST(who_asks_ucx_for_its_handlers_gets_them),
+        TEST(the_way_to_a_rank_has_a_name),
+        TEST(a_setting_of_the_user_s_stays),
+        TEST(the_endpoint_to_a_dead_process_fails),
+        TEST(messages_arrive_although_their_sender_leaves),
+        TEST(a_message_that_nobody_wants_does_not_hold_up_who_leaves),
+    };
+
+    return cmocka_run_group_tests_name("ucx", tests, NULL, NULL);
+}
