@@ -3,6 +3,7 @@
 #include "conformance.h"
 #include "fake_net.h"
 #include "ranks.h"
+#include "shared_net.h"
 #include "wire.h"
 
 #include <setjmp.h>
@@ -62,6 +63,15 @@ static void ucx_over_posix_shared_memory_conforms(void **state)
     assert_int_equal(conformance_links(2, 1), 0);
     assert_int_equal(conformance_links(1, 2), 0);
 }
+
+static void ucx_over_self_conforms(void **state)
+{
+    (void)state;
+    over("self");
+    wire_plugin = &shared_net;
+    conforms("ucx, self, threads", 2, 5, run_threads);
+    assert_int_equal(conformance_links(1, 2), 0);
+}
 #endif
 
 int main(void)
@@ -71,6 +81,7 @@ int main(void)
 #if HAVE_UCX
         cmocka_unit_test(ucx_over_tcp_conforms),
         cmocka_unit_test(ucx_over_posix_shared_memory_conforms),
+        cmocka_unit_test(ucx_over_self_conforms),
 #endif
     };
 
