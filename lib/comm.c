@@ -219,6 +219,10 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         return plait_fail(PLAIT_ERR_CONFIG,
                           "PLAIT_PACE is set, which slows every message down, and is for tests only: unset it, or set "
                           "PLAIT_FOR_TESTS=1 too");
+    if (comm->config.hosts > 0 && !comm->config.for_tests)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "PLAIT_HOSTS is set, which separates ranks that share memory, and is for tests only: unset "
+                          "it, or set PLAIT_FOR_TESTS=1 too");
     comm->kernels = plait_kernels_find(comm->config.isa);
     if (comm->kernels == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", comm->config.isa);

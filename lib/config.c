@@ -231,6 +231,16 @@ static const char *parse_ifname(const char *text, void *field)
     return NULL;
 }
 
+static const char *parse_hosts(const char *text, void *field)
+{
+    uint64_t n;
+
+    if (!plait_parse_bytes(text, &n) || n > UINT8_MAX)
+        return "a number from 0 to 255";
+    *(uint8_t *)field = (uint8_t)n;
+    return NULL;
+}
+
 static const char *parse_launcher(const char *text, void *field)
 {
     static const char *const names[] = { "", "torchrun", "slurm", "openmpi", "none" };
@@ -268,6 +278,9 @@ static const struct row table[] = {
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
+    { "PLAIT_HOSTS", "0",
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are", FIELD(hosts),
+      parse_hosts },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; empty: "
       "all "

@@ -51,6 +51,7 @@ struct plait_config {
     struct plait_ports ports; /* PLAIT_PORTS  at which rank 0 of a comm over TCP may listen, 20000-29999 */
 
     struct plait_pace pace; /* PLAIT_PACE, which needs PLAIT_FOR_TESTS: of every link */
+    uint8_t hosts;          /* PLAIT_HOSTS, which needs it too: that ranks behave as if they were on */
     int for_tests;          /* PLAIT_FOR_TESTS: 1: this is a test; 0 */
 };
 

@@ -27,13 +27,13 @@
 struct card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash, hosts;
+    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
     struct plait_pace pace;
     int32_t pid, reproducible, round;
     bool has_pidfd; /* the second descriptor it passes tells of its death */
     char version[16];
     char algo[64];
-    char host[64];
+    uint8_t hosts; /* PLAIT_HOSTS */
     cpu_set_t cpus; /* this rank may run on */
 };
 
@@ -59,7 +59,7 @@ static enum plait_status check_cards(const struct card *all, uint32_t nrank)
     for (uint32_t r = 0; r < nrank; r++) {
         const struct card *c = &all[r];
         if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
-            memchr(c->host, '\0', sizeof c->host) == NULL || c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
+            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
             return plait_fail(PLAIT_ERR_MISMATCH,
                               "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
                               "with the same libplait",
@@ -138,7 +138,6 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
     };
     snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
-    gethostname(card->host, sizeof card->host - 1);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
     if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
@@ -261,15 +260,14 @@ static bool is_oversubscribed(const struct plait_comm *comm, const struct meetin
 }
 
 /* A rank of another node has a mirror. */
-static enum plait_status mirror(struct plait_comm *comm, const struct card *c, uint32_t rank)
+static enum plait_status mirror(struct plait_comm *comm, uint32_t rank, int pid)
 {
     struct plait_peer *p = &comm->peers[rank];
 
     p->mirror = plait_mirror_create(comm->id, rank, comm->nrank, comm->name);
     if (p->mirror == NULL)
         return plait_fail_memory("out of memory for the mirror of rank %u", rank);
-    memcpy(p->mirror->host, c->host, sizeof c->host);
-    p->mirror->pid = c->pid;
+    p->mirror->pid = pid;
     p->control = &p->mirror->control;
     return PLAIT_OK;
 }
@@ -284,7 +282,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
         if (m->node[r] != m->node[comm->rank]) {
-            status = mirror(comm, &all[r], r);
+            status = mirror(comm, r, all[r].pid);
             continue;
         }
         if (p->process == NULL)
@@ -302,9 +300,12 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
 
 /* ---- Several hosts --------------------------------------------------------------------------------------- */
 
+#define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
+
 struct port_card { /* of a rank's network */
     uint64_t bytes; /* of its address */
     char version[56];
+    char host[64]; /* its name */
 };
 
 /* Every rank's address, and the same network everywhere. */
@@ -316,7 +317,8 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; r < n; r++) {
-        if (cards[r].bytes > PLAIT_MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL)
+        if (cards[r].bytes > MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL ||
+            memchr(cards[r].host, '\0', sizeof cards[r].host) == NULL)
             return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank %u has no network address of this version", r);
         if (strcmp(cards[r].version, cards[0].version) != 0)
             return differs(r, "the network", cards[0].version, cards[r].version);
@@ -329,8 +331,10 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
         memcpy(all + n * most, own, cards[comm->rank].bytes);
     status = plait_bootstrap_allgather(boot, status, all != NULL ? all + n * most : NULL, most, all);
     for (uint32_t r = 0; r < n && status == PLAIT_OK; r++)
-        if (m->node[r] != m->node[comm->rank])
+        if (m->node[r] != m->node[comm->rank]) {
+            memcpy(comm->peers[r].mirror->host, cards[r].host, sizeof cards[r].host);
             status = plait_port_lead(comm->port, r, all + r * most, cards[r].bytes);
+        }
     free(all);
     return status;
 }
@@ -347,6 +351,7 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
     if (status == PLAIT_OK) {
         address = plait_port_address(comm->port, &bytes);
         own.bytes = bytes;
+        gethostname(own.host, sizeof own.host - 1);
         snprintf(own.version, sizeof own.version, "%s", plait_port_version(comm->port));
         status = plait_remote_create(comm, &comm->remote);
     }

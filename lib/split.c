@@ -6,6 +6,7 @@
 #include "call.h"
 #include "hash.h"
 #include "status.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,10 +31,10 @@ static enum plait_status look(const void *context)
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: the comm it is made of failed: %s",
                               f->comm->peers[r].control->failure);
     for (uint32_t i = 0; i < f->nrank; i++) {
-        const struct plait_process *p = f->comm->peers[f->members[i]].process;
-        if (p->base != NULL && plait_process_dead(p))
+        const struct plait_peer *p = &f->comm->peers[f->members[i]];
+        if (plait_peer_died(p))
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: rank %u (process %d; rank %u of comm '%s') died", i,
-                              p->pid, f->members[i], f->comm->name);
+                              plait_peer_pid(p), f->members[i], f->comm->name);
     }
     return PLAIT_OK;
 }

@@ -205,11 +205,15 @@ static bool needs(const struct plait_comm *comm, const struct plait_wait *w, uin
     return w->blame != NULL ? w->needs(w->context, rank) : !finished(comm, rank);
 }
 
-/* Of another process: threads do not die alone. */
-static bool died(const struct plait_peer *p)
+bool plait_peer_died(const struct plait_peer *p)
 {
     return p->mirror != NULL ? atomic_load_explicit(&p->mirror->dead, memory_order_acquire) != 0
                              : p->process->base != NULL && plait_process_dead(p->process);
+}
+
+int plait_peer_pid(const struct plait_peer *p)
+{
+    return p->mirror != NULL ? p->mirror->pid : p->process->pid;
 }
 
 /* The lowest rank that is gone and needed, or NONE: one that left, else died, else was never there. */
@@ -220,7 +224,7 @@ static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait
             return r;
     if (comm->remote != NULL || (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0))
         for (uint32_t r = 0; r < comm->nrank; r++)
-            if (r != comm->rank && needs(comm, w, r) && died(&comm->peers[r]))
+            if (r != comm->rank && needs(comm, w, r) && plait_peer_died(&comm->peers[r]))
                 return r;
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (unborn(comm, r) && needs(comm, w, r))

@@ -66,6 +66,10 @@ static inline uint32_t plait_spins(const struct plait_comm *comm)
 /* This rank no longer waits long: its ring says so, if it said otherwise. */
 void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w);
 
+/* Has the process of another rank ended (threads of this one do not, alone)? And its number. */
+bool plait_peer_died(const struct plait_peer *peer);
+int plait_peer_pid(const struct plait_peer *peer);
+
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
 

@@ -27,6 +27,7 @@ struct plait_remote {
     struct plait_line *lines; /* rank 0: [nrank], to itself none; else one */
     uint32_t nline;
     atomic_bool leaving;
+    bool begun;
     bool left;                /* the last news are sent, or nobody takes them */
     double seen, sent, heard; /* the rank's last look around; clock of its last news, and of rank 0's */
     uint32_t looks;

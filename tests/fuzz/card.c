@@ -38,13 +38,15 @@ static bool are_equal(const struct card *a, const struct card *b)
 {
     return strcmp(a->version, b->version) == 0 && strcmp(a->algo, b->algo) == 0 && a->slice == b->slice &&
            a->reproducible == b->reproducible && a->round == b->round && a->node_hash == b->node_hash &&
-           a->algorithms_hash == b->algorithms_hash && a->pace.latency == b->pace.latency &&
+           a->hosts == b->hosts && a->algorithms_hash == b->algorithms_hash && a->pace.latency == b->pace.latency &&
            a->pace.bandwidth == b->pace.bandwidth;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct card *all = malloc(NRANK * sizeof *all);
+    uint32_t node[NRANK] = { 0 };
+    const struct meeting m = { .all = all, .node = node };
     enum plait_status status;
 
     MUST(all != NULL);
@@ -57,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(strnlen(all[r].algo, sizeof all->algo) < sizeof all->algo);
         MUST(all[r].control < all[r].arena_size);
         MUST(all[r].arena_size - all[r].control >= plait_control_bytes(NRANK));
-        MUST(is_leader(all, r) == (r == 0 || !one_process(&all[r], &all[r - 1])) || r == 2);
+        MUST(is_leader(&m, r) == (r == 0 || !one_process(&all[r], &all[r - 1])) || r == 2);
     }
     if (status == PLAIT_OK)
         status = compare_cards(all, NRANK);
