@@ -88,11 +88,8 @@ enum plait_status plait_birth_begin(const struct plait_comm_options *options, st
     sigset_t all, saved;
     int error = ENOMEM;
 
-    comm = plait_comm_allocate();
+    comm = plait_comm_allocate(options);
     if (comm != NULL && (comm->birth = calloc(1, sizeof *comm->birth)) != NULL && copy_options(comm->birth, options)) {
-        comm->rank = options->rank;
-        comm->nrank = options->nrank;
-        snprintf(comm->name, sizeof comm->name, "%s", comm->birth->options.name);
         sigfillset(&all); /* the caller's signals arrive as before */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
         error = pthread_create(&comm->birth->thread, NULL, give_birth, comm);

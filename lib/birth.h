@@ -16,7 +16,7 @@ enum plait_status plait_birth_end(struct plait_comm *comm);
 
 /* What it needs of comm.c: a comm that is nothing yet, NULL when memory is short; make it one (NULL: tell the others
  * why not); drop one that could not be made. */
-struct plait_comm *plait_comm_allocate(void);
+struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);

@@ -205,8 +205,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     if (status != PLAIT_OK)
         return status;
     plait_topology_get(&topology);
-    comm->rank = o->rank;
-    comm->nrank = o->nrank;
     comm->cache = topology.l2;
     comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;
     comm->deadline = o->deadline > 0 ? o->deadline : comm->config.deadline;
@@ -214,7 +212,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->config.timeout = o->timeout > 0 ? o->timeout : comm->config.timeout;
     comm->reproducible = o->reproducible;
     comm->round = o->round;
-    snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     if (plait_is_paced(&comm->config.pace) && !comm->config.for_tests)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "PLAIT_PACE is set, which slows every message down, and is for tests only: unset it, or set "
@@ -303,7 +300,7 @@ static void init_lock(pthread_mutex_t *lock)
     pthread_mutexattr_destroy(&attr);
 }
 
-struct plait_comm *plait_comm_allocate(void)
+struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 {
     struct plait_comm *comm;
 
@@ -312,6 +309,9 @@ struct plait_comm *plait_comm_allocate(void)
 
     if (comm == NULL)
         return NULL;
+    comm->rank = o->rank; /* and the name: while it is created in the background they are asked for */
+    comm->nrank = o->nrank;
+    snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
     init_lock(&comm->lock);
     alive++;
@@ -366,7 +366,7 @@ static enum plait_status create_now(const void *args, struct plait_comm **out)
     struct plait_comm *comm;
     enum plait_status status;
 
-    comm = plait_comm_allocate();
+    comm = plait_comm_allocate(&m->options);
     status = plait_comm_create_as(comm, &m->options, m->watch);
     if (status == PLAIT_OK)
         *out = comm;

@@ -642,7 +642,7 @@ static void waiting_is_counted_for_whom_it_is(void **state)
 
 static int counted(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static float v[1000], w[1000];
+    float v[1000] = { 0 }, w[1000];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm_count c;
     uint64_t ring = 0, all = 0;
