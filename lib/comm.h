@@ -216,7 +216,7 @@ struct plait_tally { /* of one algorithm of one collective */
 struct plait_comm {
     uint32_t rank, nrank;
     uint32_t generation;       /* fork.h: in a forked child nothing else may be used */
-    uint32_t open;             /* the same while it may be called; 0 before it is there, when finalized or suspended */
+    _Atomic uint32_t open;     /* the same while it may be called; 0 before it is there, when finalized or suspended */
     struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
@@ -298,7 +298,7 @@ static inline bool plait_comm_inherited(const struct plait_comm *comm)
 /* May operations of this comm not be called: that, or not now? The error of `call` then. */
 static inline bool plait_comm_closed(const struct plait_comm *comm)
 {
-    return __builtin_expect(comm->open != plait_generation, 0);
+    return __builtin_expect(atomic_load_explicit(&comm->open, memory_order_relaxed) != plait_generation, 0);
 }
 enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call);
 
