@@ -3,7 +3,8 @@
  * One table makes every setting: its variable, default, text, place in struct plait_config and parser.
  *
  * Reading goes in three passes: gather (the raw text of each row and where it came from), parse (into
- * the struct), warn (names that no row has). Nothing else in the library reads the environment.
+ * the struct), warn (names that no row has). Nothing else in the library reads the environment but
+ * what is not its own: launchers' variables (launch.c), HOME (secret.c).
  */
 #include "config.h"
 

@@ -6,6 +6,7 @@
 
 #include <plait/comm.h>
 #include <plait/config.h>
+#include <plait/launch.h>
 #include <plait/plan.h>
 #include <plait/topology.h>
 #include <plait/version.h>
@@ -23,7 +24,8 @@
 #include <hwloc.h>
 #endif
 
-static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible;
+static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
+    make_secret;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
@@ -48,6 +50,8 @@ static const struct cli_option options[] = {
     { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
     { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
     { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
+    { "--make-secret", NULL, "write a secret for comms over several hosts to ~/.plait-secret, mode 0600", CLI_FLAG,
+      &make_secret },
     { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
       &dump },
     { "--last", "N", "collectives and messages of each comm that --dump shows, at most 1024 (default 16)", CLI_NUMBER,
@@ -384,6 +388,19 @@ static void check_dump(void)
         cli_fail(&program, "--dump '%s': must be the number of a process", dump);
 }
 
+/* The name goes to stdout, the secret nowhere. */
+static bool print_new_secret(void)
+{
+    char path[512];
+    const bool ok = plait_secret_make(path, sizeof path) == PLAIT_OK;
+
+    if (ok)
+        printf("%s: a new secret; copy it to hosts that do not share this home directory\n", path);
+    else
+        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     bool ok = true;
@@ -409,6 +426,8 @@ int main(int argc, char **argv)
         ok = print_config(true) && ok;
     if (show_topology)
         print_topology();
+    if (make_secret)
+        ok = print_new_secret() && ok;
     if (show_algorithms)
         print_algorithms();
     if (explain)

@@ -212,6 +212,15 @@ static void end_search(struct search *s, const struct way *but)
             give_up(&s->ways[i], s->ways[i].state == CONNECTING ? ETIMEDOUT : 0);
 }
 
+/* Of the ways to an address the one that tells most: where somebody answered, else the first. */
+static const struct way *telling_way(const struct search *s, unsigned address)
+{
+    for (unsigned i = address; i < s->nway; i += s->naddress)
+        if (s->ways[i].strange)
+            return &s->ways[i];
+    return &s->ways[address];
+}
+
 /* Why each address was no way, for the log and for errors. */
 static void say_ways(const struct search *s, const struct way *but, char *text, size_t size)
 {
@@ -221,18 +230,18 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
 
     text[0] = '\0';
     for (unsigned i = 0; i < s->naddress; i++) {
-        const struct way *w = &s->ways[i];
-        loopback &= plait_address_is_loopback(&w->address);
+        const struct way *w = telling_way(s, i);
+        loopback &= plait_address_is_loopback(&w->address) && !w->strange;
         if (w != but && n < size)
             n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&w->address, true, address),
-                                  w->strange      ? "somebody else, or another secret"
+                                  w->strange      ? "not rank 0 of this comm, or with another secret"
                                   : w->error == 0 ? "slower"
                                                   : strerror(w->error));
     }
     if (but == NULL && loopback && n < size)
         snprintf(text + n, size - n,
-                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an "
-                 "address (MASTER_ADDR), or mend /etc/hosts");
+                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
+                 "(MASTER_ADDR), or mend /etc/hosts");
 }
 
 /* ---- Joining -------------------------------------------------------------------------------------------------- */

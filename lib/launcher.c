@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "launcher.h"
+
+#include "status.h"
+
+#include <plait/comm.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_JOB 6
+
+/* Where each launcher says what; names that are NULL it does not say. */
+static const struct launcher {
+    const char *name, *sign; /* sign: a variable that only its processes have */
+    const char *rank, *nrank, *local_rank, *local_nrank;
+    const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
+    const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
+    const char *job[MOST_JOB];
+} launchers[] = {
+    { .name = "torchrun",
+      .sign = "RANK",
+      .rank = "RANK",
+      .nrank = "WORLD_SIZE",
+      .local_rank = "LOCAL_RANK",
+      .local_nrank = "LOCAL_WORLD_SIZE",
+      .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
+    { .name = "openmpi",
+      .sign = "OMPI_COMM_WORLD_RANK",
+      .rank = "OMPI_COMM_WORLD_RANK",
+      .nrank = "OMPI_COMM_WORLD_SIZE",
+      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+      .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
+      .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
+    { .name = "slurm",
+      .sign = "SLURM_STEP_ID",
+      .rank = "SLURM_PROCID",
+      .nrank = "SLURM_NTASKS",
+      .local_rank = "SLURM_LOCALID",
+      .nodes = "SLURM_STEP_NODELIST",
+      .address = "SLURM_LAUNCH_NODE_IPADDR",
+      .one_node = "SLURM_STEP_NUM_NODES",
+      .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
+};
+
+/* NULL where it is not set, or empty. */
+static const char *get(const struct plait_environment *e, const char *name)
+{
+    const char *value = name != NULL ? e->get(e->context, name) : NULL;
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* ---- Numbers and names ----------------------------------------------------------------------------------- */
+
+static enum plait_status read_number(const struct plait_environment *e, const char *name, uint32_t least, uint32_t most,
+                                     uint32_t *out)
+{
+    const char *value = get(e, name), *c = value;
+    uint64_t n = 0;
+
+    if (value == NULL)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is not set, which this process's launcher should have done", name);
+    for (; *c >= '0' && *c <= '9' && n <= most; c++)
+        n = n * 10 + (uint64_t)(*c - '0');
+    if (*c != '\0' || n < least || n > most)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is '%.40s'; %u to %u are allowed", name, value, least, most);
+    *out = (uint32_t)n;
+    return PLAIT_OK;
+}
+
+static enum plait_status read_text(const struct plait_environment *e, const char *name, char *out, size_t room)
+{
+    const char *value = get(e, name);
+
+    if (value != NULL && strlen(value) >= room)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is '%.40s...', which is longer than %zu characters", name, value,
+                          room - 1);
+    snprintf(out, room, "%s", value != NULL ? value : "");
+    return PLAIT_OK;
+}
+
+bool plait_nodelist_first(const char *list, char *out, size_t room)
+{
+    static const char digits[] = "0123456789", numbers[] = "0123456789-,";
+    size_t n = 0;
+
+    for (const char *c = list; *c != '\0' && *c != ',';) {
+        const bool many = *c == '[';
+        const char *from = c + many;
+        const size_t bytes = many ? strspn(from, digits) : 1, all = many ? strspn(from, numbers) : 1;
+        if (bytes == 0 || n + bytes >= room || (many ? from[all] != ']' : strchr("] \t\r\n", *c) != NULL))
+            return false;
+        memcpy(out + n, from, bytes);
+        n += bytes;
+        c = from + all + many;
+    }
+    out[n < room ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* ---- One launcher ---------------------------------------------------------------------------------------------- */
+
+static enum plait_status read_ranks(const struct plait_environment *e, const struct launcher *l,
+                                    struct plait_launcher_says *out)
+{
+    uint32_t nodes = 0;
+    enum plait_status status = read_number(e, l->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
+
+    if (status == PLAIT_OK)
+        status = read_number(e, l->rank, 0, out->nrank - 1, &out->rank);
+    if (status == PLAIT_OK && get(e, l->local_nrank) != NULL)
+        status = read_number(e, l->local_nrank, 1, out->nrank, &out->local_nrank);
+    if (status == PLAIT_OK && get(e, l->one_node) != NULL)
+        status = read_number(e, l->one_node, 1, UINT32_MAX, &nodes);
+    if (nodes == 1)
+        out->local_nrank = out->nrank;
+    if (status == PLAIT_OK && get(e, l->local_rank) != NULL)
+        status = read_number(e, l->local_rank, 0, out->local_nrank > 0 ? out->local_nrank - 1 : out->nrank - 1,
+                             &out->local_rank);
+    return status;
+}
+
+static enum plait_status read_place(const struct plait_environment *e, const struct launcher *l,
+                                    struct plait_launcher_says *out)
+{
+    const char *nodes = get(e, l->nodes);
+    uint32_t port = 0;
+    enum plait_status status = read_text(e, "MASTER_ADDR", out->host, sizeof out->host);
+
+    if (status == PLAIT_OK && get(e, "MASTER_PORT") != NULL)
+        status = read_number(e, "MASTER_PORT", 1, UINT16_MAX, &port);
+    out->port = (uint16_t)port;
+    if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
+        return status;
+    if (nodes == NULL)
+        nodes = get(e, "SLURM_JOB_NODELIST"); /* of older versions */
+    if (nodes != NULL && !plait_nodelist_first(nodes, out->host, sizeof out->host))
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "%s is '%.60s', which is no list of hosts as node[1-4]; set MASTER_ADDR to rank 0's host",
+                          l->nodes, nodes);
+    return read_text(e, l->address, out->address, sizeof out->address);
+}
+
+static enum plait_status read_job(const struct plait_environment *e, const struct launcher *l,
+                                  struct plait_launcher_says *out)
+{
+    size_t n = 0;
+    char one[160];
+
+    for (unsigned i = 0; i < MOST_JOB && l->job[i] != NULL; i++) {
+        const enum plait_status status = read_text(e, l->job[i], one, sizeof one);
+        if (status != PLAIT_OK)
+            return status;
+        n += (size_t)snprintf(out->job + n, n < sizeof out->job ? sizeof out->job - n : 0, "%s=%s ", l->job[i], one);
+    }
+    if (n >= sizeof out->job)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "the variables from %s name this job in %zu characters; at most %zu are "
+                          "allowed",
+                          l->job[0], n, sizeof out->job - 1);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_launcher_read(const struct plait_environment *e, const char *launcher,
+                                      struct plait_launcher_says *out)
+{
+    *out = (struct plait_launcher_says){ .launcher = "none", .nrank = 1, .local_nrank = 1 };
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const struct launcher *l = &launchers[i];
+        if (launcher[0] != '\0' ? strcmp(launcher, l->name) != 0 : get(e, l->sign) == NULL)
+            continue;
+        *out = (struct plait_launcher_says){ .launcher = l->name };
+        enum plait_status status = read_ranks(e, l, out);
+        if (status == PLAIT_OK)
+            status = read_place(e, l, out);
+        return status == PLAIT_OK ? read_job(e, l, out) : status;
+    }
+    return PLAIT_OK;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank as launchers start it: it finds its place, adds up, and says so. */
+#include <plait/coll.h>
+#include <plait/launch.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void check(enum plait_status status)
+{
+    if (status == PLAIT_OK)
+        return;
+    fprintf(stderr, "%s\n", plait_last_error());
+    exit(1);
+}
+
+int main(void)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_launch launch;
+    struct plait_comm *comm;
+
+    check(plait_launch_find(&launch));
+    o.rank = launch.rank;
+    o.nrank = launch.nrank;
+    o.id = &launch.id;
+    for (int again = 0; again < 2; again++) { /* the id is good for one comm after the other */
+        int64_t sum = launch.rank;
+        check(plait_comm_create(&o, &comm));
+        check(plait_allreduce(comm, &sum, &sum, 1, PLAIT_INT64, PLAIT_SUM, NULL));
+        check(plait_comm_destroy(comm));
+        if (sum != (int64_t)launch.nrank * (launch.nrank - 1) / 2)
+            return 1;
+    }
+    printf("%s: rank %u of %u, %u of %u here\n", launch.launcher, launch.rank, launch.nrank, launch.local_rank,
+           launch.local_nrank);
+    return 0;
+}
