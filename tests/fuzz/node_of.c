@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What another process of this user may send to the first rank of a node, and what all ranks say of their leaders: every
+ * call ends, nobody gets in without a descriptor, no descriptor is lost, and nodes are numbered without gaps.
+ */
+#include "fuzz.h"
+
+#include "../../lib/bootstrap/node.c"
+
+#include <fcntl.h>
+
+#define NRANK 4
+
+static int next_descriptor(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    MUST(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+static void receive(const uint8_t *data, size_t size)
+{
+    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .root = -1 };
+    int fds[NRANK] = { -1, -1, -1, -1 }, ends[2];
+    struct finding f = { .b = &b, .fds = fds, .listener = -1, .upward = -1 };
+
+    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    MUST(size == 0 || send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
+    shutdown(ends[1], SHUT_WR);
+    const enum plait_status status = receive_one(&f, ends[0]);
+    MUST(status == PLAIT_OK || status == PLAIT_ERR_SYSTEM); /* bytes alone are no descriptor */
+    for (uint32_t r = 0; r < NRANK; r++) {
+        MUST(fds[r] < 0 || status != PLAIT_OK);
+        plait_hang_up(fds[r]);
+    }
+    close(ends[1]);
+}
+
+static void number(const uint8_t *data, size_t size)
+{
+    struct plait_bootstrap b = { .nrank = NRANK };
+    struct view all[NRANK] = { { 0 } };
+    uint32_t next = 0;
+    struct finding f = { .b = &b, .all = all };
+
+    for (uint32_t r = 0; r < NRANK && 4 * r + 4 <= size; r++)
+        memcpy(&all[r].leader, data + 4 * r, 4);
+    f.nodes.of = malloc(NRANK * sizeof *f.nodes.of);
+    f.nodes.hosts = malloc(NRANK * sizeof *f.nodes.hosts);
+    MUST(f.nodes.of != NULL && f.nodes.hosts != NULL);
+    number_nodes(&f);
+    for (uint32_t r = 0; r < NRANK; r++) {
+        MUST(f.nodes.of[r] <= next);
+        next += f.nodes.of[r] == next;
+        for (uint32_t k = 0; k < r; k++)
+            MUST((f.nodes.of[k] == f.nodes.of[r]) == (all[k].leader == all[r].leader));
+    }
+    MUST(next == f.nodes.n);
+    plait_nodes_finish(&f.nodes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1 || size > 4096)
+        return 0;
+    const int next = next_descriptor();
+    (data[0] % 2 == 0 ? receive : number)(data + 1, size - 1);
+    MUST(next_descriptor() == next);
+    return 0;
+}
