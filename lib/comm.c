@@ -204,6 +204,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
 
     if (status != PLAIT_OK)
         return status;
+    explicit_bzero(comm->config.secret, sizeof comm->config.secret); /* of no use any more */
     plait_topology_get(&topology);
     comm->cache = topology.l2;
     comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -251,6 +252,79 @@ static void a_second_rank_0_is_told(void **state)
     assert_int_equal(counts->second, 1);
 }
 
+/* ---- Where rank 0 listens -------------------------------------------------------------------------------------- */
+
+static void make_id_at(const char *address, uint16_t first_port, uint16_t nport)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET };
+    struct plait_hosts hosts = { { 0 } };
+    unsigned char secret[PLAIT_SECRET_BYTES] = "of this test";
+
+    assert_int_equal(inet_pton(AF_INET, address, &a.sin_addr), 1);
+    assert_true(plait_hosts_add(&hosts, (struct sockaddr *)&a));
+    assert_int_equal(plait_tcp_id_make(first_port, nport, secret, &hosts, &the_id), PLAIT_OK);
+}
+
+/* Something else listens there. */
+static int take_port(uint16_t port)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 8) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void assert_rank_0_fails(const char *says)
+{
+    struct plait_bootstrap *b = NULL;
+
+    assert_int_equal(plait_bootstrap_create(&the_id, 0, 2, 1, PLAIT_OK, &b), PLAIT_ERR_ARG);
+    if (strstr(plait_last_error(), says) == NULL)
+        fail_msg("'%s' does not say '%s'", plait_last_error(), says);
+}
+
+static void rank_0_says_why_it_cannot_listen(void **state)
+{
+    struct plait_bootstrap *b = NULL;
+    uint16_t port = 23456;
+    int first, second;
+
+    (void)state;
+    make_id_at("192.0.2.77", 20000, 8);
+    assert_rank_0_fails("no address of the id is one of this host");
+    for (;; port += 2) { /* two that are free */
+        first = take_port(port);
+        second = take_port((uint16_t)(port + 1));
+        if (first >= 0 && second >= 0)
+            break;
+        assert_true(port < 30000);
+        close(first);
+        close(second);
+    }
+    make_id_at("127.0.0.1", port, 2);
+    assert_rank_0_fails("PLAIT_PORTS");
+    close(first); /* now it listens, and nobody comes */
+    assert_int_equal(plait_bootstrap_create(&the_id, 0, 2, 0.5, PLAIT_OK, &b), PLAIT_ERR_TIMEOUT);
+    assert_non_null(strstr(plait_last_error(), "1 of 2 ranks did not come within 0.5 s: rank 1"));
+    close(second);
+}
+
+static void an_id_that_is_none_is_refused(void **state)
+{
+    struct plait_bootstrap *b = NULL;
+    struct plait_unique_id id = { "plait1-tcp" };
+
+    (void)state;
+    assert_int_equal(plait_bootstrap_create(&id, 1, 2, 1, PLAIT_OK, &b), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "plait_unique_id_create_tcp()"));
+    assert_int_equal(plait_unique_id_create_tcp("no-such", &id), PLAIT_ERR_CONFIG);
+    assert_int_equal(plait_unique_id_create_tcp(NULL, NULL), PLAIT_ERR_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +334,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(a_second_rank_0_is_told),
+        cmocka_unit_test(rank_0_says_why_it_cannot_listen),
+        cmocka_unit_test(an_id_that_is_none_is_refused),
     };
 
     counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -68,7 +68,8 @@ struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b);
 
 /*
  * The sockets of the star become the caller's, who closes them: rank 0 has one to each rank, at [rank]; the others
- * theirs to rank 0, at [0]. The rest of fds [nrank] is -1. No other call but destroy may follow.
+ * theirs to rank 0, at [0]. The rest of fds [nrank] is -1. Over TCP they do not block and send at once (TCP_NODELAY).
+ * No other call but destroy may follow.
  */
 void plait_bootstrap_take_sockets(struct plait_bootstrap *b, int *fds);
 

@@ -268,22 +268,29 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
     return status;
 }
 
+/* What rank 0 can do nothing about, and the others cannot be told of: they look for it elsewhere. NULL: something else. */
+static const char *why_nowhere(int error)
+{
+    return error == EADDRINUSE ? "two ranks have rank 0, or the id is used twice"
+           : error == EADDRNOTAVAIL
+               ? "no address of the id is one of this host; rank 0 must be on the host where the id "
+                 "was made"
+           : error == EBUSY ? "all ports that the id names are in use on this host; name others (PLAIT_PORTS)"
+                            : NULL;
+}
+
 static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
 {
     const int door = place->open(place, b, plait_clock() + b->limit), error = errno;
     enum plait_status status = own;
 
-    if (door < 0 && (error == EADDRINUSE || error == EADDRNOTAVAIL)) {
-        if (own == PLAIT_OK)
-            status = plait_fail(PLAIT_ERR_ARG, "comm creation: %s",
-                                error == EADDRINUSE ? "two ranks have rank 0, or the id is used twice"
-                                                    : "no address of the id is one of this host; rank 0 must be on the "
-                                                      "host where the id was made");
-        return status;
-    }
+    if (door < 0 && status == PLAIT_OK)
+        status = plait_frame_look(); /* it may have been told to stop */
+    if (door < 0 && why_nowhere(error) != NULL)
+        return status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_ARG, "comm creation: %s", why_nowhere(error));
     if (door < 0)
         return fail_apart(b, place,
-                          own != PLAIT_OK ? own : plait_fail_errno(error, "comm creation: no socket to meet at"));
+                          status != PLAIT_OK ? status : plait_fail_errno(error, "comm creation: no socket to meet at"));
     status = host(b, place, door, own);
     place->close(place, door);
     return status;

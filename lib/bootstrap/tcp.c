@@ -308,7 +308,7 @@ static int find_port(struct plait_tcp_place *p, double until)
                 return error;
         }
         usleep((useconds_t)(BUSY_PAUSE * 1e6));
-    } while (plait_clock() < until);
+    } while (plait_clock() < until && plait_frame_look() == PLAIT_OK);
     return EBUSY;
 }
 
