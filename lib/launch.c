@@ -51,8 +51,9 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
                           "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
                           "MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
                           says->launcher);
-    const bool known = (says->host[0] != '\0' && resolve(says->host, out, &why)) |
-                       (says->address[0] != '\0' && resolve(says->address, out, &(const char *){ NULL }));
+    bool known = says->host[0] != '\0' && resolve(says->host, out, &why);
+    if (says->address[0] != '\0')
+        known |= resolve(says->address, out, &(const char *){ NULL });
     if (says->rank > 0)
         return known
                    ? PLAIT_OK
