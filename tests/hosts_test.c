@@ -10,6 +10,8 @@
 #include "config.h"
 #include "log.h"
 
+#include <plait/launch.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,6 +26,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -410,6 +413,70 @@ static void ranks_find_the_address_that_they_reach(void **state)
     assert_int_equal(run_ranks(find_loopback_only, 2), 0);
 }
 
+/* ---- Names ---------------------------------------------------------------------------------------------------- */
+
+/* What this process finds in /etc/hosts. */
+static bool set_hosts_file(const char *line)
+{
+    char path[] = "/tmp/plait-etc-XXXXXX";
+    const int fd = mkstemp(path);
+    bool ok = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line) && unshare(CLONE_NEWNS) == 0 &&
+              mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+              mount(path, "/etc/hosts", NULL, MS_BIND, NULL) == 0;
+
+    close(fd);
+    unlink(path);
+    return ok;
+}
+
+static bool look_like_torchrun(const struct scene *s)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%u", s->rank);
+    setenv("RANK", text, 1);
+    setenv("WORLD_SIZE", "3", 1);
+    setenv("MASTER_ADDR", "node0", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    return true;
+}
+
+/* As on Debian: a host's own name is a loopback address there, and the others know better. */
+static int meet_at_a_name(struct scene *s)
+{
+    struct plait_bootstrap *b;
+    struct plait_launch launch;
+
+    CHECK(set_hosts_file(s->rank == 0 ? "127.0.1.1 node0\n" : "10.77.0.2 node0\n") && look_like_torchrun(s));
+    CHECK(plait_launch_find(&launch) == PLAIT_OK && launch.rank == s->rank);
+    CHECK(plait_bootstrap_create(&launch.id, launch.rank, launch.nrank, 30, PLAIT_OK, &b) == PLAIT_OK);
+    CHECK(plait_bootstrap_nodes(b)->n == 2);
+    plait_bootstrap_destroy(b);
+    return 0;
+}
+
+/* The others have the same file: the error says what is wrong with it. */
+static int miss_at_a_name(struct scene *s)
+{
+    struct plait_bootstrap *b;
+    struct plait_launch launch;
+
+    CHECK(set_hosts_file("127.0.1.1 node0\n") && look_like_torchrun(s));
+    CHECK(plait_launch_find(&launch) == PLAIT_OK);
+    CHECK(plait_bootstrap_create(&launch.id, launch.rank, launch.nrank, s->rank == 0 ? 3 : 1, PLAIT_OK, &b) ==
+          PLAIT_ERR_TIMEOUT);
+    if (s->rank > 0)
+        CHECK(strstr(plait_last_error(), "127.0.1.1:") != NULL && strstr(plait_last_error(), "/etc/hosts") != NULL);
+    return 0;
+}
+
+static void loopback_host_names_are_no_obstacle_or_are_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(meet_at_a_name, 3), 0);
+    assert_int_equal(run_ranks(miss_at_a_name, 3), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(derived_ids_meet_at_another_host, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(interfaces_are_chosen_by_name_prefix_and_exclusion, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(ranks_find_the_address_that_they_reach, open_hosts, close_hosts),
+        cmocka_unit_test_setup_teardown(loopback_host_names_are_no_obstacle_or_are_named, open_hosts, close_hosts),
     };
 
     /* A name space of its own, so that nothing of it is seen outside, or left. */

@@ -139,7 +139,7 @@ static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *
                 return plait_star_blame(b, r, status);
             if (status != PLAIT_OK || b->peers[r].revents == 0)
                 continue;
-            status = b->peers[r].events != 0 ? plait_star_read(b, r, all + r * bytes, bytes, until)
+            status = b->peers[r].events != 0 ? plait_star_read(b, r, bytes > 0 ? all + r * bytes : NULL, bytes, until)
                                              : plait_star_blame(b, r, PLAIT_ERR_PEER);
             b->peers[r].events = 0;
             missing--;
