@@ -429,6 +429,21 @@ static bool set_hosts_file(const char *line)
     return ok;
 }
 
+static bool look_like_slurm(const struct scene *s)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%u", s->rank);
+    setenv("SLURM_PROCID", text, 1);
+    setenv("SLURM_NTASKS", "3", 1);
+    setenv("SLURM_STEP_ID", "0", 1);
+    setenv("SLURM_JOB_ID", "4711", 1);
+    setenv("SLURM_STEP_NUM_NODES", "2", 1);
+    setenv("SLURM_STEP_NODELIST", "node[0-1]", 1);
+    setenv("SLURM_LAUNCH_NODE_IPADDR", "10.66.0.9", 1); /* where srun was called: another host */
+    return true;
+}
+
 static bool look_like_torchrun(const struct scene *s)
 {
     char text[16];
@@ -442,17 +457,27 @@ static bool look_like_torchrun(const struct scene *s)
 }
 
 /* As on Debian: a host's own name is a loopback address there, and the others know better. */
-static int meet_at_a_name(struct scene *s)
+static int meet_at_a_name(struct scene *s, bool (*look)(const struct scene *))
 {
     struct plait_bootstrap *b;
     struct plait_launch launch;
 
-    CHECK(set_hosts_file(s->rank == 0 ? "127.0.1.1 node0\n" : "10.77.0.2 node0\n") && look_like_torchrun(s));
+    CHECK(set_hosts_file(s->rank == 0 ? "127.0.1.1 node0\n" : "10.77.0.2 node0\n") && look(s));
     CHECK(plait_launch_find(&launch) == PLAIT_OK && launch.rank == s->rank);
     CHECK(plait_bootstrap_create(&launch.id, launch.rank, launch.nrank, 30, PLAIT_OK, &b) == PLAIT_OK);
     CHECK(plait_bootstrap_nodes(b)->n == 2);
     plait_bootstrap_destroy(b);
     return 0;
+}
+
+static int meet_as_torchrun(struct scene *s)
+{
+    return meet_at_a_name(s, look_like_torchrun);
+}
+
+static int meet_as_slurm(struct scene *s)
+{
+    return meet_at_a_name(s, look_like_slurm);
 }
 
 /* The others have the same file: the error says what is wrong with it. */
@@ -473,7 +498,8 @@ static int miss_at_a_name(struct scene *s)
 static void loopback_host_names_are_no_obstacle_or_are_named(void **state)
 {
     (void)state;
-    assert_int_equal(run_ranks(meet_at_a_name, 3), 0);
+    assert_int_equal(run_ranks(meet_as_torchrun, 3), 0);
+    assert_int_equal(run_ranks(meet_as_slurm, 3), 0);
     assert_int_equal(run_ranks(miss_at_a_name, 3), 0);
 }
 

@@ -40,7 +40,7 @@ PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
  * listens while the ranks meet, at the first free one of 8 ports of PLAIT_PORTS.
  *
  * ifname  interfaces, in the syntax of PLAIT_IFNAME (NCCL_SOCKET_IFNAME's); NULL: PLAIT_IFNAME, or all but loopback.
- *         Each rank takes the first address that it reaches
+ *         Each rank takes the first address that it reaches. Comms made of the comm follow PLAIT_IFNAME
  * Thread: any, while none changes the environment
  * Errors: PLAIT_ERR_UNSUPPORTED (this build has no libsodium), PLAIT_ERR_CONFIG (no such interface; those there are are
  *         named)

@@ -30,12 +30,14 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b);
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all);
 
+#define PLAIT_MOST_SHARED 4
+
 /*
  * Descriptors of every rank that gives some, to every rank of its node that gives some (not its own).
  *
  * gives  [nrank] the ranks that give, equal on all; at least one on each node with several ranks
  * mine   the n descriptors this rank gives, if it does
- * n      how many each giving rank gives, equal on all
+ * n      how many each giving rank gives, equal on all; at most PLAIT_MOST_SHARED
  * all    [nrank][n] new descriptors of the others, to be closed by the caller; -1 where there is none, after an
  *        error too. The caller's next call takes the result as its `own`.
  */

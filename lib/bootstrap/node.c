@@ -6,6 +6,7 @@
 #include "../status.h"
 #include "machine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,10 +139,12 @@ static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *i
     if (f->node != NULL) {
         f->node->star.root = -1;
         f->node->members = malloc(n * sizeof *f->node->members);
+        f->node->gives = malloc(n * sizeof *f->node->gives);
+        f->node->fds = malloc(n * PLAIT_MOST_SHARED * sizeof *f->node->fds);
         f->node->star.peers = malloc(n * sizeof *f->node->star.peers);
     }
     if (f->nodes.of == NULL || f->nodes.hosts == NULL || f->all == NULL || f->fds == NULL || f->node == NULL ||
-        f->node->members == NULL || f->node->star.peers == NULL)
+        f->node->members == NULL || f->node->gives == NULL || f->node->fds == NULL || f->node->star.peers == NULL)
         return plait_fail_memory("out of memory for %u ranks", n);
     return find_leader(f, id);
 }
@@ -287,6 +290,8 @@ void plait_node_destroy(struct plait_node *node)
         return;
     plait_star_finish(&node->star);
     free(node->members);
+    free(node->gives);
+    free(node->fds);
     free(node);
 }
 
@@ -295,24 +300,14 @@ void plait_node_destroy(struct plait_node *node)
 enum plait_status plait_node_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all)
 {
     struct plait_node *node = b->node;
-    const uint32_t size = node->star.nrank;
-    bool *here = calloc(size, sizeof *here);
-    int *some = malloc(size * n * sizeof *some);
-    enum plait_status status;
 
+    assert(n <= PLAIT_MOST_SHARED);
     for (uint32_t i = 0; i < b->nrank * n; i++)
         all[i] = -1;
-    if (here == NULL || some == NULL) {
-        free(here);
-        free(some);
-        return plait_fail_memory("out of memory for the descriptors of %u ranks", size);
-    }
-    for (uint32_t i = 0; i < size; i++)
-        here[i] = gives[node->members[i]];
-    status = plait_star_share(&node->star, here, mine, n, some);
-    for (uint32_t i = 0; i < size; i++)
-        memcpy(all + node->members[i] * n, some + i * n, n * sizeof *all);
-    free(here);
-    free(some);
+    for (uint32_t i = 0; i < node->star.nrank; i++)
+        node->gives[i] = gives[node->members[i]];
+    const enum plait_status status = plait_star_share(&node->star, node->gives, mine, n, node->fds);
+    for (uint32_t i = 0; i < node->star.nrank; i++)
+        memcpy(all + node->members[i] * n, node->fds + i * n, n * sizeof *all);
     return status;
 }

@@ -14,6 +14,8 @@
 
 struct plait_node {
     uint32_t *members; /* [star.nrank] this node's ranks, its leader first, then in order */
+    bool *gives;       /* [star.nrank] plait_bootstrap_share()'s arrays of these ranks only */
+    int *fds;          /* [star.nrank * PLAIT_MOST_SHARED] */
     struct plait_bootstrap star;
 };
 
