@@ -14,6 +14,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -117,6 +118,23 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
     return __real_sendmsg(fd, message, flags);
 }
 
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+
+static bool node_is_full; /* its first rank has no descriptor for the others */
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    struct sockaddr_storage own = { 0 };
+    socklen_t bytes = sizeof own;
+
+    if (node_is_full && getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 && own.ss_family == AF_UNIX) {
+        errno = EMFILE;
+        return -1;
+    }
+    return __real_accept4(fd, address, length, flags);
+}
+
 static int meet(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = *(const uint32_t *)arg;
@@ -170,7 +188,7 @@ static int fail_to_meet(struct plait_comm **comm, uint32_t rank, void *arg)
     if (own != PLAIT_OK)
         plait_fail(own, "this is why");
     enum plait_status status =
-        plait_bootstrap_create(&the_id, e->rank[rank], e->nrank[rank], e->want[rank] == NULL ? 1 : 30, own, &b);
+        plait_bootstrap_create(&the_id, e->rank[rank], e->nrank[rank], e->want[rank] == NULL ? 3 : 30, own, &b);
     if (e->dies[rank]) {
         CHECK(status == PLAIT_OK);
         raise(SIGKILL);
@@ -224,6 +242,18 @@ static void a_rank_that_dies_is_named(void **state)
         e.dies[r] = r == 0;
     }
     run_ends(&e, 1);
+}
+
+static void an_error_inside_a_node_is_told_to_all(void **state)
+{
+    struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 } };
+
+    (void)state;
+    for (uint32_t r = 0; r < 4; r++)
+        e.want[r] = "letting in the ranks of this node: Too many open files";
+    node_is_full = true;
+    run_ends(&e, 0);
+    node_is_full = false;
 }
 
 static void ranks_that_differ_are_named(void **state)
@@ -332,6 +362,7 @@ int main(void)
         cmocka_unit_test(sixty_four_ranks_meet_with_few_messages),
         cmocka_unit_test(the_error_of_one_rank_is_told_to_all),
         cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(an_error_inside_a_node_is_told_to_all),
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(a_second_rank_0_is_told),
         cmocka_unit_test(rank_0_says_why_it_cannot_listen),

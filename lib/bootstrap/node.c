@@ -193,21 +193,29 @@ static enum plait_status receive_all(struct finding *f)
     return status;
 }
 
-/* The leader's answer: its rank. */
-static enum plait_status hear_leader(struct finding *f)
+/* The leader's answer: its rank. A leader that gives none has failed, which it tells in the exchange that follows. */
+static void hear_leader(struct finding *f)
 {
+    const double until = plait_clock() + f->b->limit;
     struct plait_error error;
-    const enum plait_status status =
-        plait_frame_read(f->upward, &f->own.leader, sizeof f->own.leader, plait_clock() + f->b->limit, &error);
 
-    return status == PLAIT_OK && error.status == PLAIT_OK
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node left or died");
+    if (plait_frame_read(f->upward, &f->own.leader, sizeof f->own.leader, until, &error) != PLAIT_OK ||
+        error.status != PLAIT_OK)
+        f->own.leader = UINT32_MAX;
 }
 
 /* ---- After it ------------------------------------------------------------------------------------------------ */
 
-/* Those who name the same leader share a node, whatever number they name: it came from another program. */
+/* Every rank sees the same, and comes to the same answer. */
+static enum plait_status check_leaders(const struct finding *f)
+{
+    for (uint32_t r = 0; r < f->b->nrank; r++)
+        if (f->all[r].leader >= f->b->nrank)
+            return plait_fail(PLAIT_ERR_PEER, "comm creation: rank %u and the first rank of its node did not meet", r);
+    return PLAIT_OK;
+}
+
+/* Those who name the same leader share a node. */
 static void number_nodes(struct finding *f)
 {
     struct plait_nodes *nodes = &f->nodes;
@@ -269,9 +277,14 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
         own = prepare(&f, id);
     own = plait_bootstrap_agree(b, own);
     if (own == PLAIT_OK) {
-        own = f.listener >= 0 ? receive_all(&f) : hear_leader(&f);
+        if (f.listener >= 0)
+            own = receive_all(&f);
+        else
+            hear_leader(&f);
         own = plait_bootstrap_allgather(b, own, &f.own, sizeof f.own, f.all);
     }
+    if (own == PLAIT_OK)
+        own = check_leaders(&f);
     if (own == PLAIT_OK) {
         number_nodes(&f);
         make_star(&f);

@@ -19,7 +19,7 @@
 #define TURN        0.25 /* the same when it has */
 #define SWEEP_NS    100000000
 #define BUSY_PAUSE  0.02 /* seconds between looks for a free port */
-#define PROBE       0.3  /* seconds for another rank 0 to answer */
+#define PROBE       1.0  /* seconds for another rank 0 to answer */
 
 /* What an event of the epoll descriptor is of. */
 #define OF_TIMER    UINT32_MAX

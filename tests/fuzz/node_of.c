@@ -50,6 +50,9 @@ static void number(const uint8_t *data, size_t size)
     f.nodes.of = malloc(NRANK * sizeof *f.nodes.of);
     f.nodes.hosts = malloc(NRANK * sizeof *f.nodes.hosts);
     MUST(f.nodes.of != NULL && f.nodes.hosts != NULL);
+    if (check_leaders(&f) == PLAIT_OK)
+        for (uint32_t r = 0; r < NRANK; r++)
+            MUST(all[r].leader < NRANK);
     number_nodes(&f);
     for (uint32_t r = 0; r < NRANK; r++) {
         MUST(f.nodes.of[r] <= next);
