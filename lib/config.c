@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "bytes.h"
+#include "config_hosts.h"
 #include "log.h"
 #include "nearest.h"
 #include "status.h"
@@ -193,45 +194,6 @@ static const char *parse_pace(const char *text, void *field)
     return NULL;
 }
 
-/* A port, and what is behind it; NULL: none. */
-static const char *parse_port(const char *text, unsigned *out)
-{
-    unsigned value = 0;
-    const char *c = text;
-
-    for (; isdigit((unsigned char)*c) && value <= UINT16_MAX; c++)
-        value = value * 10 + (unsigned)(*c - '0');
-    *out = value;
-    return c > text && value > 0 && value <= UINT16_MAX ? c : NULL;
-}
-
-static const char *parse_ports(const char *text, void *field)
-{
-    unsigned first, last;
-    const char *end = parse_port(text, &first);
-
-    last = first;
-    if (end != NULL && *end == '-')
-        end = parse_port(end + 1, &last);
-    if (end == NULL || *end != '\0' || last < first)
-        return "a port or a range of ports: 20000-29999";
-    *(struct plait_ports *)field = (struct plait_ports){ (uint16_t)first, (uint16_t)(last - first + 1) };
-    return NULL;
-}
-
-static const char *parse_ifname(const char *text, void *field)
-{
-    const char *name = text + strspn(text, "^="),
-               *allowed = "names or starts of names, eth,ib; =eth0 the very name, ^docker all but: at "
-                          "most 63 characters";
-
-    if (strlen(text) >= sizeof((struct plait_config *)0)->ifname || (*text != '\0' && *name == '\0') ||
-        strpbrk(name, "^= ") != NULL)
-        return allowed;
-    strcpy(field, text);
-    return NULL;
-}
-
 static const char *parse_hosts(const char *text, void *field)
 {
     uint64_t n;
@@ -239,28 +201,6 @@ static const char *parse_hosts(const char *text, void *field)
     if (!plait_parse_bytes(text, &n) || n > UINT8_MAX)
         return "a number from 0 to 255";
     *(uint8_t *)field = (uint8_t)n;
-    return NULL;
-}
-
-static const char *parse_launcher(const char *text, void *field)
-{
-    static const char *const names[] = { "", "torchrun", "slurm", "openmpi", "none" };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(text, names[i]) == 0) {
-            strcpy(field, text);
-            return NULL;
-        }
-    return "torchrun, slurm, openmpi or none";
-}
-
-static const char *parse_secret(const char *text, void *field)
-{
-    const size_t n = strlen(text);
-
-    if (n > 0 && (n < PLAIT_LEAST_SECRET || n >= sizeof((struct plait_config *)0)->secret))
-        return "16 to 79 characters that are hard to guess; plait-info --make-secret writes some to a file instead";
-    strcpy(field, text);
     return NULL;
 }
 
@@ -286,12 +226,12 @@ static const struct row table[] = {
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; empty: "
       "all "
       "that others can reach",
-      FIELD(ifname), parse_ifname },
+      FIELD(ifname), plait_parse_ifname },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
     { "PLAIT_LAUNCHER", "",
       "launcher that started this process: torchrun, slurm, openmpi, none; empty: found by its variables",
-      FIELD(launcher), parse_launcher },
+      FIELD(launcher), plait_parse_launcher },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
       parse_log },
     { "PLAIT_LOG_FILE", "",
@@ -303,14 +243,15 @@ static const struct row table[] = {
       FIELD(pace), parse_pace },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
       parse_folder },
-    { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
+    { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports),
+      plait_parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
       parse_flag },
     { "PLAIT_SECRET", "",
       "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
       "(plait-info --make-secret)",
-      FIELD(secret), parse_secret, .secret = true },
+      FIELD(secret), plait_parse_secret, .secret = true },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
