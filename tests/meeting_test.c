@@ -201,6 +201,43 @@ static void a_wrong_argument_on_one_rank_is_told_to_all(void **state)
         tell_all_that_one_fails(failing, "", PLAIT_ERR_ARG, "plait_comm_create: round is 3");
 }
 
+/* A launcher's id can be guessed: whoever listens there first would get everyone's memory. */
+static void another_users_process_is_not_taken_for_rank_0(void **state)
+{
+    struct scene *s = open_scene();
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    const size_t n = strlen((const char *)s->id.bytes);
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can become another user\n");
+        munmap(s, sizeof *s);
+        skip();
+    }
+    memcpy(address.sun_path + 1, s->id.bytes, n);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (setuid(65534) != 0 ||
+            bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
+            listen(fd, 8) != 0)
+            _exit(1);
+        pause();
+    }
+    s->pid[0] = pid;
+    wait_for_sockets(s, 1);
+    start(s, 1, NULL);
+    start(s, 2, NULL);
+    for (uint32_t r = 1; r < 3; r++) {
+        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        s->pid[r] = 0;
+    }
+    kill(s->pid[0], SIGKILL);
+    assert_told(s, 0, PLAIT_ERR_SYSTEM, "of another user, listens where rank 0 should");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +246,7 @@ int main(void)
         cmocka_unit_test(the_death_of_rank_0_is_seen_by_those_who_have_come),
         cmocka_unit_test(a_failed_rank_is_named_to_those_who_came_and_those_who_come_late),
         cmocka_unit_test(a_wrong_argument_on_one_rank_is_told_to_all),
+        cmocka_unit_test(another_users_process_is_not_taken_for_rank_0),
     };
 
     return cmocka_run_group_tests_name("meeting", tests, NULL, NULL);

@@ -34,6 +34,7 @@ bool plait_is_this_user(int fd, int *pid)
     struct ucred who;
     socklen_t length = sizeof who;
 
+    *pid = 0;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0)
         return false;
     *pid = (int)who.pid;
@@ -138,7 +139,11 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
         if (pause < 10000)
             pause *= 2;
     }
-    return PLAIT_OK;
+    int pid;
+    return plait_is_this_user(fd, &pid)
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where rank 0 should",
+                            pid);
 }
 
 static enum plait_status join(struct plait_place *place, const struct plait_bootstrap *b,
