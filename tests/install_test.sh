@@ -48,8 +48,8 @@ the_library_exports_what_the_headers_declare() {
         sort -u >"$room/exported"
     diff "$room/declared" "$room/exported"
 }
-the_library_needs_only_libc() {
-    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s |
+the_library_needs_only_libc_and_libsodium() {
+    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s -e libsodium |
         grep -v "$runtime"
 }
 each_header_compiles_alone_as_c() {
@@ -103,7 +103,7 @@ run() {
 run the_library_has_a_soname
 run the_library_exports_only_its_own_names
 run the_library_exports_what_the_headers_declare
-run the_library_needs_only_libc
+run the_library_needs_only_libc_and_libsodium
 run each_header_compiles_alone_as_c
 run each_header_compiles_alone_as_cxx
 run pkg_config_knows_the_version
