@@ -21,7 +21,7 @@ static const char *const variables[] = { "PLAIT_ALGO",          "PLAIT_ARENA",  
                                          "PLAIT_LOG_FILE",      "PLAIT_PROGRESS", "PLAIT_SLICE",     "PLAIT_TIMEOUT",
                                          "PLAIT_WARN",          "PLAIT_SLICES",   "PLAIT_FOR_TESTS", "PLAIT_PACE",
                                          "PLAIT_IFNAME",        "PLAIT_LAUNCHER", "PLAIT_PORTS",     "PLAIT_SECRET",
-                                         "PLAIT_REQUIRE_SECRET" };
+                                         "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",  "PLAIT_HOSTS" };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
