@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bells.h"
 
+#include "../transports/net.h"
+
 #include <errno.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -37,11 +40,39 @@ void plait_bells_add(struct plait_bells *bells, const _Atomic uint32_t *bell)
     bells->at[bells->n++].value = atomic_load(bell);
 }
 
+/* One that cannot be slept on is polled. */
+static void add_network(struct plait_bells *bells, struct plait_port *port)
+{
+    const int fd = plait_port_descriptor(port);
+
+    if (fd < 0 || bells->nnetwork == PLAIT_BELLS_NETWORKS || !plait_port_arm(port))
+        bells->awake = true;
+    else
+        bells->network[bells->nnetwork++] = fd;
+}
+
 void plait_bells_announce(struct plait_bells *bells, struct plait_comm *comm, const uint32_t *ranks, uint32_t n)
 {
+    bool far = false;
+
     atomic_store(&comm->own->asleep, 1);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         plait_bells_add(bells, &comm->peers[ranks[i]].control->bell);
+        far |= comm->port != NULL && plait_port_leads(comm->port, ranks[i]);
+    }
+    if (far)
+        add_network(bells, comm->port);
+}
+
+/* With all signals as they are. */
+static void sleep_on_networks(const struct plait_bells *bells, long ns)
+{
+    const struct timespec most = { 0, ns };
+    struct pollfd fds[PLAIT_BELLS_NETWORKS];
+
+    for (uint32_t i = 0; i < bells->nnetwork; i++)
+        fds[i] = (struct pollfd){ .fd = bells->network[i], .events = POLLIN };
+    ppoll(fds, bells->nnetwork, &most, NULL);
 }
 
 void plait_bells_sleep(const struct plait_bells *bells, long ns)
@@ -51,8 +82,13 @@ void plait_bells_sleep(const struct plait_bells *bells, long ns)
     struct timespec until;
     const int saved = errno; /* sleeps end with errors that are none */
 
-    if (bells->n == 0) {
+    if (bells->n == 0 || bells->awake) {
         sched_yield();
+        return;
+    }
+    if (bells->nnetwork > 0) {
+        sleep_on_networks(bells, ns);
+        errno = saved;
         return;
     }
     for (uint32_t i = 0; i < bells->n; i++)

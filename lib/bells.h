@@ -6,21 +6,33 @@
  * Announce and read the bells; poll once more; sleep. A rank that has news after that poll sees the announcement and
  * rings, which changes its bell, so the sleep ends at once. Sleeps are at most a millisecond long: a ring that is
  * missed costs no more than that.
+ *
+ * Who awaits a rank that is reached over a network sleeps on that network's descriptor instead, and misses the bells.
  */
 #ifndef PLAIT_LIB_BELLS_H
 #define PLAIT_LIB_BELLS_H
 
 #include "comm.h"
 
-#define PLAIT_BELLS 16 /* that a sleeper waits on */
+#define PLAIT_BELLS          16 /* that a sleeper waits on */
+#define PLAIT_BELLS_NETWORKS 4
 
 struct plait_bells {
-    uint32_t n;
+    uint32_t n, nnetwork;
+    int network[PLAIT_BELLS_NETWORKS]; /* descriptors */
+    bool awake;                        /* a network has something to do already */
     struct {
         const _Atomic uint32_t *bell;
         uint32_t value;
     } at[PLAIT_BELLS];
 };
+
+/* Nothing. */
+static inline void plait_bells_init(struct plait_bells *bells)
+{
+    bells->n = bells->nnetwork = 0;
+    bells->awake = false;
+}
 
 /* What a sleeper waits on: a word of this process or of another. What does not fit is left out. */
 void plait_bells_add(struct plait_bells *bells, const _Atomic uint32_t *bell);

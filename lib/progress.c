@@ -193,7 +193,7 @@ static void doze(struct idle *idle)
     if (idle->announced)
         plait_progress_sleep(&idle->bells);
     idle->announced = true;
-    idle->bells.n = 0;
+    plait_bells_init(&idle->bells);
     plait_progress_announce(&idle->bells);
 }
 

@@ -505,7 +505,7 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
         plait_progress_sleep(&w->bells);
     }
     w->announced = true;
-    w->bells.n = 0;
+    plait_bells_init(&w->bells);
     plait_bells_announce(&w->bells, comm, ranks, w->awaited(w->context, ranks, PLAIT_BELLS));
     plait_progress_announce(&w->bells);
 }

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -190,6 +191,44 @@ static void a_setting_of_the_user_s_stays(void **state)
     assert_int_equal(run(find_no_way, 2, true), 0);
 }
 
+/* ---- Sleep ---------------------------------------------------------------------------------------------- */
+
+static unsigned nwoken;
+
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask)
+{
+    const int ready = __real_ppoll(fds, n, most, mask);
+
+    nwoken += ready > 0;
+    return ready;
+}
+
+static int wait_long(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { TURNS = 10 };
+    int x = 0;
+
+    (void)arg;
+    for (int i = 0; i < TURNS; i++) {
+        usleep(rank == 0 ? 20000 : 0);
+        CHECK(rank == 1 || plait_send(*comm, &i, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+        CHECK(rank == 0 || (plait_recv(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK && x == i));
+    }
+    CHECK(rank == 0 || nwoken >= TURNS / 2);
+    return 0;
+}
+
+static void who_sleeps_is_woken_by_the_network(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(wait_long, 2, true), 0);
+    setenv("UCX_TLS", "posix", 1);
+    assert_int_equal(run(wait_long, 2, true), 0);
+}
+
 /* ---- Death ---------------------------------------------------------------------------------------------- */
 
 static int lose_a_peer(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -220,6 +259,38 @@ static void the_endpoint_to_a_dead_process_fails(void **state)
     (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(lose_a_peer, 2, true), 1); /* the one that died */
+}
+
+static int close_without_a_word(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int x = 0;
+
+    (void)arg;
+    CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        CHECK(plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_ERR_PEER);
+        CHECK(strstr(plait_last_error(), "rank 1 cannot be reached any more: UCX: ") != NULL);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+        *comm = NULL;
+        return 0;
+    }
+    while (!plait_port_is_taken((*comm)->port, 0, PLAIT_CHANNEL_MESSAGES))
+        plait_port_turn((*comm)->port);
+    (*comm)->peers[0].link[PLAIT_CHANNEL_MESSAGES] = NULL;
+    plait_port_close((*comm)->port);
+    while (plait_barrier(*comm, NULL) == PLAIT_OK)
+        ;
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_live_rank_that_cannot_be_reached_is_named(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(close_without_a_word, 2, true), 0);
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------- */
@@ -280,6 +351,8 @@ int main(void)
         TEST(the_way_to_a_rank_has_a_name),
         TEST(a_setting_of_the_user_s_stays),
         TEST(the_endpoint_to_a_dead_process_fails),
+        TEST(a_live_rank_that_cannot_be_reached_is_named),
+        TEST(who_sleeps_is_woken_by_the_network),
         TEST(messages_arrive_although_their_sender_leaves),
         TEST(a_message_that_nobody_wants_does_not_hold_up_who_leaves),
     };

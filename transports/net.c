@@ -222,7 +222,7 @@ static struct plait_link *net_connect(struct plait_comm *comm, uint32_t peer, en
 {
     struct net_link *l;
 
-    if (comm->port == NULL || comm->port->ways[peer].address == NULL)
+    if (comm->port == NULL || !plait_port_leads(comm->port, peer))
         return NULL;
     l = link_of(comm->port, peer, channel);
     if (l == NULL)
@@ -553,6 +553,11 @@ enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const 
     memcpy(w->address, address, bytes);
     w->bytes = bytes;
     return PLAIT_OK;
+}
+
+bool plait_port_leads(const struct plait_port *port, uint32_t rank)
+{
+    return port->ways[rank].address != NULL;
 }
 
 void plait_port_turn(struct plait_port *port)

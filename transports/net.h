@@ -30,6 +30,8 @@ const char *plait_port_version(const struct plait_port *port);
 /* Reach `rank` this way: before the first message to or from it is waited for. The address is copied. */
 enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes);
 
+bool plait_port_leads(const struct plait_port *port, uint32_t rank);
+
 /*
  * One turn of the network; transports are polled after it. Called once in each turn of the comm, not in each poll.
  * Acknowledgements travel with messages in the other direction, else after half a window or some turns without news.

@@ -209,7 +209,7 @@ struct plait_comm_stats {
     uint64_t bytes_reduced; /* results written by REDUCE steps */
     uint64_t allocations;   /* by operations (not by creation) */
     uint64_t yields;        /* sched_yield calls while waiting */
-    uint64_t sleeps;        /* futex waits */
+    uint64_t sleeps;        /* waits in the kernel */
     uint64_t wakes;         /* futex wakes of other ranks */
     uint64_t plan_hash;     /* of the last operation; equals plait_choice.plan_hash */
 };
