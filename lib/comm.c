@@ -33,15 +33,17 @@
 /* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
 
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct plait_comm *retired; /* only control block, peers, flights are left */
+static struct plait_comm *retired; /* only control block, peers, flights and network are left */
 
 static void release_shared(struct plait_comm *comm)
 {
+    plait_remote_destroy(comm->remote);
     for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++) {
         plait_process_put(comm->peers[r].process);
         plait_mirror_destroy(comm->peers[r].mirror);
     }
     free(comm->peers);
+    plait_port_close(comm->port);
     plait_flights_destroy(comm->flights);
     plait_messages_destroy(comm);
     if (comm->own != NULL)
@@ -51,14 +53,37 @@ static void release_shared(struct plait_comm *comm)
     free(comm);
 }
 
-/* A peer no longer reads this rank's block when it has left too, or died; on another host it never does. */
+/*
+ * Before the process ends, or the library is unloaded: then the libraries behind a network are still there, which they
+ * may no longer be in unload().
+ */
+static void close_networks(void)
+{
+    pthread_mutex_lock(&retired_lock);
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
+        plait_port_close(c->port);
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/*
+ * A network stays open, as its comm's block does, until the others have left too: to them, closing it looks like a death, and
+ * UCX 1.13 aborts a process that is just connecting to one that closes.
+ */
+static void keep_network(const struct plait_comm *comm)
+{
+    static bool watched;
+
+    if (comm->port != NULL && !watched)
+        watched = atexit(close_networks) == 0;
+}
+
+/* A peer no longer reads this rank's block when it has left too, or died. */
 static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
-        if (r != comm->rank && comm->peers[r].mirror == NULL && c != NULL &&
-            atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
-            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_process_dead(comm->peers[r].process))
+        if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
+            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_peer_died(&comm->peers[r]))
             return false;
     }
     return true;
@@ -84,6 +109,7 @@ static void retire(struct plait_comm *comm)
     if (comm != NULL) {
         atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
         plait_ring(comm);
+        keep_network(comm);
         comm->next_retired = retired;
         retired = comm;
     }
@@ -264,7 +290,8 @@ static void free_private(struct plait_comm *comm)
         if (link != NULL)
             link->transport->disconnect(link);
     }
-    plait_port_close(comm->port);
+    if (comm->port != NULL && !plait_port_is_quiet(comm->port))
+        plait_port_close(comm->port);
     plait_requests_forget(comm);
     for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);
@@ -322,7 +349,6 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 void plait_comm_discard(struct plait_comm *comm)
 {
     free_private(comm);
-    plait_remote_destroy(comm->remote);
     release_shared(comm);
     alive--;
 }
@@ -518,7 +544,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     free_private(comm);
-    plait_remote_destroy(comm->remote);
+    plait_remote_depart(comm->remote);
     retire(comm);
     alive--;
     errno = saved;

@@ -146,6 +146,7 @@ static void who_departs_has_not_died(void **state)
     struct world *w = *state;
 
     atomic_store(&w->comm[3].own->done, 12);
+    plait_remote_depart(w->comm[3].remote);
     plait_remote_destroy(w->comm[3].remote);
     w->comm[3].remote = NULL;
     for (uint32_t on = 0; on < 3; on++) {
@@ -156,6 +157,7 @@ static void who_departs_has_not_died(void **state)
     EVENTUALLY(atomic_load(&mirror(w, 2, 1)->control.done) == 3);
     for (uint32_t on = 0; on < 3; on++)
         assert_int_equal(atomic_load(&mirror(w, on, 3)->dead), 0);
+    plait_remote_depart(w->comm[0].remote);
     plait_remote_destroy(w->comm[0].remote);
     w->comm[0].remote = NULL;
     EVENTUALLY(atomic_load(&mirror(w, 1, 0)->control.departed) == 1);

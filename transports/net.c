@@ -582,6 +582,24 @@ bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plai
     return true;
 }
 
+static bool is_quiet(const struct net_link *l)
+{
+    for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
+        if (l->out[i].state == PLAIT_NET_BUSY || l->in[i].stage == COMING)
+            return false;
+    return true;
+}
+
+bool plait_port_is_quiet(const struct plait_port *port)
+{
+    for (uint32_t i = 0; i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
+        const struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        if (l != NULL && !is_quiet(l))
+            return false;
+    }
+    return true;
+}
+
 void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room)
 {
     struct way *w = &port->ways[rank];

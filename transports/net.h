@@ -50,6 +50,9 @@ void plait_port_rest(struct plait_port *port);
 /* Has the rank taken every message of the channel that was sent to it? */
 bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel);
 
+/* Is nothing on the way from or to the memory of others? Then it may be closed later. */
+bool plait_port_is_quiet(const struct plait_port *port);
+
 /* What messages to the rank go over, for people; "" when it is not reached this way. */
 void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room);
 

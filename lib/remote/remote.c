@@ -367,21 +367,30 @@ void plait_remote_tell(struct plait_remote *remote)
         eventfd_write(bell, 1);
 }
 
+void plait_remote_depart(struct plait_remote *r)
+{
+    struct timespec until;
+
+    if (r == NULL)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)LAST_WORD;
+    pthread_mutex_lock(&lock);
+    atomic_store(&r->leaving, true);
+    eventfd_write(bell, 1);
+    while (!r->left && pthread_cond_timedwait(&gone, &lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&lock);
+}
+
 void plait_remote_destroy(struct plait_remote *r)
 {
     struct plait_remote **link;
-    struct timespec until;
 
     if (r == NULL)
         return;
     pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
-    atomic_store(&r->leaving, true);
-    eventfd_write(bell, 1);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)LAST_WORD;
-    while (!r->left && pthread_cond_timedwait(&gone, &lock, &until) == 0)
-        ;
     for (link = &remotes; *link != r; link = &(*link)->next)
         ;
     *link = r->next;

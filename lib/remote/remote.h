@@ -29,7 +29,11 @@ void plait_remote_begin(struct plait_remote *remote, const int *sockets);
 /* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
 
-/* Tell the last news, that this rank has departed among them, for at most a second; then close. NULL is allowed. */
-void plait_remote_destroy(struct plait_remote *remote);
+/*
+ * Tell the last news, that this rank departs among them: for at most a second. What others say is heard, and passed on,
+ * until destroy. NULL is allowed.
+ */
+void plait_remote_depart(struct plait_remote *remote);
+void plait_remote_destroy(struct plait_remote *remote); /* NULL is allowed */
 
 #endif
