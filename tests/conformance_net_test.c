@@ -13,11 +13,6 @@
 
 #include <cmocka.h>
 
-static bool run_processes(const struct jobs *j)
-{
-    return jobs_run(j, j->nrank, 1) == 0;
-}
-
 static bool run_threads(const struct jobs *j)
 {
     return jobs_run(j, 1, j->nrank) == 0;
@@ -38,6 +33,11 @@ static void a_network_that_delays_and_reorders_conforms(void **state)
 }
 
 #if HAVE_UCX
+static bool run_processes(const struct jobs *j)
+{
+    return jobs_run(j, j->nrank, 1) == 0;
+}
+
 static void over(const char *transports)
 {
     wire_plugin = NULL;
