@@ -2,18 +2,21 @@
 /*
  * What a network is to Plait: a plug-in that carries messages between processes, on one host or several.
  *
- * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_net_plugin plait_net_plugin`. It is loaded
- * when the first comm needs it (lib/plugin.h) and stays loaded. It knows nothing of comms, plans or settings and calls
- * nothing of libplait; transports/net.c makes links of it. transports/ucx/ is one, tests/fake_net.c another.
+ * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_net_plugin plait_net_plugin`. It
+ * is loaded when the first comm needs it (lib/plugin.h) and stays loaded. It knows nothing of comms, plans or
+ * settings and calls nothing of libplait; transports/net.c makes links of it. transports/ucx/ is one,
+ * tests/fake_net.c another.
  *
- * A network is one rank's: its address goes to the other ranks when the comm is made, and endpoints lead to theirs. Each
- * network is used by one thread at a time, whoever has the comm; networks do not know of each other, so that what one
- * comm leaves unfinished, or forces to an end, does not touch another. What is sent arrives once, whole, in any order.
+ * A network is one rank's: its address goes to the other ranks when the comm is made, and endpoints lead to theirs.
+ * Each network is used by one thread at a time, whoever has the comm; networks do not know of each other, so that
+ * what one comm leaves unfinished, or forces to an end, does not touch another. What is sent arrives once, whole, in
+ * any order.
  *
- * Life of a message: send() gives header and data; both stay as they are until its state is no longer BUSY, which says that the
- * memory may be used again and not that anything has arrived. At the other end arrive() shows the header, and the data
- * where the network put it, or only how long it is: then it still lies with its sender, and fetch() lands it where the receiver wants
- * it. What arrive() showed is held until release(), or until a fetch() has ended. Nothing blocks. Memory is the host's.
+ * Life of a message: send() gives header and data; both stay as they are until its state is no longer BUSY, which
+ * says that the memory may be used again and not that anything has arrived. At the other end arrive() shows the
+ * header, and the data where the network put it, or only how long it is: then it still lies with its sender, and
+ * fetch() lands it where the receiver wants it. What arrive() showed is held until release(), or until a fetch() has
+ * ended. Nothing blocks. Memory is the host's.
  *
  * In the steady state nothing is allocated for a message.
  */
@@ -89,7 +92,7 @@ struct plait_net_plugin {
     /* Why nothing can pass any more, or NULL. What was sent or fetched has failed then, or soon will have. */
     const char *(*failed)(const struct plait_net_endpoint *e);
 
-    /* What the endpoint goes over, as far as it is known, for people: "tcp/eth0". May connect first, and take its time. */
+    /* What the endpoint goes over, as far as it is known, for people: "tcp/lo". It takes its time. */
     void (*describe)(const struct plait_net_endpoint *e, char *text, size_t room);
 };
 

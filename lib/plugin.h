@@ -8,10 +8,10 @@
 #include <plait/status.h>
 
 /*
- * The network of plait-NAME.so in `folder`, or, if that is "", in plait/ beside libplait. Loaded at the first call, and never
- * unloaded. Signal handlers that its libraries set while they are loaded are undone, unless the variable `keep` is in the
- * environment: then the user has asked for them. PLAIT_ERR_UNSUPPORTED when there is none: the text says what to install
- * or set.
+ * The network of plait-NAME.so in `folder`, or, if that is "", in plait/ beside libplait. Loaded at the first call,
+ * and never unloaded. Signal handlers that its libraries set while they are loaded are undone, unless the variable
+ * `keep` is in the environment: then the user has asked for them. PLAIT_ERR_UNSUPPORTED when there is none: the text
+ * says what to install or set.
  */
 enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
                                    const struct plait_net_plugin **out);

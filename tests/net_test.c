@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links over a network (transports/net.c), both ends in this thread, over one that delays and reorders (fake_net.h); and
- * how the plug-in of a network is found.
+ * Links over a network (transports/net.c), both ends in this thread, over one that delays and reorders (fake_net.h);
+ * and how the plug-in of a network is found.
  */
 #include "../transports/net.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What UCX does to a process and what it leaves alone: it is loaded only when a network is opened, the program's signal handlers
- * and the user's settings stay, and a peer that dies is seen.
+ * What UCX does to a process and what it leaves alone: it is loaded only when a network is opened, the program's
+ * signal handlers and the user's settings stay, and a peer that dies is seen.
  */
 #include "../transports/net.h"
 

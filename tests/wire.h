@@ -10,7 +10,7 @@
 /* The network; NULL: UCX's plug-in. */
 extern const struct plait_net_plugin *wire_plugin;
 
-/* For ranks_prepare: every rank opens a port and is given the addresses of the others. 0: done; else it says why not. */
+/* For ranks_prepare: every rank opens a port and is given the others' addresses. 0: done; else it says why not. */
 int wire(struct plait_comm *comm, uint32_t rank);
 
 #endif

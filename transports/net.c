@@ -2,109 +2,31 @@
 /*
  * Links over a network (lib/net.h): numbered messages that may arrive in any order.
  *
- * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is used again when the receiver has
- * released what was in it, so that no more than a window is ever on the way or held. The receiver tells what it has released
- * in every header that goes the other way: a bit for each slot, which changes with each release of that slot, and how many
- * releases that is in all; when none goes, in a header alone. Of such news, which may overtake each other, only later counts.
+ * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is used again when the receiver
+ * has released what was in it, so that no more than a window is ever on the way or held. The receiver tells what it
+ * has released in every header that goes the other way: a bit for each slot, which changes with each release of that
+ * slot, and how many releases that is in all; when none goes, in a header alone. Of such news, which may overtake
+ * each other, only later counts.
  *
- * Small data lies in the network's memory until release(). Large data stays with its sender until the receiver asks for
- * the message: it is then fetched into the receiver's landing, or, where it is read in place, into memory of the port, which is kept for
- * the next. A message with another fingerprint or size is not fetched.
+ * Small data lies in the network's memory until release(). Large data stays with its sender until the receiver asks
+ * for the message: it is then fetched into the receiver's landing, or, where it is read in place, into memory of the
+ * port, which is kept for the next. A message with another fingerprint or size is not fetched.
  *
  * A message may come before its link is connected here: the first that comes from a rank makes the link's state. The
- * window bounds what waits. What is not for this comm and rank, or beyond the window, is dropped; the former is no rank's of
- * this comm and is logged, the latter breaks the link.
+ * window bounds what waits. What is not for this comm and rank, or beyond the window, is dropped; the former is no
+ * rank's of this comm and is logged, the latter breaks the link.
  */
-#include "net.h"
+#include "net_link.h"
 
-#include "../lib/log.h"
-#include "../lib/plugin.h"
 #include "../lib/report.h"
-#include "../lib/status.h"
-#include "../lib/wait.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ACK_AFTER   (PLAIT_WINDOW / 2) /* messages released and not acknowledged */
-#define QUIET_TURNS 16                 /* without news: then acknowledge what there is */
-#define LEAST_ROOM  4096               /* bytes of a landing of the port's */
-
-enum kind { MESSAGE, ACKNOWLEDGEMENT };
-
-struct header {
-    uint64_t comm, note;
-    uint32_t number, fingerprint;
-    uint32_t source, to;
-    uint32_t nreleased; /* messages of the other direction; */
-    uint16_t flips;     /* a bit for each slot: is the number of its releases odd? */
-    uint8_t channel, kind;
-};
-_Static_assert(sizeof(struct header) == PLAIT_NET_HEADER, "what a network carries");
-_Static_assert(PLAIT_WINDOW <= 16, "a bit of `flips` each");
-
-struct outgoing {
-    struct header header;
-    enum plait_net_state state;
-    char few[PLAIT_POST_DATA];
-};
-
-struct room { /* landing of the port's */
-    struct room *next;
-    size_t bytes;
-    void *memory;
-};
-
-enum stage { EMPTY, ASKED, COMING, HERE }; /* the last: readable; ASKED: it lies with its sender */
-
-struct incoming {
-    enum stage stage;
-    uint32_t number; /* of what is here, or will be next */
-    uint32_t fingerprint;
-    uint64_t note;
-    const void *data;
-    size_t bytes;
-    void *held;        /* by the network, until release */
-    struct room *room; /* or here; NULL: in the caller's landing */
-    enum plait_net_state state;
-};
-
-struct net_link {
-    struct plait_link link;
-    struct plait_port *port;
-    uint32_t peer;
-    enum plait_channel channel;
-    struct outgoing out[PLAIT_WINDOW];
-    uint32_t ntaken; /* what the peer has released, as its last header said */
-    uint16_t taken;
-    struct incoming in[PLAIT_WINDOW];
-    uint32_t nreleased; /* as in the header */
-    uint16_t released;
-    uint32_t owed; /* releases that the peer has not been told of */
-    struct header ack;
-    enum plait_net_state ack_state;
-};
-
-struct way { /* to a rank */
-    void *address;
-    size_t bytes;
-    struct plait_net_endpoint *endpoint;
-    struct net_link *link[PLAIT_NCHANNEL];
-    char broken[256]; /* "": it is not */
-};
-
-struct plait_port {
-    const struct plait_net_plugin *plugin;
-    struct plait_net *net;
-    struct plait_comm *comm;
-    struct room *rooms; /* that are free */
-    uint32_t quiet;     /* turns without news */
-    uint32_t nowing;    /* links that owe acknowledgements */
-    bool warned;
-    struct way ways[]; /* [nrank] */
-};
+#define ACK_AFTER  (PLAIT_WINDOW / 2) /* messages released and not acknowledged */
+#define LEAST_ROOM 4096               /* bytes of a landing of the port's */
 
 static struct net_link *net(const struct plait_link *link)
 {
@@ -128,12 +50,6 @@ __attribute__((format(printf, 2, 3))) static void break_way(struct way *w, const
 }
 
 /* ---- Acknowledgements ----------------------------------------------------------------------------------- */
-
-/* Does this say that the message, and with it every earlier one of its slot, has been released? */
-static bool is_released(uint16_t flips, uint32_t number)
-{
-    return (flips >> number % PLAIT_WINDOW & 1) == ((number / PLAIT_WINDOW + 1) & 1);
-}
 
 static void read_acknowledgement(struct net_link *l, const struct header *h)
 {
@@ -171,7 +87,7 @@ static void acknowledge(struct net_link *l)
     l->port->plugin->send(way_of(l)->endpoint, &l->ack, NULL, 0, &l->ack_state);
 }
 
-static void acknowledge_all(struct plait_port *port)
+void plait_net_acknowledge(struct plait_port *port)
 {
     for (uint32_t i = 0; port->nowing > 0 && i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
         struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
@@ -326,7 +242,7 @@ static void give_room(struct plait_port *port, struct room *r)
     port->rooms = r;
 }
 
-static void free_room(struct room *r)
+void plait_net_free_room(struct room *r)
 {
     if (r != NULL)
         free(r->memory);
@@ -370,7 +286,7 @@ static bool put(struct net_link *l, const struct header *h, const struct plait_n
     return true;
 }
 
-static void arrive(void *context, const struct plait_net_arrival *a)
+void plait_net_arrive(void *context, const struct plait_net_arrival *a)
 {
     struct plait_port *port = context;
     struct header h;
@@ -467,155 +383,3 @@ const struct plait_transport plait_transport_net = {
     .peek = net_peek,
     .broken = net_broken,
 };
-
-/* ---- Ports ---------------------------------------------------------------------------------------------- */
-
-enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin)
-{
-    struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->ways);
-    const struct plait_net_options o = { .nendpoint = comm->nrank, .context = port, .arrive = arrive };
-    char why[256] = "";
-
-    if (port == NULL)
-        return plait_fail_memory("out of memory for the network of %u ranks", comm->nrank);
-    port->comm = comm;
-    if (plugin == NULL) {
-        const enum plait_status status = plait_plugin_net("ucx", comm->config.plugins, "UCX_HANDLE_ERRORS", &plugin);
-        if (status != PLAIT_OK) {
-            free(port);
-            return status;
-        }
-    }
-    port->plugin = plugin;
-    if (!plait_plugin_open_net(plugin, &o, &port->net, why, sizeof why)) {
-        free(port);
-        return plait_fail(PLAIT_ERR_SYSTEM, "cannot open the network '%s': %s", plugin->name, why);
-    }
-    comm->port = port;
-    return PLAIT_OK;
-}
-
-/* Their senders may still wait for it. */
-static void drop_held(struct plait_port *port, const struct way *w)
-{
-    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++)
-        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
-            if (w->link[c]->in[i].held != NULL)
-                port->plugin->release(port->net, w->link[c]->in[i].held);
-}
-
-static void free_way(struct way *w)
-{
-    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++) {
-        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
-            free_room(w->link[c]->in[i].room);
-        free(w->link[c]);
-    }
-    free(w->address);
-}
-
-void plait_port_close(struct plait_port *port)
-{
-    if (port == NULL)
-        return;
-    for (uint32_t r = 0; r < port->comm->nrank; r++)
-        drop_held(port, &port->ways[r]);
-    port->plugin->close(port->net); /* from here on it writes to no landing */
-    for (uint32_t r = 0; r < port->comm->nrank; r++)
-        free_way(&port->ways[r]);
-    while (port->rooms != NULL) {
-        struct room *next = port->rooms->next;
-        free_room(port->rooms);
-        port->rooms = next;
-    }
-    port->comm->port = NULL;
-    free(port);
-}
-
-const void *plait_port_address(const struct plait_port *port, size_t *bytes)
-{
-    return port->plugin->address(port->net, bytes);
-}
-
-const char *plait_port_version(const struct plait_port *port)
-{
-    return port->plugin->version();
-}
-
-enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes)
-{
-    struct way *w = &port->ways[rank];
-
-    free(w->address);
-    w->address = malloc(bytes);
-    if (w->address == NULL)
-        return plait_fail_memory("out of memory for the network address of rank %u", rank);
-    memcpy(w->address, address, bytes);
-    w->bytes = bytes;
-    return PLAIT_OK;
-}
-
-bool plait_port_leads(const struct plait_port *port, uint32_t rank)
-{
-    return port->ways[rank].address != NULL;
-}
-
-void plait_port_turn(struct plait_port *port)
-{
-    port->plugin->progress(port->net);
-    if (port->nowing > 0 && ++port->quiet >= QUIET_TURNS)
-        acknowledge_all(port);
-}
-
-void plait_port_rest(struct plait_port *port)
-{
-    acknowledge_all(port);
-}
-
-bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel)
-{
-    const struct net_link *l = port->ways[rank].link[channel];
-
-    for (uint32_t i = 0; l != NULL && i < PLAIT_WINDOW; i++)
-        if (!is_released(l->taken, l->out[i].header.number))
-            return false;
-    return true;
-}
-
-static bool is_quiet(const struct net_link *l)
-{
-    for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
-        if (l->out[i].state == PLAIT_NET_BUSY || l->in[i].stage == COMING)
-            return false;
-    return true;
-}
-
-bool plait_port_is_quiet(const struct plait_port *port)
-{
-    for (uint32_t i = 0; i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
-        const struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
-        if (l != NULL && !is_quiet(l))
-            return false;
-    }
-    return true;
-}
-
-void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room)
-{
-    struct way *w = &port->ways[rank];
-
-    if (room > 0)
-        *text = '\0';
-    if (w->endpoint != NULL)
-        port->plugin->describe(w->endpoint, text, room);
-}
-
-int plait_port_descriptor(const struct plait_port *port)
-{
-    return port->plugin->descriptor(port->net);
-}
-
-bool plait_port_arm(struct plait_port *port)
-{
-    return port->nowing == 0 && port->plugin->arm(port->net);
-}

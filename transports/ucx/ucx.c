@@ -2,11 +2,12 @@
 /*
  * UCX as a network (lib/net.h): everything that calls UCX is in this file.
  *
- * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once and
- * which wait until they are fetched (its rendezvous). Endpoints are in error mode PEER, so that a dead process ends what
- * is on the way to it; UCX then leaves out its shared memory unless that is told to notice errors, too. UCX 1.13 knows
- * that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name of both kinds of shared memory; and it
- * warns of it where the user's UCX_TLS leaves both out. What the user has set in the environment stays as it is.
+ * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once
+ * and which wait until they are fetched (its rendezvous). Endpoints are in error mode PEER, so that a dead process
+ * ends what is on the way to it; UCX then leaves out its shared memory unless that is told to notice errors, too. UCX
+ * 1.13 knows that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name of both kinds of shared
+ * memory; and it warns of it where the user's UCX_TLS leaves both out. What the user has set in the environment stays
+ * as it is.
  *
  * The address holds every transport: one of devices of the network only would be shorter, but empty where UCX_TLS is
  * shared memory, and processes in containers of one machine may have nothing else that is as fast.

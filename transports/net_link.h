@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside links over a network (net.c) and the ports that have them (port.c). */
+#ifndef PLAIT_TRANSPORTS_NET_LINK_H
+#define PLAIT_TRANSPORTS_NET_LINK_H
+
+#include "net.h"
+
+enum kind { MESSAGE, ACKNOWLEDGEMENT };
+
+struct header {
+    uint64_t comm, note;
+    uint32_t number, fingerprint;
+    uint32_t source, to;
+    uint32_t nreleased; /* messages of the other direction; */
+    uint16_t flips;     /* a bit for each slot: is the number of its releases odd? */
+    uint8_t channel, kind;
+};
+_Static_assert(sizeof(struct header) == PLAIT_NET_HEADER, "what a network carries");
+_Static_assert(PLAIT_WINDOW <= 16, "a bit of `flips` each");
+
+struct outgoing {
+    struct header header;
+    enum plait_net_state state;
+    char few[PLAIT_POST_DATA];
+};
+
+struct room { /* landing of the port's */
+    struct room *next;
+    size_t bytes;
+    void *memory;
+};
+
+enum stage { EMPTY, ASKED, COMING, HERE }; /* the last: readable; ASKED: it lies with its sender */
+
+struct incoming {
+    enum stage stage;
+    uint32_t number; /* of what is here, or will be next */
+    uint32_t fingerprint;
+    uint64_t note;
+    const void *data;
+    size_t bytes;
+    void *held;        /* by the network, until release */
+    struct room *room; /* or here; NULL: in the caller's landing */
+    enum plait_net_state state;
+};
+
+struct net_link {
+    struct plait_link link;
+    struct plait_port *port;
+    uint32_t peer;
+    enum plait_channel channel;
+    struct outgoing out[PLAIT_WINDOW];
+    uint32_t ntaken; /* what the peer has released, as its last header said */
+    uint16_t taken;
+    struct incoming in[PLAIT_WINDOW];
+    uint32_t nreleased; /* as in the header */
+    uint16_t released;
+    uint32_t owed; /* releases that the peer has not been told of */
+    struct header ack;
+    enum plait_net_state ack_state;
+};
+
+struct way { /* to a rank */
+    void *address;
+    size_t bytes;
+    struct plait_net_endpoint *endpoint;
+    struct net_link *link[PLAIT_NCHANNEL];
+    char broken[256]; /* "": it is not */
+};
+
+struct plait_port {
+    const struct plait_net_plugin *plugin;
+    struct plait_net *net;
+    struct plait_comm *comm;
+    struct room *rooms; /* that are free */
+    uint32_t quiet;     /* turns without news */
+    uint32_t nowing;    /* links that owe acknowledgements */
+    bool warned;
+    struct way ways[]; /* [nrank] */
+};
+
+/* Does this say that the message, and with it every earlier one of its slot, has been released? */
+static inline bool is_released(uint16_t flips, uint32_t number)
+{
+    return (flips >> number % PLAIT_WINDOW & 1) == ((number / PLAIT_WINDOW + 1) & 1);
+}
+
+/* For a network's arrive(); the context is the port. */
+void plait_net_arrive(void *context, const struct plait_net_arrival *a);
+
+/* Tell every rank what has been released since it was told. */
+void plait_net_acknowledge(struct plait_port *port);
+
+void plait_net_free_room(struct room *r); /* NULL is allowed */
+
+#endif

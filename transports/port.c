@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net_link.h"
+
+#include "../lib/plugin.h"
+#include "../lib/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define QUIET_TURNS 16 /* without news: then acknowledge what there is */
+
+enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin)
+{
+    struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->ways);
+    const struct plait_net_options o = { .nendpoint = comm->nrank, .context = port, .arrive = plait_net_arrive };
+    char why[256] = "";
+
+    if (port == NULL)
+        return plait_fail_memory("out of memory for the network of %u ranks", comm->nrank);
+    port->comm = comm;
+    if (plugin == NULL) {
+        const enum plait_status status = plait_plugin_net("ucx", comm->config.plugins, "UCX_HANDLE_ERRORS", &plugin);
+        if (status != PLAIT_OK) {
+            free(port);
+            return status;
+        }
+    }
+    port->plugin = plugin;
+    if (!plait_plugin_open_net(plugin, &o, &port->net, why, sizeof why)) {
+        free(port);
+        return plait_fail(PLAIT_ERR_SYSTEM, "cannot open the network '%s': %s", plugin->name, why);
+    }
+    comm->port = port;
+    return PLAIT_OK;
+}
+
+/* Their senders may still wait for it. */
+static void drop_held(struct plait_port *port, const struct way *w)
+{
+    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++)
+        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            if (w->link[c]->in[i].held != NULL)
+                port->plugin->release(port->net, w->link[c]->in[i].held);
+}
+
+static void free_way(struct way *w)
+{
+    for (unsigned c = 0; c < PLAIT_NCHANNEL; c++) {
+        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            plait_net_free_room(w->link[c]->in[i].room);
+        free(w->link[c]);
+    }
+    free(w->address);
+}
+
+void plait_port_close(struct plait_port *port)
+{
+    if (port == NULL)
+        return;
+    for (uint32_t r = 0; r < port->comm->nrank; r++)
+        drop_held(port, &port->ways[r]);
+    port->plugin->close(port->net); /* from here on it writes to no landing */
+    for (uint32_t r = 0; r < port->comm->nrank; r++)
+        free_way(&port->ways[r]);
+    while (port->rooms != NULL) {
+        struct room *next = port->rooms->next;
+        plait_net_free_room(port->rooms);
+        port->rooms = next;
+    }
+    port->comm->port = NULL;
+    free(port);
+}
+
+const void *plait_port_address(const struct plait_port *port, size_t *bytes)
+{
+    return port->plugin->address(port->net, bytes);
+}
+
+const char *plait_port_version(const struct plait_port *port)
+{
+    return port->plugin->version();
+}
+
+enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes)
+{
+    struct way *w = &port->ways[rank];
+
+    free(w->address);
+    w->address = malloc(bytes);
+    if (w->address == NULL)
+        return plait_fail_memory("out of memory for the network address of rank %u", rank);
+    memcpy(w->address, address, bytes);
+    w->bytes = bytes;
+    return PLAIT_OK;
+}
+
+bool plait_port_leads(const struct plait_port *port, uint32_t rank)
+{
+    return port->ways[rank].address != NULL;
+}
+
+void plait_port_turn(struct plait_port *port)
+{
+    port->plugin->progress(port->net);
+    if (port->nowing > 0 && ++port->quiet >= QUIET_TURNS)
+        plait_net_acknowledge(port);
+}
+
+void plait_port_rest(struct plait_port *port)
+{
+    plait_net_acknowledge(port);
+}
+
+bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel)
+{
+    const struct net_link *l = port->ways[rank].link[channel];
+
+    for (uint32_t i = 0; l != NULL && i < PLAIT_WINDOW; i++)
+        if (!is_released(l->taken, l->out[i].header.number))
+            return false;
+    return true;
+}
+
+static bool is_quiet(const struct net_link *l)
+{
+    for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
+        if (l->out[i].state == PLAIT_NET_BUSY || l->in[i].stage == COMING)
+            return false;
+    return true;
+}
+
+bool plait_port_is_quiet(const struct plait_port *port)
+{
+    for (uint32_t i = 0; i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
+        const struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        if (l != NULL && !is_quiet(l))
+            return false;
+    }
+    return true;
+}
+
+void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room)
+{
+    struct way *w = &port->ways[rank];
+
+    if (room > 0)
+        *text = '\0';
+    if (w->endpoint != NULL)
+        port->plugin->describe(w->endpoint, text, room);
+}
+
+int plait_port_descriptor(const struct plait_port *port)
+{
+    return port->plugin->descriptor(port->net);
+}
+
+bool plait_port_arm(struct plait_port *port)
+{
+    return port->nowing == 0 && port->plugin->arm(port->net);
+}
