@@ -229,6 +229,7 @@ struct plait_comm {
     uint64_t begun;    /* operation that all ranks are known to have begun, so that they have finished those before */
     struct plait_op_plan *last;
     uint64_t unheard; /* the first operation whose success does not say that all ranks called it alike; 0: none */
+    uint64_t looked;  /* operation after which that was last looked up */
 
     struct plait_config config;
     const struct plait_kernels *kernels;

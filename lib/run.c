@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 
+#define LOOK_EVERY PLAIT_TINY_SMALL /* operations from and to a root between looks at what the others called */
+
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
     char why[512], count[24] = "";
@@ -65,24 +67,34 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
     return PLAIT_OK;
 }
 
-/* Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. */
-static __attribute__((noinline)) void end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
+/*
+ * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never have
+ * to wait for each other, so now and then they look.
+ */
+static __attribute__((noinline)) enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     if (comm->unheard == 0)
         comm->unheard = comm->sequence;
     if (o->selection.tiny)
         plait_tiny_tell(comm, o);
+    if (comm->sequence - comm->looked < LOOK_EVERY)
+        return PLAIT_OK;
+    comm->looked = comm->sequence;
+    return plait_look_at_past_calls(comm);
 }
 
-static inline void end(struct plait_comm *comm, const struct plait_op_plan *o)
+static inline enum plait_status end(struct plait_comm *comm, const struct plait_op_plan *o)
 {
+    enum plait_status status = PLAIT_OK;
+
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (o->geometry.rooted)
-        end_rooted(comm, o);
+        status = end_rooted(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
+    return status;
 }
 
 /* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
@@ -129,9 +141,7 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
     const enum plait_status status =
         comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
-    if (status == PLAIT_OK && *ended)
-        end(comm, comm->run->o);
-    return status;
+    return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
 }
 
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
@@ -166,9 +176,9 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-    const enum plait_status status = plait_tiny_run(comm, o, word, in, out);
+    enum plait_status status = plait_tiny_run(comm, o, word, in, out);
     if (status == PLAIT_OK)
-        end(comm, o);
+        status = end(comm, o);
     plait_fpenv_leave(environment);
     return status;
 }

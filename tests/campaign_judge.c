@@ -2,6 +2,8 @@
 /* Was an injection answered as promised? All that the texts of errors must say is in says_enough(). */
 #include "campaign.h"
 
+#include "comm.h" /* how far ranks get ahead of each other */
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -196,6 +198,8 @@ static bool names_operation(const struct injection *j, const struct scene *s, co
         least = number < least ? number : least;
         most = number > most ? number : most;
     }
+    if (runs_ahead(j) && fault_kinds[j->fault].differs) /* found when all are past it: it is named all the same */
+        least = least > PLAIT_TINY_SMALL ? least - PLAIT_TINY_SMALL : 0;
     if (at == NULL || !named)
         return false;
     const uint64_t number = strtoull(at + 1, NULL, 10);

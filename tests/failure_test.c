@@ -864,6 +864,31 @@ static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
     munmap(c, sizeof *c);
 }
 
+static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float in[30] = { 0 }, out[30];
+    enum plait_status status = PLAIT_OK;
+    const uint32_t root = rank == 1 ? 1 : 2;
+
+    (void)arg;
+    for (uint32_t i = 0; i < 100 && status == PLAIT_OK; i++)
+        status = plait_scatter(*comm, rank == root ? in : NULL, out, 10, PLAIT_FLOAT32, root, NULL);
+    CHECK(status == PLAIT_ERR_MISMATCH);
+    CHECK(says("scatter #1 ") && says("root is ") && says("rank 1"));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
+    *comm = NULL;
+    return 0;
+}
+
+/* Nobody takes from rank 1 and nobody waits for it, nor it for anybody: that used to go on forever. */
+static void a_rank_with_another_root_for_whom_nobody_waits_is_found(void **state)
+{
+    const struct ranks r = ranks_of(3, 1, one_root_differs, NULL);
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float in[COUNT] = { 0 }, out[COUNT];
@@ -914,6 +939,7 @@ int main(void)
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
         cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
+        cmocka_unit_test(a_rank_with_another_root_for_whom_nobody_waits_is_found),
         cmocka_unit_test(a_death_is_told_before_the_deadline_is),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };
