@@ -115,11 +115,19 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 
 #define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
 
-/* Without parameters: of all X with Y = p / X rounded down, the one of fewest rounds, the squarest of these. */
+/*
+ * Without parameters: a node's ranks by nodes, directly inside a node, where all nodes are equal; else of all X with Y =
+ * p / X rounded down, the one of fewest rounds, the squarest of these.
+ */
 static struct grid torus_grid(const struct plait_shape *s)
 {
     struct grid g = { .ndim = s->nparam, .size = 1 };
     uint64_t fewest = UINT64_MAX;
+    uint32_t each;
+    const uint32_t nodes = plait_nodes_of(s, &each);
+
+    if (s->nparam == 0 && nodes > 1 && each > 1)
+        return (struct grid){ 2, s->nrank, { each, nodes }, { true, false } };
 
     for (uint32_t d = 0; d < s->nparam; d++) {
         g.f[d] = s->param[d] & ~DIRECT;

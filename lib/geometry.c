@@ -87,3 +87,30 @@ bool plait_plan_sliceable(const struct plait_plan *plan)
     }
     return true;
 }
+
+uint32_t plait_nodes_of(const struct plait_shape *s, uint32_t *each)
+{
+    uint32_t n = 1, first = 0; /* rank of the node */
+
+    *each = 0;
+    if (s->node == NULL || s->nrank == 0)
+        return 0;
+    for (uint32_t r = 1; r < s->nrank; r++) {
+        if (s->node[r] == s->node[r - 1])
+            continue;
+        for (uint32_t e = 0; e < first; e++)
+            if (s->node[e] == s->node[r])
+                return 0;
+        if (s->node[r] == s->node[first])
+            return 0;
+        *each = n == 1 ? r : *each == r - first ? *each : UINT32_MAX;
+        first = r;
+        n++;
+    }
+    if (n == 1)
+        *each = s->nrank;
+    else if (*each != s->nrank - first)
+        *each = 0;
+    *each = *each == UINT32_MAX ? 0 : *each;
+    return n;
+}

@@ -33,7 +33,7 @@ struct card {
     bool has_pidfd; /* the second descriptor it passes tells of its death */
     char version[16];
     char algo[64];
-    uint8_t hosts; /* PLAIT_HOSTS */
+    uint8_t hosts;  /* PLAIT_HOSTS */
     cpu_set_t cpus; /* this rank may run on */
 };
 
@@ -108,9 +108,9 @@ struct meeting {
     struct card own, *all; /* [nrank] */
     uint32_t *node;        /* [nrank] ranks of one share memory; numbered by their first ranks */
     uint32_t nnode;
-    bool *leads;           /* [nrank] the lowest rank of its process, which speaks for it */
-    int (*fds)[2];         /* [nrank] of the other processes: arena, pidfd */
-    int given[2];          /* this process's; given[1] < 0: not open */
+    bool *leads;   /* [nrank] the lowest rank of its process, which speaks for it */
+    int (*fds)[2]; /* [nrank] of the other processes: arena, pidfd */
+    int given[2];  /* this process's; given[1] < 0: not open */
 };
 
 static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
@@ -302,7 +302,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
 
 #define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
 
-struct port_card { /* of a rank's network */
+struct port_card {  /* of a rank's network */
     uint64_t bytes; /* of its address */
     char version[56];
     char host[64]; /* its name */

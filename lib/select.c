@@ -41,6 +41,8 @@
 #define MOST_READ      (1 << 17)        /* bytes that a rank takes */
 #define MOST_BINOMIAL  (1 << 16)        /* bytes */
 #define MOST_FEW       4096             /* bytes */
+#define MOST_FAR_SHOT  4096             /* bytes that every rank sends every other, over hosts, */
+#define MOST_FAR_RANKS 8                /* of so many at most */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
@@ -53,8 +55,8 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
 
     if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !w->sized && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most && given <= PLAIT_TINY_MAX &&
-           bytes * (shape->nrank - 1) <= MOST_READ;
+    return !w->sized && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most &&
+           given <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
 /* The library's plans that tiny.c is; the caller's of the same name are run as they are. */
@@ -67,6 +69,33 @@ static bool is_one_step(const struct plait_alg *alg)
     return *own != NULL && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
+/* Where the way between hosts takes longer than all else: few of its latencies, or least of its bytes. */
+static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                        const char **why)
+{
+    const bool canonical = w->reproducible || w->ordered;
+    uint32_t each;
+
+    if (bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS) {
+        *why = "several hosts, small, few ranks: one way";
+        return "one-shot";
+    }
+    if (bytes <= MOST_BINOMIAL || canonical) {
+        *why = canonical ? "several hosts, canonical order" : "several hosts, small: logarithmic depth";
+        return "halving-doubling";
+    }
+    if (plait_nodes_of(shape, &each) == 0) {
+        *why = "several hosts, their ranks not neighbours: once to each host and back";
+        return "hierarchy:direct";
+    }
+    if (each <= 1) {
+        *why = "several hosts of one rank, or of different numbers: from neighbour to neighbour, least bytes";
+        return "ring";
+    }
+    *why = "several hosts of equally many ranks: inside each, between them, inside each again";
+    return "torus";
+}
+
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
@@ -74,6 +103,8 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
         *why = TINY;
         return "one-shot";
     }
+    if (w->far)
+        return allreduce_over_hosts(shape, bytes, w, why);
     if (shape->nrank <= MOST_DIRECT) {
         *why =
             "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";

@@ -12,8 +12,10 @@
 
 #include "progress.h"
 
-#define PLAIT_SPINS        4000 /* turns with a pause each: tens of microseconds on any processor */
-#define PLAIT_SPINS_SHARED 4    /* when there are more ranks than processors, the awaited rank may need this one */
+#define PLAIT_SPINS 4000 /* turns with a pause each: tens of microseconds on any processor */
+#define PLAIT_SPINS_SHARED \
+    4 /* when there are more ranks than processors, the awaited rank may need this one; and
+                                   over a network, where a turn is a system call anyway */
 
 struct plait_wait {
     uint32_t turns;        /* without progress */
@@ -60,7 +62,7 @@ static inline void plait_pause(void)
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
 {
-    return comm->oversubscribed ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
+    return comm->oversubscribed || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
 }
 
 /* This rank no longer waits long: its ring says so, if it said otherwise. */

@@ -135,6 +135,14 @@ struct plait_geometry {
 PLAIT_API struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
                                                   uint32_t nblk);
 
+/**
+ * The number of nodes, where the ranks of each are neighbours, as most launchers place them; else 0.
+ *
+ * each  written: how many ranks every node has; 0: not all have as many
+ * Thread: any
+ */
+PLAIT_API uint32_t plait_nodes_of(const struct plait_shape *shape, uint32_t *each);
+
 /** The blocks of a collective over `nrank` ranks; 0: the algorithm chooses, or 2^30 blocks are too few. */
 PLAIT_API uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank);
 
