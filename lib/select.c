@@ -17,6 +17,10 @@
  *
  * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
  *
+ * Over several hosts all-reduces are: up to 4 KiB of at most 8 ranks one-shot; up to 64 KiB, or in the canonical order,
+ * halving-doubling; then a ring where hosts have one rank each or different numbers of neighbours, the torus of ranks by
+ * hosts where they have equally many, and the hierarchy where a host's ranks are not neighbours (RATIONALE, Selection).
+ *
  * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
  * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
  * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
