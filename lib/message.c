@@ -362,6 +362,15 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     return true;
 }
 
+/* May the memory of the last n messages up to this one be used again? Over a network they end in any order. */
+static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
+{
+    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* what is a window behind is received */
+        if (!link->transport->sent(link, last - i))
+            return false;
+    return true;
+}
+
 /* ---- Turns ----------------------------------------------------------------------------------------------- */
 
 static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
@@ -381,7 +390,7 @@ static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum pl
     while (pair->lent.first != NULL) {
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
-        if (!link->transport->sent(link, m->last))
+        if (!all_sent(link, m->last, slices_of(m)))
             break;
         end_first(&pair->lent, PLAIT_OK);
         moved = true;
@@ -546,7 +555,7 @@ void plait_messages_empty(struct plait_comm *comm)
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
         const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || pair->stage == NULL || !link->transport->sent(link, link->next_out - 1))
+        if (pair == NULL || pair->stage == NULL || !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
             continue;
         plait_arena_free(pair->stage);
         pair->stage = NULL;

@@ -18,7 +18,8 @@
  * fetch() lands it where the receiver wants it. What arrive() showed is held until release(), or until a fetch() has
  * ended. Nothing blocks. Memory is the host's.
  *
- * In the steady state nothing is allocated for a message.
+ * In the steady state nothing is allocated for a message. What is called for messages, which is from connect() to
+ * arm() below, leaves errno as it is.
  */
 #ifndef PLAIT_LIB_NET_H
 #define PLAIT_LIB_NET_H

@@ -50,7 +50,7 @@ struct plait_transport {
     bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
                   size_t bytes, bool take);
 
-    /* May the memory of the message be used again? */
+    /* May the memory of the message be used again? This says nothing of those before it. */
     bool (*sent)(const struct plait_link *link, uint32_t number);
 
     /*

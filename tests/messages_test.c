@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between ranks, alone and in groups: right, in order, with what is wrong told on both ends. */
 #include "clock.h"
+#include "message.h"
 #include "pending.h"
 #include "random.h"
 
@@ -76,6 +77,64 @@ static void messages_of_any_size_arrive(void **state)
     (void)state;
     run_both(2, send_sizes, NULL);
     run(2, 1, send_sizes, NULL);
+}
+
+/* A link on which one message is late: its memory is in use when that of later ones is not. So it may be over a network. */
+static struct plait_transport late;
+static const struct plait_transport *as_before;
+static _Atomic uint32_t late_number;
+static atomic_bool is_late;
+
+static bool sent_late(const struct plait_link *link, uint32_t number)
+{
+    return !(is_late && number == late_number) && as_before->sent(link, number);
+}
+
+static int send_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t n = 3 * PLAIT_MESSAGE_SLICE / sizeof(int32_t);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    int done = 0;
+
+    (void)arg;
+    for (uint32_t k = 0; k < 4; k++) { /* the link is there after the first; then one slice after the other is late */
+        if (rank == 1) {
+            memset(memory[1][0], 0, n * sizeof(int32_t));
+            CHECK(plait_recv(*comm, memory[1][0], n, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+            CHECK(holds(memory[1][0], n, 0, 1, k) == 0);
+            CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK);
+            continue;
+        }
+        struct plait_link *link = (*comm)->peers[1].link[PLAIT_CHANNEL_MESSAGES];
+        if (k == 1) {
+            as_before = link->transport;
+            late = *as_before;
+            late.sent = sent_late;
+            link->transport = &late;
+        }
+        is_late = k > 0;
+        late_number = k > 0 ? link->next_out + k - 1 : 0;
+        fill(memory[0][0], n, 0, 1, k);
+        call.request = &r;
+        CHECK(plait_send(*comm, memory[0][0], n, PLAIT_INT32, 1, &call) == PLAIT_OK);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* it has been received */
+        for (unsigned i = 0; i < 100 && !done; i++)
+            CHECK(plait_test(&r, &done) == PLAIT_OK);
+        CHECK(k == 0 || !done);
+        is_late = false;
+        CHECK(plait_wait(&r) == PLAIT_OK);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        done = 0;
+    }
+    return 0;
+}
+
+/* A message counted as sent when its last slice was: over a network the others may still be read then. */
+static void a_message_is_sent_when_all_of_its_slices_are(void **state)
+{
+    (void)state;
+    run(1, 2, send_in_any_order, NULL); /* lent: read where it lies */
 }
 
 /* What was sent arrives although the sender has left, and its process has ended. */
@@ -453,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_any_size_arrive),
+        cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
         cmocka_unit_test(a_message_outlives_its_sender),
         cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
         cmocka_unit_test(a_rank_may_send_to_itself),

@@ -17,6 +17,7 @@
 #include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,8 +173,11 @@ static void ucx_send(struct plait_net_endpoint *e, const void *header, const voi
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
 
+    const int saved = errno;
+
     *state = PLAIT_NET_BUSY;
     begun(ucp_am_send_nbx(e->ep, MESSAGE, header, PLAIT_NET_HEADER, data, bytes, &p), state);
+    errno = saved;
 }
 
 static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state)
@@ -185,22 +189,32 @@ static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
 
+    const int saved = errno;
+
     *state = PLAIT_NET_BUSY;
     begun(ucp_am_recv_data_nbx(net->worker, held, to, bytes, &p), state);
+    errno = saved;
 }
 
 /* What is just arriving is let go by the callback's result. */
 static void ucx_release(struct plait_net *net, void *held)
 {
+    const int saved = errno;
+
     if (held != NULL && held == net->arriving)
         net->arriving = NULL;
     else if (held != NULL)
         ucp_am_data_release(net->worker, held);
+    errno = saved;
 }
 
 static bool ucx_progress(struct plait_net *net)
 {
-    return ucp_worker_progress(net->worker) > 0;
+    const int saved = errno;
+    const bool moved = ucp_worker_progress(net->worker) > 0;
+
+    errno = saved;
+    return moved;
 }
 
 static int ucx_descriptor(const struct plait_net *net)
@@ -210,7 +224,11 @@ static int ucx_descriptor(const struct plait_net *net)
 
 static bool ucx_arm(struct plait_net *net)
 {
-    return net->descriptor >= 0 && ucp_worker_arm(net->worker) == UCS_OK;
+    const int saved = errno;
+    const bool armed = net->descriptor >= 0 && ucp_worker_arm(net->worker) == UCS_OK;
+
+    errno = saved;
+    return armed;
 }
 
 /* ---- Endpoints ------------------------------------------------------------------------------------------ */
@@ -245,7 +263,9 @@ static struct plait_net_endpoint *ucx_connect(struct plait_net *net, const void 
         fail(why, room, "out of memory");
         return NULL;
     }
+    const int saved = errno;
     const ucs_status_t status = ucp_ep_create(net->worker, &p, &e->ep);
+    errno = saved;
     if (status != UCS_OK) {
         fail(why, room, "UCX has no way there: %s (UCX_TLS is '%s', UCX_NET_DEVICES is '%s')",
              ucs_status_string(status), is_set("TLS") ? getenv("UCX_TLS") : "",
