@@ -2,6 +2,7 @@
 #include "backend_plait.h"
 
 #include "collectives.h"
+#include "message.h"
 #include "verify.h"
 
 #include <plait/comm.h>
@@ -11,9 +12,11 @@
 #include <plait/request.h>
 #include <plait/version.h>
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 static void *alloc(void *self, size_t bytes)
@@ -146,6 +149,12 @@ static bool wait(void *self)
     return plait_wait(&r->request[0]) == PLAIT_OK && plait_wait(&r->request[1]) == PLAIT_OK;
 }
 
+static bool barrier(void *self)
+{
+    struct plait_rank *r = self;
+    return plait_barrier(r->comm, NULL) == PLAIT_OK;
+}
+
 /* It may run where it likes, as in a process that is not bound: where a processor is idle, there. */
 static bool thread(void *self, bool on)
 {
@@ -182,6 +191,7 @@ static const struct backend plait = {
     .supports = supports,
     .run = run,
     .error = error_text,
+    .barrier = barrier,
     .start = start,
     .test = test,
     .wait = wait,
@@ -197,31 +207,53 @@ static void refuse(int fd)
     send(fd, &r, sizeof r, MSG_NOSIGNAL);
 }
 
-bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
+static bool create(struct plait_rank *self, const struct options *o, const struct plait_unique_id *id)
 {
-    struct plait_rank self = {
-        .call = PLAIT_CALL_DEFAULT, .rank = rank, .library_memory = o->library_memory, .reproducible = o->reproducible
-    };
     struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
-    char about[64];
 
-    const uint32_t cpus = worker_cpus();
-
-    snprintf(about, sizeof about, "Plait %s", plait_version());
-    struct stage *stage = worker_greet(fd, rank, about);
-    if (stage == NULL)
-        return false;
     comm.nrank = o->nrank;
-    comm.rank = rank;
+    comm.rank = self->rank;
     comm.id = id;
     comm.name = "plait-perf";
     comm.node = o->node;
     comm.reproducible = o->reproducible;
     comm.round = o->round;
-    self.call.algorithm = o->algorithm;
-    self.call.slice = o->slice;
-    self.call.round = o->round;
-    if (plait_comm_create(&comm, &self.comm) != PLAIT_OK) {
+    self->library_memory = o->library_memory;
+    self->reproducible = o->reproducible;
+    self->call = (struct plait_call)PLAIT_CALL_DEFAULT;
+    self->call.algorithm = o->algorithm;
+    self->call.slice = o->slice;
+    self->call.round = o->round;
+    return plait_comm_create(&comm, &self->comm) == PLAIT_OK;
+}
+
+static bool serve(struct plait_rank *self, int fd, struct stage *stage)
+{
+    const bool ok = worker_serve(fd, stage, self->rank, &plait, self);
+
+    plait_comm_destroy(self->driver);
+    plait_comm_destroy(self->comm);
+    stage_unmap(stage);
+    return ok;
+}
+
+static const char *about(void)
+{
+    static _Thread_local char text[64];
+
+    snprintf(text, sizeof text, "Plait %s", plait_version());
+    return text;
+}
+
+bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
+{
+    struct plait_rank self = { .rank = rank };
+    const uint32_t cpus = worker_cpus();
+    struct stage *stage = worker_greet(fd, NULL, rank, about());
+
+    if (stage == NULL)
+        return false;
+    if (!create(&self, o, id)) {
         refuse(fd);
         return false;
     }
@@ -229,9 +261,25 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
     self.pinned = o->nrank <= cpus;
     if (self.pinned) /* as mpirun binds; only now, because a comm counts the processors of its ranks */
         worker_pin(rank);
-    const bool ok = worker_serve(fd, stage, rank, &plait, &self);
-    plait_comm_destroy(self.driver);
-    plait_comm_destroy(self.comm);
-    stage_unmap(stage);
-    return ok;
+    return serve(&self, fd, stage);
+}
+
+bool plait_worker_launched(const char *where, const struct options *o)
+{
+    struct plait_rank self = { .rank = o->launch.rank };
+    struct stage *stage = NULL;
+    char told[GREET_WHERE];
+    int fd = -1;
+
+    snprintf(told, sizeof told, "%s", where != NULL ? where : "");
+    if (!create(&self, o, &o->launch.id) ||
+        plait_broadcast(self.comm, told, told, sizeof told, PLAIT_UINT8, 0, NULL) != PLAIT_OK)
+        return complain("rank %u: %s", self.rank, plait_last_error());
+    sched_getaffinity(0, sizeof self.allowed, &self.allowed);
+    stage = worker_meet(told, self.rank, about(), &fd);
+    if (stage == NULL)
+        return complain("rank %u: none of the addresses of rank 0 leads to it (%s): %s", self.rank,
+                        told + (strlen(told) > 4 + GREET_TOKEN ? 4 + GREET_TOKEN : 0), strerror(errno));
+    worker_watch(fd);
+    return serve(&self, fd, stage);
 }

@@ -32,4 +32,10 @@ extern const struct fuser plait_fuser;
 /* Join the comm and serve; as worker_serve(). */
 bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id);
 
+/*
+ * The same of a rank that a launcher has started: `where` is known to rank 0 only, which tells the others over the comm.
+ * What goes wrong before it is served is said on standard error.
+ */
+bool plait_worker_launched(const char *where, const struct options *o);
+
 #endif

@@ -46,15 +46,12 @@ static json_t *environment(void)
 static json_t *devices(const struct bench *b)
 {
     json_t *list = json_array();
-    char host[256] = "localhost";
-
-    gethostname(host, sizeof host - 1);
     for (uint32_t i = 0; i < b->ranks[0].nrank; i++) {
         json_t *d = json_object();
         json_object_set_new(d, "rank", integer(i));
         json_object_set_new(d, "group", integer(0));
-        json_object_set_new(d, "pid", json_integer(b->ranks[0].rank_pid[i]));
-        json_object_set_new(d, "hostname", json_string(host));
+        json_object_set_new(d, "pid", json_integer(b->ranks[0].hello[i].pid));
+        json_object_set_new(d, "hostname", json_string(b->ranks[0].hello[i].host));
         json_object_set_new(d, "device", integer(i));
         json_object_set_new(d, "device_hex", json_string("cpu"));
         json_object_set_new(d, "device_info", json_string(b->limits.processor));

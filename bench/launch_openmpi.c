@@ -5,53 +5,37 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define ARGUMENTS 48
 
 /*
- * Those that were found worth beating on one machine. ob1 is the default; ucx would refuse without
- * "any" where there is no InfiniBand; sm is the shared-memory collective; nocma copies through shared
- * memory and lets malloc keep its large blocks; tuned tries what coll/tuned has (tuned_openmpi.h).
+ * Those that were found worth beating. ob1 is the default on one machine, and with tcp between hosts; ucx would refuse
+ * without "any" where there is no InfiniBand; sm is the shared-memory collective; nocma copies through shared memory and
+ * lets malloc keep its large blocks; tuned tries what coll/tuned has (tuned_openmpi.h).
  */
 const struct openmpi_config openmpi_configs[] = {
-    { "ob1", { "--mca", "pml", "ob1" }, { NULL } },
-    { "ucx", { "--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any" }, { NULL } },
-    { "sm", { "--mca", "pml", "ob1", "--mca", "coll_sm_priority", "100" }, { NULL } },
+    { "ob1", true, false, { "--mca", "pml", "ob1" }, { NULL } },
+    { "ucx",
+      true,
+      true,
+      { "--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any" },
+      { NULL } },
+    { "sm", true, false, { "--mca", "pml", "ob1", "--mca", "coll_sm_priority", "100" }, { NULL } },
     { "nocma",
+      true,
+      false,
       { "--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none" },
       { "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=17179869184" } },
-    { "tuned", { "--mca", "pml", "ob1", "--mca", "coll_tuned_use_dynamic_rules", "1" }, { NULL } },
+    { "tuned", true, true, { "--mca", "pml", "ob1", "--mca", "coll_tuned_use_dynamic_rules", "1" }, { NULL } },
+    { "tcp", false, true, { "--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp" }, { NULL } },
 };
 const uint32_t openmpi_nconfig = sizeof openmpi_configs / sizeof *openmpi_configs;
-
-/* An abstract name that cannot be guessed. */
-static bool listen_somewhere(struct ranks *r, char *name, size_t room)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    uint64_t secret[2];
-
-    if (getrandom(secret, sizeof secret, 0) != sizeof secret)
-        return complain("%s: no random numbers: %s", r->name, strerror(errno));
-    snprintf(name, room, "plait-perf-%016llx%016llx", (unsigned long long)secret[0], (unsigned long long)secret[1]);
-    memcpy(address.sun_path + 1, name, strlen(name));
-    r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (r->listen_fd < 0 ||
-        bind(r->listen_fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) !=
-            0 ||
-        listen(r->listen_fd, (int)r->nrank) != 0)
-        return complain("%s: cannot listen: %s", r->name, strerror(errno));
-    return true;
-}
 
 /* plait-perf-openmpi beside this program (build tree) or in the libexec folder of the installation. */
 static bool find_worker(char *path, size_t room)
@@ -71,32 +55,90 @@ static bool find_worker(char *path, size_t room)
            complain("--peer openmpi: %s is missing; install libopenmpi-dev (Debian) and build again", path);
 }
 
-static void fill_arguments(const char **argument, const struct openmpi_config *config, const struct options *o,
+/* Are more ranks on one machine, be it one host or several, than it has processors? */
+static bool is_crowded(const struct ranks *plait)
+{
+    for (uint32_t i = 0; i < plait->nrank; i++) {
+        uint32_t beside = 0;
+        for (uint32_t k = 0; k < plait->nrank; k++)
+            beside += strcmp(plait->hello[i].machine, plait->hello[k].machine) == 0;
+        if (beside > plait->hello[i].ncpu)
+            return true;
+    }
+    return false;
+}
+
+/* "host0:2,host1:2": slots in the order of the ranks. */
+static bool list_hosts(const struct ranks *plait, char *out, size_t room)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0, next; i < plait->nrank; i = next) {
+        const char *host = plait->hello[i].host;
+        for (next = i + 1; next < plait->nrank && strcmp(plait->hello[next].host, host) == 0;)
+            next++;
+        for (uint32_t k = next; k < plait->nrank; k++)
+            if (strcmp(plait->hello[k].host, host) == 0)
+                return complain(
+                    "--peer: ranks %u and %u are on %s, but not those between them, where mpirun counts host "
+                    "by host; start the ranks so, or leave --peer out",
+                    i, k, host);
+        n += (size_t)snprintf(out + n, n < room ? room - n : 0, "%s%s:%u", i > 0 ? "," : "", host, next - i);
+    }
+    return n < room || complain("--peer: the names of the hosts take more than %zu characters", room);
+}
+
+static void add(const char **argument, uint32_t *n, const char *const *more)
+{
+    while (*more != NULL)
+        argument[(*n)++] = *more++;
+}
+
+/* hosts: "": this one alone */
+static void fill_arguments(const char **argument, const struct openmpi_config *config, bool crowded, const char *hosts,
                            const char *count, const char *worker)
 {
     static const char *const bound[] = { "--bind-to", "core", NULL };
-    static const char *const crowded[] = { "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle",
-                                           "1",         NULL };
-    const char *const *binding = o->nrank > worker_cpus() ? crowded : bound;
+    static const char *const unbound[] = { "--bind-to", "none", NULL }; /* a rank binds itself, see worker_greet() */
+    static const char *const yielding[] = { "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", NULL };
+    static const char *const as_root[] = { "--allow-run-as-root", NULL };
     uint32_t n = 0;
 
-    argument[n++] = "mpirun.openmpi";
+    add(argument, &n, (const char *const[]){ "mpirun.openmpi", "-np", count, NULL });
     if (geteuid() == 0)
-        argument[n++] = "--allow-run-as-root";
-    argument[n++] = "-np";
-    argument[n++] = count;
-    while (*binding != NULL)
-        argument[n++] = *binding++;
-    for (const char *const *f = config->flags; *f != NULL; f++)
-        argument[n++] = *f;
-    argument[n++] = "-x";
-    argument[n++] = "PLAIT_PERF_SOCKET";
-    argument[n++] = worker;
+        add(argument, &n, as_root);
+    if (*hosts != '\0')
+        add(argument, &n, (const char *const[]){ "-H", hosts, "--map-by", "slot", NULL });
+    add(argument, &n, crowded || *hosts != '\0' ? unbound : bound);
+    if (crowded)
+        add(argument, &n, yielding);
+    add(argument, &n, config->flags);
+    add(argument, &n, (const char *const[]){ "-x", "PLAIT_PERF_SOCKET", worker, NULL });
     argument[n] = NULL;
 }
 
-static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_config *config, const char *name,
-                            const char **argument)
+/* What an mpirun that started this process told it of its job would be taken for this one's. Settings stay. */
+static void forget_launcher(void)
+{
+    static const char *const prefixes[] = {
+        "PMIX_",          "PMI_",           "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_",
+        "OMPI_APP_",      "OMPI_NUM_APP_",  "OMPI_FIRST_",      "OMPI_COMMAND",
+        "OMPI_ARGV",      "OMPI_FILE_",     "OMPI_MCA_orte_",   "OMPI_MCA_ess",
+        "OMPI_MCA_pmix=", "OMPI_MCA_shmem", "OMPI_MCA_initial", "OMPI_MCA_mpi_oversub"
+    };
+
+    for (char **e = environ; *e != NULL;) {
+        char name[256];
+        bool told = false;
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+            told |= strncmp(*e, prefixes[i], strlen(prefixes[i])) == 0;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+        if (!told || unsetenv(name) != 0)
+            e++;
+    }
+}
+
+static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_config *config, const char **argument)
 {
     const int nothing = open("/dev/null", O_RDONLY);
 
@@ -110,7 +152,9 @@ static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_
     dup2(nothing, 0);
     dup2(r->log_fd, 1);
     dup2(r->log_fd, 2);
-    setenv("PLAIT_PERF_SOCKET", name, 1);
+    if (r->apart)
+        forget_launcher();
+    setenv("PLAIT_PERF_SOCKET", r->where, 1);
     for (const char *const *e = config->environment; *e != NULL; e++)
         putenv((char *)(uintptr_t)*e);
     execvp("mpirun.openmpi", (char *const *)(uintptr_t)argument);
@@ -119,15 +163,18 @@ static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_
     _exit(127);
 }
 
-bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const struct options *o)
+bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const struct options *o,
+                    const struct ranks *plait)
 {
     const char *argument[ARGUMENTS];
-    char worker[4200], name[64], count[16];
+    char worker[4200], count[16], hosts[32768] = "";
 
-    if (!find_worker(worker, sizeof worker) || !listen_somewhere(r, name, sizeof name))
+    if (!find_worker(worker, sizeof worker) || !ranks_listen(r) ||
+        (o->launched && !list_hosts(plait, hosts, sizeof hosts)))
         return false;
+    r->like = o->launched ? plait : NULL;
     snprintf(count, sizeof count, "%u", r->nrank);
-    fill_arguments(argument, config, o, count, worker);
+    fill_arguments(argument, config, o->launched ? is_crowded(plait) : o->nrank > worker_cpus(), hosts, count, worker);
     r->log_fd = memfd_create("openmpi-output", MFD_CLOEXEC);
     r->launcher = true;
     fflush(NULL);
@@ -135,7 +182,7 @@ bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const 
     if (child < 0)
         return complain("%s: cannot start mpirun: %s", r->name, strerror(errno));
     if (child == 0)
-        become_launcher(parent, r, config, name, argument);
+        become_launcher(parent, r, config, argument);
     r->child[r->nchild++] = child;
     return true;
 }

@@ -7,13 +7,19 @@
 
 struct openmpi_config {
     const char *name;           /* after "openmpi:" */
+    bool machine, hosts;        /* may be best on one machine; over several hosts */
     const char *flags[12];      /* NULL-ended arguments of mpirun */
     const char *environment[4]; /* NULL-ended NAME=VALUE */
 };
 extern const struct openmpi_config openmpi_configs[];
 extern const uint32_t openmpi_nconfig;
 
-/* Start mpirun; ranks_greet() waits for its ranks. */
-bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const struct options *o);
+/*
+ * Start mpirun; ranks_greet() waits for its ranks.
+ *
+ * plait  under a launcher, Plait's ranks, which have been greeted: each of this library's runs beside its namesake
+ */
+bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const struct options *o,
+                    const struct ranks *plait);
 
 #endif

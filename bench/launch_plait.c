@@ -79,7 +79,28 @@ static bool start_child(struct ranks *r, const struct options *o, const struct p
     return true;
 }
 
-bool plait_launch(struct ranks *r, const struct options *o)
+/* Rank 0 is a child of the coordinator, since that must not be measured; the launcher has started the others. */
+static bool launch_rank_0(struct ranks *r, const struct options *o)
+{
+    const pid_t parent = getpid();
+
+    if (!ranks_listen(r))
+        return false;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0)
+        return complain("cannot start rank 0: %s", strerror(errno));
+    if (child == 0) {
+        worker_follow(parent);
+        signal(SIGINT, SIG_IGN);
+        signal(SIGTERM, SIG_DFL);
+        _exit(!plait_worker_launched(r->where, o));
+    }
+    r->child[r->nchild++] = child;
+    return true;
+}
+
+static bool launch_all(struct ranks *r, const struct options *o)
 {
     struct plait_unique_id id;
     int *theirs = malloc(r->nrank * sizeof *theirs);
@@ -107,4 +128,9 @@ bool plait_launch(struct ranks *r, const struct options *o)
             close(theirs[i]);
     free(theirs);
     return ok;
+}
+
+bool plait_launch(struct ranks *r, const struct options *o)
+{
+    return (o->launched ? launch_rank_0 : launch_all)(r, o);
 }

@@ -4,10 +4,19 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+static bool hide;
+
+void message_hide(bool hidden)
+{
+    hide = hidden;
+}
+
 bool(complain)(const char *format, ...)
 {
     va_list arguments;
 
+    if (hide)
+        return false;
     fflush(stdout);
     fputs("plait-perf: ", stderr);
     va_start(arguments, format);

@@ -279,12 +279,12 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
         if (strcmp(name, openmpi_configs[i].name) == 0)
             return add_peer(o, i);
     if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
-        return complain(
-            "%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma, openmpi:tuned or "
-            "openmpi:best (all of them)",
-            flag, name);
+        return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma, openmpi:tuned, "
+                        "openmpi:tcp or openmpi:best (all that suit one machine, or under a launcher several)",
+                        flag, name);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
-        add_peer(o, i);
+        if (o->launched ? openmpi_configs[i].hosts : openmpi_configs[i].machine)
+            add_peer(o, i);
     return true;
 }
 
@@ -342,7 +342,7 @@ static const struct row rows[] = {
     { 0, "coll", "NAME", PARSED, 0, 0, 0, parse_coll,
       "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv or all "
       "(allreduce)" },
-    { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2)" },
+    { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2); under a launcher all of its own" },
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
     { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },
     { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
@@ -499,6 +499,21 @@ static void settle(struct options *o)
         o->rounds = o->iterations;
 }
 
+/* The ranks are the launcher's, and the processors not this process's alone: no calibrations of this machine. */
+static bool ask_launcher(struct options *o)
+{
+    if (plait_launch_find(&o->launch) != PLAIT_OK)
+        return complain("%s", plait_last_error());
+    o->launched = o->launch.nrank > 1;
+    if (!o->launched)
+        return true;
+    o->nrank = o->launch.nrank;
+    o->guard = false;
+    message_hide(o->launch.rank > 0); /* rank 0 says it */
+    return o->nrank <= MAX_RANKS ||
+           complain("%s started %u ranks; at most %d here", o->launch.launcher, o->launch.nrank, MAX_RANKS);
+}
+
 bool options_parse(int argc, char **argv, struct options *out)
 {
     struct option names[NROW + 1] = { 0 };
@@ -507,6 +522,8 @@ bool options_parse(int argc, char **argv, struct options *out)
     int c;
 
     set_defaults(out);
+    if (!ask_launcher(out))
+        return false;
     if (argc > 1 && strcmp(argv[1], "fusion") == 0) {
         out->fusion = true;
         argv++;

@@ -7,6 +7,8 @@
 #include "compute.h"
 #include "step.h"
 
+#include <plait/launch.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +50,8 @@ struct options {
     uint64_t min_elements, max_elements;
     const char *timeline;
     /* Ranks. */
+    bool launched;              /* a launcher has started them all: this process is one */
+    struct plait_launch launch; /* which */
     uint64_t nrank;
     bool threads, library_memory, guard;
     const char *algorithm;
@@ -64,7 +68,7 @@ struct options {
 };
 
 /*
- * Parse. On error the message (flag, value, remedy) has been printed.
+ * Ask the launcher, if one has started this process, and parse. On error the message (flag, value, remedy) has been printed.
  *
  * out  free with options_finish() in either case
  */

@@ -155,8 +155,27 @@ static bool check_no_fusion(const struct options *o)
            complain("%s: only plait-perf fusion has it: plait-perf fusion --tensors FILE %s", other, other);
 }
 
+/* What the launcher has decided. */
+static bool check_launched(const struct options *o)
+{
+    if (!o->launched)
+        return true;
+    if (o->nrank != o->launch.nrank)
+        return complain("--ranks %llu: %s started %u ranks, which are all measured; leave --ranks out, or set "
+                        "PLAIT_LAUNCHER=none for ranks of this machine alone",
+                        (unsigned long long)o->nrank, o->launch.launcher, o->launch.nrank);
+    if (o->threads)
+        return complain("threads: each process that %s started is one rank; leave -t and --as out", o->launch.launcher);
+    if (o->plot != NULL || o->guard)
+        return complain("%s is about one machine; leave it out under a launcher", o->guard ? "--guard on" : "--plot");
+    return true;
+}
+
 bool options_check(struct options *o)
 {
+    if (!check_launched(o))
+        return false;
+
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)

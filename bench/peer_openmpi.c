@@ -292,6 +292,14 @@ static const char *error_text(void *self)
     return text;
 }
 
+static bool barrier(void *self)
+{
+    struct openmpi_rank *r = self;
+
+    r->error = MPI_Barrier(MPI_COMM_WORLD);
+    return r->error == MPI_SUCCESS;
+}
+
 static const struct backend openmpi = {
     .name = "openmpi",
     .front = true,
@@ -300,6 +308,7 @@ static const struct backend openmpi = {
     .supports = supports,
     .run = run,
     .error = error_text,
+    .barrier = barrier,
     .choose = choose,
     .start = start,
     .test = test,
@@ -313,8 +322,7 @@ static struct stage *join(const char *name, int rank, int *fd)
 
     MPI_Get_library_version(about, &length);
     about[strcspn(about, ",\n")] = '\0';
-    *fd = worker_connect(name);
-    return *fd >= 0 ? worker_greet(*fd, (uint32_t)rank, about) : NULL;
+    return worker_meet(name, (uint32_t)rank, about, fd);
 }
 
 int main(int argc, char **argv)

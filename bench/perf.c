@@ -2,10 +2,11 @@
 /*
  * plait-perf: collectives measured and verified, beside other libraries.
  *
- * This process only coordinates. It starts the ranks of every backend (see worker.h), gives each
+ * This process only coordinates, unless a launcher has started it as another rank than 0. It starts the ranks of every backend (see worker.h), gives each
  * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports: a table
  * for every collective, by the same ranks.
  */
+#include "backend_plait.h"
 #include "fusion.h"
 #include "json.h"
 #include "launch_openmpi.h"
@@ -17,6 +18,7 @@
 #include "report.h"
 #include "tensors.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,10 +238,15 @@ static uint64_t available_memory(void)
     return kib > 0 ? (uint64_t)kib << 10 : UINT64_MAX;
 }
 
+static uint64_t ranks_here(const struct options *o)
+{
+    return o->launched && o->launch.local_nrank > 0 ? o->launch.local_nrank : o->nrank;
+}
+
 /* Bytes of one buffer: every rank of every library has two. */
 static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
 {
-    const uint64_t buffers = (1 + o->npeer) * o->nrank * 2, available = available_memory();
+    const uint64_t buffers = (1 + o->npeer) * ranks_here(o) * 2, available = available_memory();
     uint64_t bytes, needed;
 
     if (__builtin_mul_overflow(count, width, &bytes))
@@ -250,7 +257,7 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
            complain(
                "%llu ranks of %u libraries with two buffers of %llu MiB each need %s%llu MiB, %llu MiB are free; use a "
                "smaller -e, fewer --ranks or fewer peers",
-               (unsigned long long)o->nrank, 1 + o->npeer, (unsigned long long)bytes >> 20,
+               (unsigned long long)ranks_here(o), 1 + o->npeer, (unsigned long long)bytes >> 20,
                needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
                (unsigned long long)available >> 20);
 }
@@ -282,19 +289,18 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
 {
     const struct options *o = b->options;
 
-    if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o))
+    if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o) ||
+        !ranks_greet(&b->ranks[0], START_SECONDS))
         return false;
     for (uint32_t i = 0; i < o->npeer; i++) {
         const struct openmpi_config *config = &openmpi_configs[o->peer[i]];
         struct ranks *r = &b->ranks[b->nbackend++];
         char name[32];
         snprintf(name, sizeof name, "openmpi:%s", config->name);
-        if (!ranks_init(r, name, o, ntensor, counts, width) || !openmpi_launch(r, config, o))
+        if (!ranks_init(r, name, o, ntensor, counts, width) || !openmpi_launch(r, config, o, &b->ranks[0]) ||
+            !ranks_greet(r, START_SECONDS))
             return false;
     }
-    for (uint32_t k = 0; k < b->nbackend; k++)
-        if (!ranks_greet(&b->ranks[k], START_SECONDS))
-            return false;
     return true;
 }
 
@@ -433,11 +439,17 @@ static int run(struct bench *b)
 
     if (o->tensors != NULL && !tensors_read(o->tensors, &t))
         return status;
-    if (plan(b, &t)) {
+    const bool planned = plan(b, &t); /* on all ranks, so that none waits for one that has given up */
+    if (planned && o->launch.rank > 0) {
+        message_hide(false);
+        signal(SIGINT, SIG_IGN); /* the launcher, or rank 0 by ending, ends this one */
+        signal(SIGTERM, SIG_DFL);
+        status = plait_worker_launched(NULL, o) ? 0 : EXIT_RANKS;
+    } else if (planned) {
         guard_init(&b->guard, o->guard);
         status = start(b, &t) ? 0 : EXIT_RANKS;
     }
-    for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++)
+    for (uint64_t cycle = 0; status == 0 && b->nbackend > 0 && (o->cycles == 0 || cycle < o->cycles); cycle++)
         status = run_cycle(b, &t);
     for (uint32_t k = b->nbackend; k-- > 0;)
         ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);
@@ -459,7 +471,7 @@ int main(int argc, char **argv)
         b.argv = argv;
         strftime(b.started, sizeof b.started, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
         catch_signals();
-        if (o.help)
+        if (o.help && o.launch.rank == 0)
             options_help();
         status = o.help ? 0 : run(&b);
     }

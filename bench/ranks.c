@@ -25,21 +25,28 @@ bool ranks_init(struct ranks *r, const char *name, const struct options *o, uint
     r->listen_fd = r->log_fd = r->stage_fd = -1;
     r->nrank = (uint32_t)o->nrank;
     r->fd = malloc(r->nrank * sizeof *r->fd);
-    r->rank_pid = calloc(r->nrank, sizeof *r->rank_pid);
+    r->hello = calloc(r->nrank, sizeof *r->hello);
     r->child = calloc(r->nrank, sizeof *r->child);
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
         r->fd[i] = -1;
-    if (r->fd == NULL || r->rank_pid == NULL || r->child == NULL)
+    if (r->fd == NULL || r->hello == NULL || r->child == NULL)
         return complain("%s: out of memory", name);
     r->stage = stage_create(r->nrank, ntensor, &r->stage_fd);
     if (r->stage == NULL)
         return complain("%s: shared page: %s", name, strerror(errno));
+    r->apart = r->stage->apart = o->launched;
     r->stage->width = width;
     r->stage->inplace = o->fusion;
     r->stage->unalign = (uint32_t)o->unalign;
     r->stage->yield = r->nrank > worker_cpus();
     memcpy(stage_counts(r->stage), counts, ntensor * sizeof *counts);
     return true;
+}
+
+bool ranks_listen(struct ranks *r)
+{
+    r->listen_fd = greet_listen(r->nrank, r->apart, r->where);
+    return r->listen_fd >= 0 || complain("%s: cannot listen: %s", r->name, strerror(errno));
 }
 
 /* ---- what went wrong --------------------------------------------------------------------------- */
@@ -129,7 +136,7 @@ static bool receive(struct ranks *r, uint32_t rank, void *message, size_t bytes,
     case READABLE:
         break;
     }
-    return recv(r->fd[rank], message, bytes, 0) == (ssize_t)bytes || explain_death(r, rank);
+    return greet_receive(r->fd[rank], message, bytes) || explain_death(r, rank);
 }
 
 static bool send_stage(struct ranks *r, uint32_t rank)
@@ -150,27 +157,40 @@ static bool send_stage(struct ranks *r, uint32_t rank)
     return sendmsg(r->fd[rank], &m, MSG_NOSIGNAL) == 1 || explain_death(r, rank);
 }
 
-static bool is_ours(int fd)
+/* To ranks that cannot map the stage. The k-th rank of a peer runs where Plait's does. */
+static bool send_welcome(struct ranks *r, uint32_t rank)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+    const struct stage *s = r->stage;
+    const size_t bytes = s->ntensor * sizeof(uint64_t);
+    struct welcome w;
+
+    memset(&w, 0, sizeof w);
+    w.nrank = r->nrank;
+    w.ntensor = s->ntensor;
+    w.width = s->width;
+    w.unalign = s->unalign;
+    w.inplace = s->inplace;
+    w.bound = r->like != NULL;
+    if (w.bound)
+        w.cpus = r->like->hello[rank].cpus;
+    return (send(r->fd[rank], &w, sizeof w, MSG_NOSIGNAL) == sizeof w &&
+            send(r->fd[rank], stage_counts(r->stage), bytes, MSG_NOSIGNAL) == (ssize_t)bytes) ||
+           explain_death(r, rank);
 }
 
-/* Take one connection and its greeting. Connections of other users are dropped. */
-static bool accept_rank(struct ranks *r, uint32_t *connected, double deadline)
+/* Take one connection and its greeting. Strangers are dropped. */
+static bool accept_rank(struct ranks *r, uint32_t *connected)
 {
     struct hello h;
     const int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
-    if (fd < 0 || !is_ours(fd) || wait_for(fd, deadline) != READABLE || recv(fd, &h, sizeof h, 0) != sizeof h ||
-        h.rank >= r->nrank || r->fd[h.rank] >= 0) {
+    if (fd < 0 || !greet_hear(fd, r->where, &h) || h.rank >= r->nrank || r->fd[h.rank] >= 0) {
         if (fd >= 0)
             close(fd);
         return !interrupted;
     }
     r->fd[h.rank] = fd;
-    r->rank_pid[h.rank] = h.pid;
+    r->hello[h.rank] = h;
     memcpy(r->about, h.about, sizeof r->about);
     ++*connected;
     return true;
@@ -186,7 +206,7 @@ static bool accept_all(struct ranks *r, double deadline, double seconds)
         if (interrupted)
             return false;
         if (poll(&p, 1, 100) > 0) {
-            if (!accept_rank(r, &connected, deadline))
+            if (!accept_rank(r, &connected))
                 return false;
             continue;
         }
@@ -213,11 +233,11 @@ bool ranks_greet(struct ranks *r, double seconds)
     for (uint32_t i = 0; r->listen_fd < 0 && i < r->nrank; i++) {
         if (!receive(r, i, &h, sizeof h, "start", deadline, seconds))
             return false;
-        r->rank_pid[i] = h.pid;
+        r->hello[i] = h;
         memcpy(r->about, h.about, sizeof r->about);
     }
     for (uint32_t i = 0; i < r->nrank; i++)
-        if (!send_stage(r, i))
+        if (!(r->apart ? send_welcome : send_stage)(r, i))
             return false;
     for (uint32_t i = 0; i < r->nrank; i++) {
         if (!receive(r, i, &ready, sizeof ready, "get ready", deadline, seconds))
@@ -226,6 +246,16 @@ bool ranks_greet(struct ranks *r, double seconds)
             return complain("%s: rank %u: %s", r->name, i, ready.text);
     }
     return true;
+}
+
+static bool receive_reply(struct ranks *r, uint32_t rank, const struct command *c, struct reply *reply)
+{
+    const int fd = r->fd[rank];
+
+    if (!greet_receive(fd, reply, sizeof *reply))
+        return false;
+    const size_t bytes = worker_times(r->stage, c, reply);
+    return bytes == 0 || greet_receive(fd, stage_times(r->stage, rank), bytes);
 }
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
@@ -253,7 +283,7 @@ bool ranks_command(struct ranks *r, const struct command *c, struct reply *repli
         for (uint32_t i = 0; ok && i < r->nrank; i++) {
             if (p[i].fd < 0 || p[i].revents == 0)
                 continue;
-            if (recv(r->fd[i], &replies[i], sizeof *replies, 0) != sizeof *replies)
+            if (!receive_reply(r, i, c, &replies[i]))
                 ok = explain_death(r, i);
             else if (replies[i].answer == ANSWER_FAILED)
                 ok = complain("%s: rank %u: %s", r->name, i, replies[i].text);
@@ -325,7 +355,7 @@ void ranks_stop(struct ranks *r, bool politely)
     close_fd(&r->stage_fd);
     stage_unmap(r->stage);
     free(r->fd);
-    free(r->rank_pid);
+    free(r->hello);
     free(r->child);
     memset(r, 0, sizeof *r);
     r->listen_fd = r->log_fd = r->stage_fd = -1;

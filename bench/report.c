@@ -40,13 +40,10 @@ double average_bandwidth(const struct bench *b)
 
 static void print_ranks(const struct bench *b)
 {
-    char host[256] = "localhost";
-
-    gethostname(host, sizeof host - 1);
     printf("# Using devices\n");
     for (uint32_t i = 0; i < b->ranks[0].nrank; i++)
-        printf("#  Rank %2u Group  0 Pid %6d on %10s device %2u [cpu] %s\n", i, (int)b->ranks[0].rank_pid[i], host, i,
-               b->limits.processor);
+        printf("#  Rank %2u Group  0 Pid %6d on %10s device %2u [cpu] %s\n", i, (int)b->ranks[0].hello[i].pid,
+               b->ranks[0].hello[i].host, i, b->limits.processor);
 }
 
 static void print_backends(const struct bench *b)

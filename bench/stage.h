@@ -20,6 +20,7 @@ struct stage {
     uint32_t width;   /* bytes per element that every buffer has room for */
     uint32_t unalign; /* elements by which every buffer is moved off its alignment */
     bool inplace;     /* operations never need a buffer of their own for what comes in */
+    bool apart;       /* not shared: of one rank, which a launcher has started */
     bool yield;       /* more ranks than processors: give the processor away while waiting */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;

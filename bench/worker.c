@@ -10,13 +10,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +43,14 @@ static bool fail(struct reply *r, const char *text)
     r->answer = ANSWER_FAILED;
     snprintf(r->text, sizeof r->text, "%s", text);
     return false;
+}
+
+static bool meet(const struct worker *w, struct reply *r)
+{
+    if (w->stage->apart)
+        return w->backend->barrier(w->self) || fail(r, w->backend->error(w->self));
+    stage_barrier(w->stage);
+    return true;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------- */
@@ -229,8 +235,7 @@ static bool check_once(struct worker *w, const struct command *c, uint32_t seed,
 
     if (!fill_inputs(w, &in))
         return fail(r, "out of memory for the verification pattern");
-    stage_barrier(w->stage);
-    return one_pass(w, &c->work, r) &&
+    return meet(w, r) && one_pass(w, &c->work, r) &&
            (count_wrong(w, &in, c->inplace, &r->wrong) || fail(r, "out of memory for the verification pattern"));
 }
 
@@ -254,7 +259,8 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
     double *times = stage_times(w->stage, w->rank);
 
     for (uint32_t i = 0; i < c->iterations && i < STAGE_ITERATIONS; i++) {
-        stage_barrier(w->stage);
+        if (!meet(w, r))
+            return false;
         const double begin = now();
         for (uint32_t k = 0; k < c->aggregate; k++)
             if (!one_pass(w, &c->work, r))
@@ -276,7 +282,8 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
 {
     const double operations = (double)c->iterations * c->aggregate;
 
-    stage_barrier(w->stage);
+    if (!meet(w, r))
+        return false;
     const double cpu = cpu_now(), begin = now();
     for (uint64_t i = 0; i < (uint64_t)c->iterations * c->aggregate; i++)
         if (!one_pass(w, &c->work, r))
@@ -307,8 +314,7 @@ static bool figures(struct worker *w, const struct command *c, struct reply *r)
         return false;
     f->figures(w->self, fused, &before);
     for (uint32_t i = 0; i < c->iterations; i++) {
-        stage_barrier(w->stage);
-        if (!one_pass(w, &c->work, r))
+        if (!meet(w, r) || !one_pass(w, &c->work, r))
             return false;
     }
     f->figures(w->self, fused, all);
@@ -352,7 +358,8 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
         return ANSWER_NONE;
     snprintf(r->text, sizeof r->text, "%s", name);
     if (c->work.way != WAY_BLOCKING && w->computer.pass == 0) {
-        stage_barrier(w->stage);
+        if (!meet(w, r))
+            return ANSWER_FAILED;
         compute_calibrate(&w->computer);
     }
     return ANSWER_OK;
@@ -382,12 +389,28 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         r->answer = ANSWER_UNSUPPORTED;
 }
 
+size_t worker_times(const struct stage *stage, const struct command *c, const struct reply *r)
+{
+    const uint32_t n = c->iterations < STAGE_ITERATIONS ? c->iterations : STAGE_ITERATIONS;
+
+    return stage->apart && c->verb == VERB_TIME && r->answer == ANSWER_OK ? n * sizeof(double) : 0;
+}
+
+/* The times that the coordinator cannot see follow. */
+static bool answer(struct worker *w, const struct command *c, const struct reply *r)
+{
+    const size_t bytes = worker_times(w->stage, c, r);
+
+    return send(w->fd, r, sizeof *r, MSG_NOSIGNAL) == sizeof *r &&
+           (bytes == 0 || send(w->fd, stage_times(w->stage, w->rank), bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+}
+
 static bool serve(struct worker *w)
 {
     for (;;) {
         struct command c;
         struct reply r = { 0 };
-        const ssize_t got = recv(w->fd, &c, sizeof c, 0);
+        const ssize_t got = recv(w->fd, &c, sizeof c, MSG_WAITALL);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -395,7 +418,7 @@ static bool serve(struct worker *w)
             return false;
         if (c.verb != VERB_QUIT)
             obey(w, &c, &r);
-        if (send(w->fd, &r, sizeof r, MSG_NOSIGNAL) != sizeof r || r.answer == ANSWER_FAILED)
+        if (!answer(w, &c, &r) || r.answer == ANSWER_FAILED)
             return false;
         if (c.verb == VERB_QUIT)
             return true;
@@ -425,56 +448,6 @@ bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backe
 }
 
 /* ---- starting ---------------------------------------------------------------------------------- */
-
-int worker_connect(const char *name)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    const size_t length = strnlen(name, sizeof address.sun_path - 1);
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-    memcpy(address.sun_path + 1, name, length);
-    if (fd >= 0 && connect(fd, (void *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
-        return fd;
-    const int error = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = error;
-    return -1;
-}
-
-static int receive_descriptor(int fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    char byte;
-    struct iovec part = { &byte, 1 };
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-    };
-    int passed = -1;
-
-    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1 || CMSG_FIRSTHDR(&message) == NULL)
-        return -1;
-    memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof passed);
-    return passed;
-}
-
-struct stage *worker_greet(int fd, uint32_t rank, const char *about)
-{
-    struct hello h = { .rank = rank, .pid = getpid() };
-
-    snprintf(h.about, sizeof h.about, "%s", about);
-    if (send(fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h)
-        return NULL;
-    const int passed = receive_descriptor(fd);
-    if (passed < 0)
-        return NULL;
-    struct stage *stage = stage_map(passed);
-    close(passed);
-    return stage;
-}
 
 uint32_t worker_cpus(void)
 {
@@ -507,7 +480,7 @@ void worker_follow(pid_t parent)
 
 static void *watch(void *argument)
 {
-    struct pollfd p = { .fd = (int)(intptr_t)argument }; /* no events: returns on a hang-up only */
+    struct pollfd p = { .fd = (int)(intptr_t)argument, .events = POLLRDHUP };
 
     while (poll(&p, 1, -1) <= 0)
         ;

@@ -8,7 +8,7 @@
 #define PLAIT_BENCH_WORKER_H
 
 #include "compute.h"
-#include "stage.h"
+#include "greet.h"
 #include "step.h"
 
 #include <plait/plan.h>
@@ -55,6 +55,8 @@ struct backend {
     /* false: failed, see error(). */
     bool (*run)(void *self, const struct operation *o);
     const char *(*error)(void *self);
+    /* Return when all ranks have called it: of ranks that share no stage. false: failed. */
+    bool (*barrier)(void *self);
     /*
      * From now on use the backend's i-th algorithm for the collective and vectors of `bytes`; 0 is what it chooses
      * itself. Returns its name, "" for 0; NULL: there is none such. All ranks call it together. NULL: has none but 0.
@@ -90,8 +92,8 @@ struct work {
 };
 
 enum verb {
-    VERB_CHECK,   /* one verified operation per iteration; reply.wrong counts elements */
-    VERB_TIME,    /* barrier, clock, operation, clock; the times go to the stage */
+    VERB_CHECK, /* one verified operation per iteration; reply.wrong counts elements */
+    VERB_TIME,  /* barrier, clock, operation, clock; the times go to the stage, or follow the reply where it is apart */
     VERB_STREAM,  /* operations back to back; reply.seconds and reply.cpu per operation */
     VERB_FIGURES, /* traced steps; reply.figures per step, and the time line if there is a path */
     VERB_QUIT,
@@ -128,25 +130,15 @@ struct reply {
     char text[400]; /* ANSWER_FAILED: why; ANSWER_OK: name of the algorithm */
 };
 
-/* What a rank says first. */
-struct hello {
-    uint32_t rank;
-    pid_t pid;
-    char about[160]; /* name and version of what is measured */
-};
-
-/* Connect to the coordinator's abstract socket. -1 with errno. */
-int worker_connect(const char *name);
-
-/* Greet, and receive the stage. NULL with errno. */
-struct stage *worker_greet(int fd, uint32_t rank, const char *about);
-
 /*
  * Serve commands until VERB_QUIT (true) or until the coordinator has gone or this rank has failed (false).
  *
  * fd  the socket to the coordinator, SOCK_SEQPACKET
  */
 bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self);
+
+/* Bytes of times that follow the reply to a command. */
+size_t worker_times(const struct stage *stage, const struct command *c, const struct reply *r);
 
 /* Bind the calling thread to the rank's share of the processors it may run on. */
 void worker_pin(uint32_t rank);
