@@ -166,6 +166,7 @@ static void set_host(const struct hosts_plan *plan, uint32_t h)
     find_self(own);
     snprintf(agent, sizeof agent, "%s on", own);
     setenv("HOST_RSH", agent, 1);
+    setenv("OMPI_MCA_plm_rsh_agent", agent, 1); /* so that mpirun on a host reaches the others */
     set_number("HOST_INDEX", h);
     set_number("HOST_COUNT", plan->nhost);
 }
