@@ -152,8 +152,7 @@ static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_
     dup2(nothing, 0);
     dup2(r->log_fd, 1);
     dup2(r->log_fd, 2);
-    if (r->apart)
-        forget_launcher();
+    forget_launcher();
     setenv("PLAIT_PERF_SOCKET", r->where, 1);
     for (const char *const *e = config->environment; *e != NULL; e++)
         putenv((char *)(uintptr_t)*e);

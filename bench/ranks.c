@@ -334,6 +334,17 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* Ranks that are no children would take this process's end for its death before they have read that it is over. */
+static void hear_goodbye(struct ranks *r)
+{
+    const double deadline = now() + 10;
+    struct reply reply;
+
+    for (uint32_t i = 0; i < r->nrank; i++)
+        if (r->fd[i] >= 0 && wait_for(r->fd[i], deadline) == READABLE)
+            greet_receive(r->fd[i], &reply, sizeof reply);
+}
+
 void ranks_stop(struct ranks *r, bool politely)
 {
     const struct command quit = { .verb = VERB_QUIT };
@@ -342,6 +353,8 @@ void ranks_stop(struct ranks *r, bool politely)
         if (politely && r->fd[i] >= 0)
             send(r->fd[i], &quit, sizeof quit, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    if (politely && r->apart)
+        hear_goodbye(r);
     if (!politely || !wait_gone(r, 10)) {
         signal_all(r, r->launcher ? SIGTERM : SIGKILL);
         if (!wait_gone(r, 5))

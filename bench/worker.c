@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +406,8 @@ static bool answer(struct worker *w, const struct command *c, const struct reply
            (bytes == 0 || send(w->fd, stage_times(w->stage, w->rank), bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
 }
 
+static atomic_bool finished; /* the coordinator may go */
+
 static bool serve(struct worker *w)
 {
     for (;;) {
@@ -418,6 +421,8 @@ static bool serve(struct worker *w)
             return false;
         if (c.verb != VERB_QUIT)
             obey(w, &c, &r);
+        else
+            atomic_store(&finished, true);
         if (!answer(w, &c, &r) || r.answer == ANSWER_FAILED)
             return false;
         if (c.verb == VERB_QUIT)
@@ -484,7 +489,9 @@ static void *watch(void *argument)
 
     while (poll(&p, 1, -1) <= 0)
         ;
-    _exit(1);
+    if (!atomic_load(&finished))
+        _exit(1);
+    return NULL;
 }
 
 void worker_watch(int fd)

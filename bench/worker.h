@@ -146,7 +146,8 @@ void worker_pin(uint32_t rank);
 /* Processors that this process may run on. */
 uint32_t worker_cpus(void);
 
-/* End this process when the coordinator closes its end of `fd`, also in the middle of an operation. */
+/* End this process when the coordinator closes its end of `fd`, also in the middle of an operation, but not after
+ * VERB_QUIT. For processes of one rank. */
 void worker_watch(int fd);
 
 /* Kill this process when the one that started it dies. `parent` is who that was. */

@@ -14,6 +14,7 @@
 static const struct launcher {
     const char *name, *sign; /* sign: a variable that only its processes have */
     const char *rank, *nrank, *local_rank, *local_nrank;
+    const char *port;            /* on rank 0's host, the launcher's own */
     const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
     const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
     const char *job[MOST_JOB];
@@ -24,6 +25,7 @@ static const struct launcher {
       .nrank = "WORLD_SIZE",
       .local_rank = "LOCAL_RANK",
       .local_nrank = "LOCAL_WORLD_SIZE",
+      .port = "MASTER_PORT",
       .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
     { .name = "openmpi",
       .sign = "OMPI_COMM_WORLD_RANK",
@@ -37,6 +39,7 @@ static const struct launcher {
       .rank = "SLURM_PROCID",
       .nrank = "SLURM_NTASKS",
       .local_rank = "SLURM_LOCALID",
+      .port = "MASTER_PORT",
       .nodes = "SLURM_STEP_NODELIST",
       .address = "SLURM_LAUNCH_NODE_IPADDR",
       .one_node = "SLURM_STEP_NUM_NODES",
@@ -128,8 +131,8 @@ static enum plait_status read_place(const struct plait_environment *e, const str
     uint32_t port = 0;
     enum plait_status status = read_text(e, "MASTER_ADDR", out->host, sizeof out->host);
 
-    if (status == PLAIT_OK && get(e, "MASTER_PORT") != NULL)
-        status = read_number(e, "MASTER_PORT", 1, UINT16_MAX, &port);
+    if (status == PLAIT_OK && get(e, l->port) != NULL)
+        status = read_number(e, l->port, 1, UINT16_MAX, &port);
     out->port = (uint16_t)port;
     if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
         return status;
@@ -165,16 +168,27 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
 enum plait_status plait_launcher_read(const struct plait_environment *e, const char *launcher,
                                       struct plait_launcher_says *out)
 {
+    bool found = false;
+
     *out = (struct plait_launcher_says){ .launcher = "none", .nrank = 1, .local_nrank = 1 };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
+        struct plait_launcher_says says = { .launcher = l->name };
         if (launcher[0] != '\0' ? strcmp(launcher, l->name) != 0 : get(e, l->sign) == NULL)
             continue;
-        *out = (struct plait_launcher_says){ .launcher = l->name };
-        enum plait_status status = read_ranks(e, l, out);
+        enum plait_status status = read_ranks(e, l, &says);
+        if (status == PLAIT_OK && found && says.nrank == 1)
+            continue;
         if (status == PLAIT_OK)
-            status = read_place(e, l, out);
-        return status == PLAIT_OK ? read_job(e, l, out) : status;
+            status = read_place(e, l, &says);
+        if (status == PLAIT_OK)
+            status = read_job(e, l, &says);
+        if (status != PLAIT_OK)
+            return status;
+        *out = says;
+        found = true;
+        if (says.nrank > 1) /* of one that started this process alone, another may have been started to start more */
+            break;
     }
     return PLAIT_OK;
 }

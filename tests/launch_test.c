@@ -127,6 +127,31 @@ static void launchers_are_found_by_their_variables(void **state)
     assert_string_equal(s.launcher, "none");
 }
 
+static void a_launcher_of_one_process_gives_way_to_the_one_it_started(void **state)
+{
+    struct plait_launcher_says s;
+
+    (void)state;
+    set("RANK=0 WORLD_SIZE=1 " OPENMPI);
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_string_equal(s.launcher, "openmpi");
+    set("RANK=0 WORLD_SIZE=1 MASTER_ADDR=x");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_string_equal(s.launcher, "torchrun");
+}
+
+/* mpirun hands variables on only when told to: ranks that have it and ranks that do not would not meet. */
+static void the_port_of_another_launcher_is_nothing_to_mpirun(void **state)
+{
+    struct plait_launcher_says s;
+
+    (void)state;
+    set(OPENMPI " MASTER_ADDR=node0 MASTER_PORT=29500");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_string_equal(s.host, "node0");
+    assert_int_equal(s.port, 0);
+}
+
 static void a_restart_is_another_job(void **state)
 {
     struct plait_launcher_says before, after;
@@ -425,6 +450,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_a_secret_one_warning_names_the_remedy, clear),
         cmocka_unit_test_setup(launchers_are_found_by_their_variables, clear),
+        cmocka_unit_test_setup(the_port_of_another_launcher_is_nothing_to_mpirun, clear),
+        cmocka_unit_test_setup(a_launcher_of_one_process_gives_way_to_the_one_it_started, clear),
         cmocka_unit_test_setup(a_restart_is_another_job, clear),
         cmocka_unit_test_setup(nonsense_is_refused_by_name, clear),
         cmocka_unit_test_setup(the_first_host_of_a_list, clear),

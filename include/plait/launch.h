@@ -35,10 +35,12 @@ struct plait_launch {
 
 /**
  * Look at the environment. PLAIT_LAUNCHER says which launcher's variables count; else those that are there: torchrun's
- * (RANK, WORLD_SIZE), Open MPI's (OMPI_COMM_WORLD_RANK), Slurm's (SLURM_PROCID, SLURM_STEP_ID), in this order.
+ * (RANK, WORLD_SIZE), Open MPI's (OMPI_COMM_WORLD_RANK), Slurm's (SLURM_PROCID, SLURM_STEP_ID), in this order; the first that
+ * speaks of more than one rank.
  *
  * MASTER_ADDR, which torchrun sets, names rank 0's host; without it Slurm's list of nodes does. With MASTER_PORT rank 0
- * listens at the first free one of the 8 ports after it (the port itself is torchrun's own); else at one of PLAIT_PORTS.
+ * listens at the first free one of the 8 ports after it (the port itself is torchrun's own); else, and under mpirun, which
+ * hands the variable on only when told to, at one of PLAIT_PORTS.
  * When all ranks are on one host they meet there, without a port and without a secret.
  *
  * out     written only on success. The id is good for one comm at a time; comms made of it have their own

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-perf under launchers: every process is one rank, rank 0 prints, and Open MPI runs on the same hosts.
+# Arguments: plait-perf, plait-hosts, plait-info, "yes" when the Open MPI peer was built, "yes" when UCX was.
+set -u
+perf=$(realpath "$1") hosts=$(realpath "$2") info=$(realpath "$3") openmpi=$4 ucx=$5
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
+failed=0
+unset $(env | sed -n 's/^\(PLAIT_LAUNCHER\|RANK\|WORLD_SIZE\|OMPI_[A-Z_]*\)=.*/\1/p')
+quick="-b 4 -e 64K -f 128 -n 10"
+
+# ran STATUS COMMAND ...: the exit status.
+ran() {
+    local status=$1 got
+    shift
+    "$@" >"$out" 2>&1 </dev/null
+    got=$?
+    [ $got -eq "$status" ] && return
+    echo "FAIL: $*: exit status $got (expected $status)"
+    cat "$out"
+    failed=1
+    return 1
+}
+# has COUNT PATTERN: that many lines like it.
+has() {
+    [ "$(grep -c -E -e "$2" "$out")" -eq "$1" ] && return
+    echo "FAIL: not $1 lines like '$2' in:"
+    cat "$out"
+    failed=1
+}
+row='^(\[host0 0\])? +[0-9]+ +[0-9]+ +float +sum +-1 .* 0  \|'
+
+# torchrun's variables on one host: what a launcher does, with no network.
+torchrun() {
+    local n=$1 pids="" r status=0
+    shift
+    for r in $(seq $((n - 1)) -1 0); do
+        RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 \
+            TORCHELASTIC_RUN_ID=$$ "$@" &
+        pids="$pids $!"
+    done
+    for r in $pids; do
+        wait "$r" || status=$?
+    done
+    return $status
+}
+ran 0 torchrun 3 "$perf" $quick && has 3 "$row" && has 1 'Rank  2 Group' && has 1 'test concluded'
+ran 0 torchrun 2 "$perf" fusion --tensors "$(dirname "$0")/../bench/data/resnet50.csv" --max-elements 4096 -n 5 \
+    --layouts cubic --payload float --gradients own
+ran 0 torchrun 2 "$perf" --overlap busy -b 64K -e 64K -n 5
+# A mistake is said once, and nobody waits for the others.
+ran 2 torchrun 2 "$perf" --ranks 3 && has 1 'plait-perf: .*leave --ranks out'
+ran 2 torchrun 2 "$perf" --tensors /nowhere && has 1 plait-perf:
+ran 0 env PLAIT_LAUNCHER=none RANK=0 WORLD_SIZE=5 "$perf" $quick && has 3 "$row"
+
+if [ "$openmpi" = yes ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    ran 0 mpirun --oversubscribe -n 4 "$perf" $quick && has 3 "$row" && has 1 'Rank  3 Group'
+    ran 0 mpirun --oversubscribe -n 2 "$perf" $quick --peer openmpi:ob1 && has 3 "$row" && has 1 'openmpi:ob1 +: Open MPI'
+fi
+
+if ! reason=$(unshare -n true 2>&1) && ! reason=$(unshare -Urn true 2>&1); then
+    echo "skipped: over hosts: no namespaces for this user here: $reason"
+    [ $failed -eq 0 ] && exit 77
+    exit 1
+fi
+if [ "$ucx" != yes ]; then
+    echo "skipped: over hosts: built without UCX"
+    [ $failed -eq 0 ] && exit 77
+    exit 1
+fi
+ran 0 "$hosts" 2 --ranks 1+2 -- "$perf" $quick && has 3 "$row" && has 1 'Rank  0 .* host0 ' && has 2 'Rank  [12] .* host1 '
+if [ "$openmpi" = yes ]; then
+    ran 0 "$hosts" 2 -- "$perf" $quick --peer openmpi:tcp,openmpi:ucx &&
+        has 3 "$row" && has 1 'openmpi:tcp +: Open MPI' && has 1 'openmpi:ucx +: Open MPI'
+    ran 0 "$hosts" 3 --ranks 1+0+0 -- mpirun -x MASTER_ADDR -H host0,host1,host2 "$perf" $quick --peer openmpi:tcp &&
+        has 3 "$row" && has 1 'Rank  2 .* host2 '
+fi
+exit $failed
