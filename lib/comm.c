@@ -135,6 +135,10 @@ __attribute__((destructor)) static void unload(void)
 {
     if (alive > 0)
         return;
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired) { /* its thread reads what is unmapped next */
+        plait_remote_destroy(c->remote);
+        c->remote = NULL;
+    }
     plait_arena_unload();
     while (retired != NULL) {
         struct plait_comm *comm = retired;
