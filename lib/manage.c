@@ -5,9 +5,13 @@
 #include "message.h"
 #include "status.h"
 
+#include "../transports/net.h"
+
 #include <plait/memory.h>
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Only for calls that a closed comm has too. */
@@ -104,6 +108,30 @@ const char *plait_comm_name(const struct plait_comm *comm)
 double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 {
     return comm != NULL && peer < comm->nrank && !plait_comm_unborn(comm) ? comm->peers[peer].waited : 0;
+}
+
+enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out)
+{
+    const enum plait_status status = plait_enter(comm, "plait_comm_peer", PLAIT_SUM, NULL);
+    struct plait_peer_info info = { .transport = "shm" };
+
+    if (status != PLAIT_OK)
+        return status;
+    if (rank >= comm->nrank || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_peer: rank is %" PRIu32 " and out %s; ranks are 0 to %" PRIu32,
+                          rank, out == NULL ? "NULL" : "given", comm->nrank - 1);
+    if (rank == comm->rank)
+        snprintf(info.transport, sizeof info.transport, "self");
+    else if (comm->port != NULL && plait_port_leads(comm->port, rank))
+        snprintf(info.transport, sizeof info.transport, "%s", plait_port_network(comm->port));
+    if (comm->port != NULL && rank != comm->rank) {
+        pthread_mutex_lock(&comm->lock);
+        plait_port_describe(comm->port, rank, info.device, sizeof info.device);
+        pthread_mutex_unlock(&comm->lock);
+    }
+    info.node = comm->node != NULL ? comm->node[rank] : 0;
+    *out = info;
+    return PLAIT_OK;
 }
 
 void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out)

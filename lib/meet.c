@@ -6,6 +6,7 @@
 #include "limits.h"
 #include "remote/remote.h"
 #include "report.h"
+#include "slow.h"
 #include "status.h"
 
 #include "../transports/net.h"
@@ -35,6 +36,7 @@ struct card {
     char algo[64];
     uint8_t hosts;  /* PLAIT_HOSTS */
     cpu_set_t cpus; /* this rank may run on */
+    struct plait_where where;
 };
 
 static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
@@ -136,6 +138,7 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .reproducible = comm->reproducible,
         .round = comm->round,
     };
+    card->where = plait_where_am_i();
     snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
@@ -241,15 +244,34 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     return plait_bootstrap_agree(boot, status);
 }
 
-/* More ranks of a node than processors that they may run on? Ranks bound to one each are not short of them. */
+/* Containers and virtual hosts are nodes of their own on one machine. */
+static bool share_processors(const struct meeting *m, uint32_t a, uint32_t b)
+{
+    const uint64_t machine = m->all[a].where.machine;
+
+    return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
+}
+
+static void warn_of_strangers(const struct plait_comm *comm, const struct meeting *m)
+{
+    const uint64_t host = m->all[comm->rank].where.host;
+
+    for (uint32_t r = 0; r < comm->rank && host != 0 && comm->config.hosts <= 1; r++)
+        if (m->all[r].where.host == host && m->node[r] != m->node[comm->rank]) {
+            plait_warn_of_strangers(r, comm->rank);
+            break;
+        }
+}
+
+/* More ranks of a machine than processors that they may run on? Ranks bound to one each are not short of them. */
 static bool is_oversubscribed(const struct plait_comm *comm, const struct meeting *m)
 {
-    for (uint32_t node = 0; node < m->nnode; node++) {
+    for (uint32_t first = 0; first < comm->nrank; first++) {
         cpu_set_t cpus;
         uint32_t n = 0;
         CPU_ZERO(&cpus);
-        for (uint32_t r = 0; r < comm->nrank; r++)
-            if (m->node[r] == node) {
+        for (uint32_t r = 0; r < comm->nrank && (r >= first || !share_processors(m, first, r)); r++)
+            if (share_processors(m, first, r)) {
                 CPU_OR(&cpus, &cpus, &m->all[r].cpus);
                 n++;
             }
@@ -416,6 +438,7 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     if (status != PLAIT_OK)
         return status;
     find_nodes(comm, boot, m);
+    warn_of_strangers(comm, m);
     comm->id = all[0].id;
     atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
     comm->cache = all[0].cache;

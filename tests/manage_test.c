@@ -634,6 +634,29 @@ static int waited(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+static int look_at_peers(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_peer_info info;
+
+    (void)arg;
+    for (uint32_t peer = 0; peer < 3; peer++) {
+        CHECK(plait_comm_peer(*comm, peer, &info) == PLAIT_OK);
+        CHECK(strcmp(info.transport, peer == rank ? "self" : "shm") == 0);
+        CHECK(info.device[0] == '\0' && info.node == 0);
+    }
+    info.node = 7;
+    CHECK(plait_comm_peer(*comm, 3, &info) == PLAIT_ERR_ARG && strstr(plait_last_error(), "rank is 3") != NULL);
+    CHECK(plait_comm_peer(NULL, 0, &info) == PLAIT_ERR_ARG && info.node == 7);
+    return 0;
+}
+
+static void a_comm_tells_how_each_rank_is_reached(void **state)
+{
+    (void)state;
+    run(1, 3, look_at_peers, NULL);
+    run(3, 1, look_at_peers, NULL);
+}
+
 static void waiting_is_counted_for_whom_it_is(void **state)
 {
     (void)state;
@@ -763,6 +786,7 @@ int main(void)
         cmocka_unit_test(a_suspended_comm_holds_no_staging_memory),
         cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
+        cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),
         cmocka_unit_test(operations_are_counted_by_algorithm),
         cmocka_unit_test(a_group_is_estimated_by_the_claims_and_not_begun),

@@ -81,4 +81,12 @@ if [ "$openmpi" = yes ]; then
     ran 0 "$hosts" 3 --ranks 1+0+0 -- mpirun -x MASTER_ADDR -H host0,host1,host2 "$perf" $quick --peer openmpi:tcp &&
         has 3 "$row" && has 1 'Rank  2 .* host2 '
 fi
+
+# plait-info --peers: how each is reached, and a warning where that is slow by surprise.
+ran 0 torchrun 3 "$info" --peers && has 2 '^ +[12] .* shm +memory +[0-9.]+ +[0-9.]+$' && has 0 warn
+ran 1 env -u RANK "$info" --peers && has 1 'mpirun -n 4 plait-info --peers'
+ran 0 "$hosts" 2 --ranks 1+2 -- "$info" --peers && has 2 ' +[12]  host1 +1  ucx +tcp/eth0 ' && has 0 'warn: (rank|mess)'
+ran 0 "$hosts" 2 -- sh -c 'hostname same; exec "$1" --peers' . "$info" && has 1 'warn: ranks 0 and 1 are on one host.*--network host'
+ran 0 "$hosts" 2 -- sh -c '[ $HOST_INDEX = 1 ] || { ip link add slow0 type veth peer name slow1 && ip addr add 10.99.0.1/24 dev slow0; }
+    exec "$1" --peers' . "$info" && has 1 'warn: messages go over tcp/eth0; slow0 has an address and is down'
 exit $failed

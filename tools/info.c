@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "cli.h"
 #include "dump.h"
+#include "peers.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -25,7 +26,7 @@
 #endif
 
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
-    make_secret;
+    make_secret, peers;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
@@ -50,6 +51,8 @@ static const struct cli_option options[] = {
     { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
     { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
     { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
+    { "--peers", NULL, "under a launcher: how rank 0 reaches each rank, by which device, and how fast", CLI_FLAG,
+      &peers },
     { "--make-secret", NULL, "write a secret for comms over several hosts to ~/.plait-secret, mode 0600", CLI_FLAG,
       &make_secret },
     { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
@@ -69,6 +72,7 @@ static const struct cli_program program = {
     "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
     "  $ plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
     "  $ plait-info --dump 4711 --last 4\n"
+    "  $ mpirun -n 4 plait-info --peers\n"
     "\n"
     "--dump shows what each rank of a process called last, oldest first: operation, state, how much of it is done, "
     "when it\n"
@@ -430,6 +434,8 @@ int main(int argc, char **argv)
         ok = print_new_secret() && ok;
     if (show_algorithms)
         print_algorithms();
+    if (peers)
+        ok = peers_print() && ok;
     if (explain)
         ok = print_choice(argv[1], argv[2]) == 0 && ok;
     if (dump != NULL)

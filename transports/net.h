@@ -26,6 +26,7 @@ void plait_port_close(struct plait_port *port); /* NULL is allowed */
 /* What the others need to reach this rank; and which network of which version, which must be equal on all. */
 const void *plait_port_address(const struct plait_port *port, size_t *bytes);
 const char *plait_port_version(const struct plait_port *port);
+const char *plait_port_network(const struct plait_port *port); /* its name: "ucx" */
 
 /* Reach `rank` this way: before the first message to or from it is waited for. The address is copied. */
 enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes);

@@ -75,7 +75,7 @@ struct plait_port {
     struct room *rooms; /* that are free */
     uint32_t quiet;     /* turns without news */
     uint32_t nowing;    /* links that owe acknowledgements */
-    bool warned;
+    bool warned, looked;
     struct way ways[]; /* [nrank] */
 };
 

@@ -81,6 +81,11 @@ const char *plait_port_version(const struct plait_port *port)
     return port->plugin->version();
 }
 
+const char *plait_port_network(const struct plait_port *port)
+{
+    return port->plugin->name;
+}
+
 enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes)
 {
     struct way *w = &port->ways[rank];

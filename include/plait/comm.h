@@ -238,6 +238,23 @@ PLAIT_API enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, 
  */
 PLAIT_API double plait_comm_waited(const struct plait_comm *comm, uint32_t peer);
 
+/* How this rank reaches another. */
+struct plait_peer_info {
+    char transport[16]; /* "self"; "shm": shared memory; a network's name: "ucx" */
+    char device[112];   /* what a network goes over, as it says: "tcp/eth0"; "": memory, or none yet */
+    uint32_t node;      /* as plans see it: ranks of one share memory, unless the comm's options say otherwise */
+};
+
+/**
+ * Over what messages to and from `rank` go. A network's devices are known once there was a message; those of a network to the ranks of
+ * one host, or to this rank, may be several.
+ *
+ * out     written only on success
+ * Thread: as the comm's calls
+ * Errors: PLAIT_ERR_ARG
+ */
+PLAIT_API enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out);
+
 /* Bytes of shared memory that this rank's end of the comm holds. */
 struct plait_comm_memory {
     size_t control; /* the control block: ring of operations, vectors of small operations, messages */

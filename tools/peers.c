@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "peers.h"
+
+#include <plait/comm.h>
+#include <plait/launch.h>
+#include <plait/memory.h>
+#include <plait/message.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FEW     200       /* round trips of 4 bytes; the median counts */
+#define LARGE   (4 << 20) /* bytes of the others */
+#define NLARGE  5
+#define WARM_UP 5
+
+struct figures {
+    double latency, bandwidth; /* seconds one way; bytes per second one way */
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One end of a round trip. */
+static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer)
+{
+    const bool first = plait_comm_rank(comm) < peer;
+
+    return (first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK) &&
+           plait_send(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK &&
+           (!first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median time one way. */
+static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer, uint32_t n, double *out)
+{
+    double times[FEW];
+
+    for (uint32_t i = 0; i < WARM_UP + n; i++) {
+        const double begin = now();
+        if (!bounce(comm, memory, bytes, peer))
+            return false;
+        if (i >= WARM_UP)
+            times[i - WARM_UP] = (now() - begin) / 2;
+    }
+    qsort(times, n, sizeof *times, by_value);
+    *out = times[n / 2];
+    return true;
+}
+
+static bool measure_peer(struct plait_comm *comm, void *memory, uint32_t peer, struct figures *out)
+{
+    double seconds;
+
+    if (!measure(comm, memory, 4, peer, FEW, &out->latency) || !measure(comm, memory, LARGE, peer, NLARGE, &seconds))
+        return false;
+    out->bandwidth = LARGE / seconds;
+    return true;
+}
+
+static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host, const struct figures *f)
+{
+    struct plait_peer_info info;
+
+    if (plait_comm_peer(comm, peer, &info) != PLAIT_OK)
+        return false;
+    printf("%4" PRIu32 "  %-16.63s %4" PRIu32 "  %-9s  %-28s", peer, host, info.node, info.transport,
+           info.device[0] != '\0' ? info.device : "memory");
+    if (f != NULL)
+        printf(" %10.2f %10.3f", 1e6 * f->latency, 1e-9 * f->bandwidth);
+    printf("\n");
+    return true;
+}
+
+static bool look_at_all(struct plait_comm *comm, void *memory, const char (*hosts)[64])
+{
+    const uint32_t rank = plait_comm_rank(comm), nrank = plait_comm_nrank(comm);
+    struct figures f;
+
+    if (rank > 0)
+        return measure_peer(comm, memory, 0, &f);
+    printf("rank  %-16s node  %-9s  %-28s %10s %10s\n", "host", "transport", "device", "us", "GB/s");
+    if (!print_peer(comm, 0, hosts[0], NULL))
+        return false;
+    for (uint32_t peer = 1; peer < nrank; peer++)
+        if (!measure_peer(comm, memory, peer, &f) || !print_peer(comm, peer, hosts[peer], &f))
+            return false;
+    printf("\nus: 4 bytes one way, half the median of %d round trips; GB/s: %d MiB one way. From rank 0.\n", FEW,
+           LARGE >> 20);
+    return true;
+}
+
+static bool as_rank(struct plait_comm *comm)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    char host[64] = "", (*hosts)[64] = calloc(nrank, sizeof *hosts);
+    void *memory = NULL;
+
+    gethostname(host, sizeof host - 1);
+    const bool ok = hosts != NULL && plait_mem_alloc(LARGE, &memory) == PLAIT_OK &&
+                    plait_allgather(comm, host, hosts, sizeof host, PLAIT_UINT8, NULL) == PLAIT_OK &&
+                    look_at_all(comm, memory, (const char(*)[64])hosts) && plait_barrier(comm, NULL) == PLAIT_OK;
+    plait_mem_free(memory);
+    free(hosts);
+    return ok;
+}
+
+bool peers_print(void)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_launch launch;
+    struct plait_comm *comm = NULL;
+    bool ok = plait_launch_find(&launch) == PLAIT_OK;
+
+    if (ok && launch.nrank == 1) {
+        fprintf(stderr,
+                "plait-info: --peers: this is the only rank; start it as you start your program, with torchrun, srun "
+                "or mpirun: mpirun -n 4 plait-info --peers\n");
+        return false;
+    }
+    o.rank = launch.rank;
+    o.nrank = launch.nrank;
+    o.id = &launch.id;
+    o.name = "peers";
+    ok = ok && plait_comm_create(&o, &comm) == PLAIT_OK && as_rank(comm);
+    if (!ok)
+        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+    return plait_comm_destroy(comm) == PLAIT_OK && ok;
+}
