@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind]
- * campaign --seed SEED
+ * campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind] [--hosts PLAIT-HOSTS]
+ * campaign --seed SEED [--hosts PLAIT-HOSTS]
  *
  * Runs injections (campaign.h), several at a time, and prints a table. One that fails is run once more, alone, with
  * ten times the deadline (--seed: the deadline that was drawn) and its whole story. What was only a matter of time (an
  * error that came late, a deadline that passed without a fault) is forgiven and counted when it is right then, as the
  * machine may have been too busy. Without --count, 40 injections, and 1,000 when PLAIT_TEST_FULL is 1.
+ * --hosts PLAIT-HOSTS: the ranks live on 2 to 4 virtual hosts that this program makes; root only. The seeds are others.
  * --blind: the library detects nothing, and every injection that needs detection must be reported.
  */
 #include "campaign.h"
@@ -36,6 +37,7 @@ struct options {
     unsigned jobs;
     int kind; /* -1: all */
     bool alone, blind;
+    const char *hosts; /* NULL: this machine */
 };
 
 struct board { /* shared by the workers */
@@ -70,6 +72,8 @@ static bool set_option(struct options *o, const char *name, const char *value)
     char *end = NULL;
     const unsigned long long number = strtoull(value, &end, 10);
 
+    if (strcmp(name, "--hosts") == 0)
+        return (o->hosts = value) != NULL;
     if (strcmp(name, "--kind") == 0)
         return (o->kind = find_kind(value)) >= 0;
     if (*value == '\0' || *end != '\0')
@@ -91,8 +95,8 @@ static bool set_option(struct options *o, const char *name, const char *value)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind]\n"
-                    "       campaign --seed SEED\nfaults:");
+    fprintf(stderr, "usage: campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind] [--hosts PLAIT-HOSTS]\n"
+                    "       campaign --seed SEED [--hosts PLAIT-HOSTS]\nfaults:");
     for (int k = 0; k < NFAULT; k++)
         fprintf(stderr, " %s", fault_kinds[k].name);
     fprintf(stderr, "\n");
@@ -138,21 +142,23 @@ static bool is_big(const struct injection *j)
 
 static void work(const struct options *o, struct board *board, const uint64_t *seeds)
 {
-    struct scene *s = shared(sizeof *s);
+    struct place place;
     struct injection j;
 
+    place_open(o->hosts, &place);
     for (uint64_t i; (i = board->next++) < o->count;) {
-        injection_draw(seeds[i], &j);
+        injection_draw(seeds[i], o->hosts != NULL, &j);
         const bool big = is_big(&j);
         while (big && atomic_exchange(&board->big, 1))
             usleep(1000);
-        injection_run(&j, s, limit_of(o, &j));
+        injection_run(&j, &place, limit_of(o, &j));
         if (big)
             board->big = 0;
-        injection_judge(&j, s, &board->outcomes[i]);
+        injection_judge(&j, place.s, &board->outcomes[i]);
         board->failed += outcome_failed(&board->outcomes[i]);
         board->done++;
     }
+    place_close(&place);
 }
 
 /* The seeds from `from` on, of the wanted kind. */
@@ -162,7 +168,7 @@ static uint64_t *choose_seeds(const struct options *o)
     struct injection j;
 
     for (uint64_t n = 0, seed = o->from; seeds != NULL && n < o->count; seed++) {
-        injection_draw(seed, &j);
+        injection_draw(seed, o->hosts != NULL, &j);
         if (o->alone || o->kind < 0 || j.fault == (enum fault)o->kind)
             seeds[n++] = seed;
     }
@@ -224,7 +230,7 @@ static void tell_story(const struct injection *j, const struct scene *s, const s
 /* Once more, without others; what it was when it was only late. */
 static void run_again(const struct options *o, struct outcome *out)
 {
-    struct scene *s = shared(sizeof *s);
+    struct place place;
     struct injection j;
     struct outcome second;
     const bool only_late = out->done && !out->hung && !out->crashed && !out->wrong && !out->untold && !out->bad;
@@ -233,14 +239,15 @@ static void run_again(const struct options *o, struct outcome *out)
     if (!o->alone)
         printf("\nfailed: --seed %llu (%s, %s):\n%sonce more:\n", (unsigned long long)out->seed,
                fault_kinds[out->fault].name, mode_names[out->mode], out->text);
-    injection_draw(out->seed, &j);
+    place_open(o->hosts, &place);
+    injection_draw(out->seed, o->hosts != NULL, &j);
     j.deadline *= o->alone ? 1 : MORE_PATIENCE;
-    injection_run(&j, s, limit_of(o, &j));
-    injection_judge(&j, s, &second);
-    tell_story(&j, s, &second);
+    injection_run(&j, &place, limit_of(o, &j));
+    injection_judge(&j, place.s, &second);
+    tell_story(&j, place.s, &second);
     if (only_late || o->alone)
         *out = second;
-    munmap(s, sizeof *s);
+    place_close(&place);
 }
 
 /* ---- Files that must not appear ------------------------------------------------------------------------ */
@@ -293,9 +300,9 @@ static void print_row(const struct options *o, const struct board *board, int ki
     }
     if (n == 0)
         return;
-    printf("%-14s %6u %6u %6u %6u  %6u %7u %8u %6u %5u %5u  %8.3f %7u\n",
+    printf("%-14s %6u %6u %6u %6u %5u  %6u %7u %8u %6u %5u %5u  %8.3f %7u\n",
            kind < NFAULT ? fault_kinds[kind].name : "all", n, modes[MODE_PROCESSES], modes[MODE_THREADS],
-           modes[MODE_MIXED], told[0], told[1], told[2], told[3], told[4], told[5], slowest, bad);
+           modes[MODE_MIXED], modes[MODE_HOSTS], told[0], told[1], told[2], told[3], told[4], told[5], slowest, bad);
 }
 
 /* How often each collective was struck, and the form of it with blocks of different sizes. */
@@ -313,13 +320,27 @@ static void print_collectives(const struct options *o, const struct board *board
     printf("\n");
 }
 
+/* Of those between hosts. */
+static void print_hosts(const struct options *o, const struct board *board)
+{
+    unsigned times[MOST_HOSTS + 1] = { 0 }, tcp = 0;
+
+    for (uint64_t i = 0; i < o->count; i++) {
+        times[board->outcomes[i].nhost] += board->outcomes[i].done;
+        tcp += board->outcomes[i].tcp;
+    }
+    if (o->hosts != NULL)
+        printf("on 2 hosts %u, 3 hosts %u, 4 hosts %u; UCX_TLS=tcp %u\n", times[2], times[3], times[4], tcp);
+}
+
 static void print_table(const struct options *o, const struct board *board)
 {
-    printf("\n                      ranks are:              ranks were told:\n"
-           "fault           times  procs threads mixed    PEER TIMEOUT MISMATCH FAILED    OK other  slowest  failed\n");
+    printf("\n                      ranks are:                    ranks were told:\n"
+           "fault           times  procs threads mixed hosts    PEER TIMEOUT MISMATCH FAILED    OK other  slowest  failed\n");
     for (int k = 0; k <= NFAULT; k++)
         print_row(o, board, k);
     print_collectives(o, board);
+    print_hosts(o, board);
     printf("slowest: seconds from the fault to a rank's error; for silence, from the deadline\n");
 }
 
@@ -378,6 +399,8 @@ static int conclude_blind(const struct options *o, const struct board *board)
 
 int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "--agent") == 0)
+        return agent_main(atoi(argv[2]));
     const struct options o = read_options(argc, argv);
     struct board *board = shared(sizeof *board + o.count * sizeof *board->outcomes);
     const bool own = own_places();
@@ -387,6 +410,10 @@ int main(int argc, char **argv)
 
     if (seeds == NULL)
         return 2;
+    if (o.hosts != NULL && !hosts_possible()) {
+        printf("skipped: virtual hosts need root\n");
+        return 77;
+    }
     printf("seeds from %llu; /dev/shm and /tmp are %s\n", (unsigned long long)o.from, own ? "our own" : "shared");
     if (o.alone) {
         board->outcomes[0].seed = o.from;

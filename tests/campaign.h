@@ -8,6 +8,7 @@
  *   campaign_rank.c   what a process and its ranks do
  *   campaign_left.c   what a process must not leave behind
  *   campaign_run.c    starts the ranks, kills and stops them, ends what hangs
+ *   campaign_hosts.c  virtual hosts on which ranks live
  *   campaign_judge.c  the scene -> right or what is wrong
  *   campaign.c        options, workers, the table
  */
@@ -21,7 +22,7 @@
 #include <sys/types.h>
 
 #define MOST_RANKS 9
-#define MOST_BYTES ((size_t)64 << 20)
+#define MOST_HOSTS 4
 
 /*
  * symbol, name, status that the other ranks get, does the culprit call something else, is it silence that the deadline
@@ -45,7 +46,8 @@
     X(FAULT_BIRTH, "kill-create", PLAIT_ERR_PEER, false, false, true)         \
     X(FAULT_ABORT, "abort", PLAIT_ERR_FAILED, false, false, false)            \
     X(FAULT_ROOT, "root", PLAIT_ERR_MISMATCH, true, false, false)             \
-    X(FAULT_SIZES, "sizes", PLAIT_ERR_MISMATCH, true, false, false)
+    X(FAULT_SIZES, "sizes", PLAIT_ERR_MISMATCH, true, false, false)           \
+    X(FAULT_CUT, "cut", PLAIT_ERR_TIMEOUT, false, true, false) /* a host's link; only between hosts */
 
 enum fault {
 #define X(symbol, name, status, differs, silence, process) symbol,
@@ -62,7 +64,7 @@ struct fault_kind {
 extern const struct fault_kind fault_kinds[NFAULT];
 
 /* How ranks live. */
-enum mode { MODE_PROCESSES, MODE_THREADS, MODE_MIXED, NMODE };
+enum mode { MODE_PROCESSES, MODE_THREADS, MODE_MIXED, MODE_HOSTS, NMODE };
 extern const char *const mode_names[NMODE];
 
 /* The calls of an injection: two that alternate before the fault, the one it strikes, and what a culprit calls. */
@@ -73,6 +75,8 @@ struct injection {
     enum fault fault;
     enum mode mode;
     uint32_t nrank, nprocess, nthread;
+    uint32_t nhost, host[MOST_RANKS]; /* 0: this machine; the host of each rank */
+    bool tcp;           /* UCX is told to use nothing else */
     uint32_t culprits;  /* mask of ranks */
     uint32_t actor;     /* the culprit that acts; kills take whole processes */
     uint32_t ngood;     /* operations before the fault */
@@ -86,7 +90,8 @@ struct injection {
     struct collective steps[NSTEP];
 };
 
-void injection_draw(uint64_t seed, struct injection *out);
+/* `hosts`: of ranks on virtual hosts. */
+void injection_draw(uint64_t seed, bool hosts, struct injection *out);
 void injection_print(const struct injection *j, char *text, size_t size);
 
 /* Of the larger buffer on any rank. */
@@ -107,6 +112,12 @@ static inline bool may_finish(const struct injection *j, int which)
 static inline bool is_culprit(const struct injection *j, uint32_t rank)
 {
     return j->culprits >> rank & 1;
+}
+
+/* Who may be named for what `rank` met: after a cut, the ranks of the other side. */
+static inline uint32_t to_blame(const struct injection *j, uint32_t rank)
+{
+    return j->fault == FAULT_CUT && is_culprit(j, rank) ? ((1u << j->nrank) - 1) & ~j->culprits : j->culprits;
 }
 
 /* Ranks that cannot be in the comm made afterwards. */
@@ -150,7 +161,9 @@ struct report { /* of one rank */
 };
 
 struct scene { /* shared by a worker and its ranks */
-    struct plait_unique_id id, again;
+    struct plait_unique_id ids[2]; /* of the comm, and of the one afterwards */
+    _Atomic int made[2];           /* they are there */
+    _Atomic int whole;             /* no link is down */
     _Atomic uint32_t ready;  /* ranks about to create the comm */
     _Atomic uint32_t armed;  /* culprits about to enter the struck operation */
     _Atomic uint32_t failed; /* ranks that have their error */
@@ -186,8 +199,31 @@ struct footprint {
 struct footprint footprint_measure(uint32_t nthread);
 void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size);
 
+/* ---- Hosts --------------------------------------------------------------------------------------------- */
+
+/* The place of a worker's injections: this machine, or hosts that last for all of them. */
+struct place {
+    struct scene *s;
+    struct ground *ground; /* shared with the processes of the hosts; NULL: this machine */
+    const char *program;   /* plait-hosts */
+    pid_t pid;             /* of it */
+    int fd;
+};
+
+bool hosts_possible(void);
+void place_open(const char *program, struct place *out); /* NULL: this machine */
+void place_close(struct place *place);
+
+/* Start every process, and know the ids that they have here. A process that has ended did so as waitpid() says. */
+void hosts_start(struct place *place, const struct injection *j, pid_t *pids);
+bool hosts_ended(struct place *place, uint32_t process, int *how);
+void hosts_link(const struct place *place, uint32_t host, bool up);
+
+/* What plait-hosts runs: a process that makes others, one for each injection that has a rank here. */
+int agent_main(int fd);
+
 /* Run it. `limit`: seconds after the fault until what still runs is said to hang. */
-void injection_run(const struct injection *j, struct scene *s, double limit);
+void injection_run(const struct injection *j, struct place *place, double limit);
 
 #define NSTATUS 6
 
@@ -196,7 +232,8 @@ struct outcome {
     enum fault fault;
     enum mode mode;
     enum plait_coll coll; /* of the struck operation */
-    bool sized;
+    bool sized, tcp;
+    uint32_t nhost;
     /* untold: success where the arguments differed; bad: anything else. */
     bool done, hung, crashed, wrong, untold, late, bad;
     unsigned told[NSTATUS]; /* ranks per status, in the order of outcome_statuses */

@@ -14,7 +14,7 @@ const struct fault_kind fault_kinds[NFAULT] = {
 #undef X
 };
 
-const char *const mode_names[NMODE] = { "processes", "threads", "processes of threads" };
+const char *const mode_names[NMODE] = { "processes", "threads", "processes of threads", "hosts" };
 
 static uint32_t below(uint64_t *state, uint32_t n)
 {
@@ -126,13 +126,36 @@ static bool has_fault(const struct collective *c, enum fault fault)
     }
 }
 
+/* One to three ranks on each of two to four hosts, in their order or in any. */
+static void draw_hosts(uint64_t *state, struct injection *j)
+{
+    const uint32_t least = j->fault == FAULT_KILL_SEVERAL ? 3 : 2; /* somebody survives */
+
+    do {
+        j->nhost = 2 + below(state, MOST_HOSTS - 1);
+        j->nrank = 0;
+        for (uint32_t h = 0; h < j->nhost; h++)
+            for (uint32_t n = 1 + below(state, 3); n > 0 && j->nrank < MOST_RANKS; n--)
+                j->host[j->nrank++] = h;
+    } while (j->nrank < least || j->host[j->nrank - 1] + 1 < j->nhost);
+    for (uint32_t r = j->nrank - 1; below(state, 4) == 0 && r > 0; r--) {
+        const uint32_t other = below(state, r + 1), host = j->host[r];
+        j->host[r] = j->host[other];
+        j->host[other] = host;
+    }
+    j->mode = MODE_HOSTS;
+    j->nprocess = j->nrank;
+    j->nthread = 1;
+    j->tcp = below(state, 2);
+}
+
 static void draw_ranks(uint64_t *state, struct injection *j)
 {
     static const uint32_t grids[][2] = { { 2, 2 }, { 2, 3 }, { 3, 2 }, { 2, 4 }, { 4, 2 }, { 3, 3 } };
     const uint32_t *grid = grids[below(state, sizeof grids / sizeof *grids)];
 
     do
-        j->mode = (enum mode)below(state, NMODE);
+        j->mode = (enum mode)below(state, MODE_HOSTS);
     while (j->mode == MODE_THREADS && fault_kinds[j->fault].process);
     j->nrank = j->mode == MODE_MIXED ? grid[0] * grid[1] : 2 + below(state, MOST_RANKS - 1);
     if (j->fault == FAULT_KILL_SEVERAL && j->nrank < 3) /* somebody survives */
@@ -154,6 +177,8 @@ static void draw_culprits(uint64_t *state, struct injection *j)
         wanted -= (j->culprits & mask) == 0;
         j->culprits |= mask;
     }
+    for (uint32_t r = 0; j->fault == FAULT_CUT && r < j->nrank; r++)
+        j->culprits |= (uint32_t)(j->host[r] == j->host[j->actor]) << r;
 }
 
 /* A block that the culprit gives to another rank or gets from one. */
@@ -175,6 +200,11 @@ static bool same_call(const struct collective *a, const struct collective *b)
            (a->sizes != 0) == (b->sizes != 0) && (a->sizes != 0 || a->count == b->count);
 }
 
+static size_t most_bytes(const struct injection *j)
+{
+    return (size_t)(j->nhost > 0 ? 16 : 64) << 20;
+}
+
 /* What the culprit calls where the others call the struck operation. */
 static struct collective draw_other(uint64_t *state, const struct injection *j)
 {
@@ -184,7 +214,7 @@ static struct collective draw_other(uint64_t *state, const struct injection *j)
     switch (j->fault) {
     case FAULT_COUNT:
         do
-            s.count = below(state, 2) ? struck.count + 1 : draw_count(state, j->nrank, &s, MOST_BYTES);
+            s.count = below(state, 2) ? struck.count + 1 : draw_count(state, j->nrank, &s, most_bytes(j));
         while (s.count == struck.count);
         break;
     case FAULT_TYPE:
@@ -206,7 +236,7 @@ static struct collective draw_other(uint64_t *state, const struct injection *j)
         break;
     case FAULT_SWAP:
         do
-            s = draw_step(state, j->nrank, MOST_BYTES, false);
+            s = draw_step(state, j->nrank, most_bytes(j), false);
         while (same_call(&s, &struck));
         break;
     case FAULT_ROOT:
@@ -222,15 +252,18 @@ static struct collective draw_other(uint64_t *state, const struct injection *j)
     return s;
 }
 
-void injection_draw(uint64_t seed, struct injection *out)
+void injection_draw(uint64_t seed, bool hosts, struct injection *out)
 {
     uint64_t state = seed * 0xd1342543de82ef95u + 1;
     struct injection j = { .seed = seed };
 
-    j.fault = (enum fault)below(&state, NFAULT);
-    draw_ranks(&state, &j);
+    j.fault = (enum fault)below(&state, hosts ? NFAULT : FAULT_CUT);
+    if (hosts)
+        draw_hosts(&state, &j);
+    else
+        draw_ranks(&state, &j);
     draw_culprits(&state, &j);
-    j.ngood = below(&state, 21);
+    j.ngood = below(&state, 21) + hosts; /* connections are there */
     j.extra = below(&state, 3);
     j.moment = fraction(&state);
     j.gap = fraction(&state);
@@ -242,10 +275,10 @@ void injection_draw(uint64_t seed, struct injection *out)
         j.steps[i] = draw_step(&state, j.nrank, (size_t)64 << 10, false);
     /* An algorithm in the place of another must differ, so the library does not choose then. */
     do
-        j.steps[STEP_STRUCK] = draw_step(&state, j.nrank, MOST_BYTES, j.fault == FAULT_ALGORITHM);
+        j.steps[STEP_STRUCK] = draw_step(&state, j.nrank, most_bytes(&j), j.fault == FAULT_ALGORITHM);
     while (!has_fault(&j.steps[STEP_STRUCK], j.fault));
     j.steps[STEP_OTHER] = draw_other(&state, &j);
-    j.deadline = step_bytes(&j, STEP_STRUCK) < ((size_t)1 << 20) ? 1 : 3;
+    j.deadline = (step_bytes(&j, STEP_STRUCK) < ((size_t)1 << 20) ? 1 : 3) + hosts;
     j.timeout = j.fault == FAULT_ABSENT || j.fault == FAULT_BIRTH ? 1.5 : 60;
     *out = j;
 }
@@ -271,15 +304,18 @@ static void print_step(const struct collective *c, char *text, size_t size)
 
 void injection_print(const struct injection *j, char *text, size_t size)
 {
-    char struck[192], other[192] = "", culprits[64] = "";
+    char struck[192], other[192] = "", culprits[64] = "", hosts[64] = "";
 
     for (uint32_t r = 0, n = 0; r < j->nrank; r++)
         if (is_culprit(j, r))
             n += (uint32_t)snprintf(culprits + n, sizeof culprits - n, "%s%u", n > 0 ? "," : "", r);
+    for (uint32_t r = 0, n = 0; j->nhost > 0 && r < j->nrank; r++)
+        n += (uint32_t)snprintf(hosts + n, sizeof hosts - n, "%s%u", n > 0 ? "," : j->tcp ? ", tcp, on " : ", on ",
+                                j->host[r]);
     print_step(&j->steps[STEP_STRUCK], struck, sizeof struck);
     if (fault_kinds[j->fault].differs)
         print_step(&j->steps[STEP_OTHER], other, sizeof other);
-    snprintf(text, size, "seed %llu: %s by rank %s of %u (%u x %u), after %u, struck: %s%s%s",
-             (unsigned long long)j->seed, fault_kinds[j->fault].name, culprits, j->nrank, j->nprocess, j->nthread,
+    snprintf(text, size, "seed %llu: %s by rank %s of %u (%u x %u%s), after %u, struck: %s%s%s",
+             (unsigned long long)j->seed, fault_kinds[j->fault].name, culprits, j->nrank, j->nprocess, j->nthread, hosts,
              j->ngood, struck, other[0] != '\0' ? "; culprit: " : "", other);
 }

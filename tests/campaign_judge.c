@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define TIMELY 1.0 /* seconds from the fault, or from the deadline of a silence */
+#define FAR    2.0 /* from the fault, where another host must be told */
 
 const enum plait_status outcome_statuses[NSTATUS] = { PLAIT_ERR_PEER,   PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH,
                                                       PLAIT_ERR_FAILED, PLAIT_OK,          PLAIT_ERR_SYSTEM };
@@ -47,21 +48,24 @@ static uint32_t ranks_before(const char *text, const char *what)
     return mask;
 }
 
-/* "(process 123) died" behind a culprit's number, and no other's. */
+/* "(process 123) died", or "(process 123 on host1) died", behind a culprit's number, and no other's. */
 static bool names_dead(const struct injection *j, const struct scene *s, const char *text)
 {
     char died[64];
 
     for (uint32_t r = 0; r < j->nrank; r++) {
         snprintf(died, sizeof died, " (process %d) died", (int)s->reports[r].pid);
-        if (is_culprit(j, r) && (ranks_before(text, died) >> r & 1))
+        bool named = ranks_before(text, died) >> r & 1;
+        snprintf(died, sizeof died, " (process %d on host%u) died", (int)s->reports[r].pid, j->host[r]);
+        named |= j->nhost > 0 && (ranks_before(text, died) >> r & 1);
+        if (is_culprit(j, r) && named)
             return true;
     }
     return false;
 }
 
 /* Only culprits are said to be silent. */
-static bool names_silent(const struct injection *j, const char *text)
+static bool names_silent(uint32_t culprits, const char *text)
 {
     const char *at = strstr(text, "no progress for ");
     const char *end;
@@ -70,7 +74,15 @@ static bool names_silent(const struct injection *j, const char *text)
     if (at == NULL)
         return false;
     const uint32_t ranks = read_ranks(at + 7, &end);
-    return ranks != 0 && (ranks & ~j->culprits) == 0;
+    return ranks != 0 && (ranks & ~culprits) == 0;
+}
+
+/* Only such ranks are said to be out of reach. */
+static bool names_unreachable(uint32_t others, const char *text)
+{
+    const uint32_t ranks = ranks_before(text, " cannot be reached any more");
+
+    return ranks != 0 && (ranks & ~others) == 0;
 }
 
 static bool names_absent(const struct injection *j, const char *text)
@@ -229,7 +241,9 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
         return strstr(text, by) != NULL && !isdigit((unsigned char)strstr(text, by)[strlen(by)]);
     case FAULT_STOP:
     case FAULT_SILENT:
-        return names_silent(j, text);
+        return names_silent(j->culprits, text);
+    case FAULT_CUT:
+        return names_silent(to_blame(j, rank), text) || names_unreachable(to_blame(j, rank), text);
     default:
         return names_dead(j, s, text);
     }
@@ -259,7 +273,7 @@ static void judge_time(const struct injection *j, const struct scene *s, uint32_
     const double took = r->returned - (since > fault ? since : fault) - limit;
 
     o->slowest = took > o->slowest ? took : o->slowest;
-    if (took > TIMELY)
+    if (took > (j->nhost > 0 && !fault_kinds[j->fault].silence ? FAR : TIMELY))
         complain(o, &o->late, "rank %u got its error %.3f s late", rank, took);
 }
 
@@ -274,7 +288,8 @@ static void judge_error(const struct injection *j, const struct scene *s, uint32
     while (k < NSTATUS - 1 && outcome_statuses[k] != r->status)
         k++;
     o->told[k]++;
-    if (r->status != fault_kinds[j->fault].status && !(j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT))
+    if (r->status != fault_kinds[j->fault].status && !(j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT) &&
+        !(j->fault == FAULT_CUT && r->status == PLAIT_ERR_PEER))
         complain(o, which, "rank %u got %s in call #%llu: %s", rank, plait_status_name(r->status),
                  (unsigned long long)r->number, r->text);
     else if (!says_enough(j, s, rank))
@@ -284,7 +299,7 @@ static void judge_error(const struct injection *j, const struct scene *s, uint32
         complain(o, which, "rank %u failed before the fault: %s", rank, r->text);
     if (r->status != PLAIT_OK && r->destroyed == PLAIT_OK && r->number > 0)
         complain(o, &o->bad, "rank %u heard nothing of the failure in destroy", rank);
-    if (!is_culprit(j, rank) || fault_kinds[j->fault].differs)
+    if (!is_culprit(j, rank) || fault_kinds[j->fault].differs || j->fault == FAULT_CUT)
         judge_time(j, s, rank, o);
 }
 
@@ -301,6 +316,8 @@ void injection_judge(const struct injection *j, const struct scene *s, struct ou
                            .mode = j->mode,
                            .coll = j->steps[STEP_STRUCK].coll,
                            .sized = j->steps[STEP_STRUCK].sizes != 0,
+                           .nhost = j->nhost,
+                           .tcp = j->tcp,
                            .done = true };
     for (uint32_t r = 0; r < j->nrank; r++) {
         if (s->reports[r].wrong > 0)

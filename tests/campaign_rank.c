@@ -249,6 +249,18 @@ static struct plait_comm_options options_of(const struct injection *j)
     return o;
 }
 
+/* Over hosts the id says where its maker is: rank 0. */
+static const struct plait_unique_id *get_id(struct actor *a, unsigned which, uint32_t rank)
+{
+    if (a->j->nhost > 0 && rank == 0) {
+        must(plait_unique_id_create_tcp(NULL, &a->s->ids[which]) == PLAIT_OK, "id");
+        a->s->made[which] = 1;
+    }
+    while (!a->s->made[which])
+        usleep(200);
+    return &a->s->ids[which];
+}
+
 static bool create(struct actor *a)
 {
     struct plait_comm_options o = options_of(a->j);
@@ -256,7 +268,7 @@ static bool create(struct actor *a)
 
     o.nrank = a->j->nrank;
     o.rank = a->rank;
-    o.id = &a->s->id;
+    o.id = get_id(a, 0, a->rank);
     o.timeout = a->j->timeout;
     a->report->phase = PHASE_CREATE;
     a->s->ready++;
@@ -299,7 +311,9 @@ static enum plait_status again(struct actor *a)
     o.deadline = 30;
     o.nrank = nrank;
     o.rank = (uint32_t)__builtin_popcount(survivors & ((1u << a->rank) - 1));
-    o.id = &a->s->again;
+    while (!a->s->whole)
+        usleep(1000);
+    o.id = get_id(a, 1, o.rank);
     status = plait_comm_create(&o, &comm);
     values_fill(in, PLAIT_FLOAT32, PLAIT_SUM, nrank, o.rank, 1000);
     values_want(want, PLAIT_FLOAT32, PLAIT_SUM, nrank, 1000);

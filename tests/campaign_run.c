@@ -17,6 +17,7 @@
 
 struct crew {
     const struct injection *j;
+    struct place *place;
     struct scene *s;
     double start, limit;
     pid_t pids[MOST_RANKS];            /* 0: ended */
@@ -42,11 +43,17 @@ static uint32_t culprit_processes(const struct injection *j)
     return fault_kinds[j->fault].process ? mask : 0;
 }
 
+static bool has_ended(struct crew *c, uint32_t p, int *how)
+{
+    return c->place->ground != NULL ? hosts_ended(c->place, p, how)
+                                    : waitpid(c->pids[p], how, WNOHANG) == c->pids[p];
+}
+
 static void reap(struct crew *c)
 {
     for (uint32_t p = 0; p < c->j->nprocess; p++) {
         int how;
-        if (c->pids[p] == 0 || waitpid(c->pids[p], &how, WNOHANG) != c->pids[p])
+        if (c->pids[p] == 0 || !has_ended(c, p, &how))
             continue;
         c->pids[p] = 0;
         c->running &= ~(1u << p);
@@ -111,13 +118,32 @@ static void hit(struct crew *c)
     }
 }
 
+/* Take the link of the culprits' host down, and up again when everyone has noticed. */
+static bool cut(struct crew *c)
+{
+    const uint32_t host = c->j->host[c->j->actor];
+    bool right = true;
+
+    c->s->whole = 0;
+    wait_moment(c->j->moment * (c->s->duration > 0 ? c->s->duration : 1e-4));
+    c->s->fault = plait_clock();
+    hosts_link(c->place, host, false);
+    while (right && c->s->failed < c->j->nrank && (c->running & ~c->s->idle))
+        right = wait_turn(c);
+    hosts_link(c->place, host, true);
+    c->s->whole = 1;
+    return right;
+}
+
 static void end_all(struct crew *c)
 {
     c->killed = ~0u;
     for (uint32_t p = 0; p < c->j->nprocess; p++)
         if (c->pids[p] != 0) {
+            int how;
             kill(c->pids[p], SIGKILL);
-            waitpid(c->pids[p], NULL, 0);
+            while (!has_ended(c, p, &how))
+                usleep(300);
         }
 }
 
@@ -147,12 +173,15 @@ static bool near(const struct crew *c)
 
 static bool run_to_the_end(struct crew *c)
 {
-    const bool outside = fault_kinds[c->j->fault].process && c->j->fault != FAULT_EXIT;
+    const bool cuts = c->j->fault == FAULT_CUT;
+    const bool outside = cuts || (fault_kinds[c->j->fault].process && c->j->fault != FAULT_EXIT);
 
     while (outside && !near(c) && (c->running & ~c->s->idle))
         if (!wait_turn(c))
             return false;
-    if (outside)
+    if (cuts && !cut(c))
+        return false;
+    if (outside && !cuts)
         hit(c);
     while (c->running & ~c->s->idle & ~c->stopped)
         if (!wait_turn(c))
@@ -169,13 +198,12 @@ static void make_results(const struct injection *j)
         values_want(one, j->steps[i].type, j->steps[i].op, j->nrank, 1);
 }
 
-void injection_run(const struct injection *j, struct scene *s, double limit)
+static void start(const struct injection *j, struct scene *s, pid_t *pids)
 {
-    struct crew c = { .j = j, .s = s, .start = plait_clock(), .limit = limit };
-
-    memset(s, 0, sizeof *s);
-    if (plait_unique_id_create(&s->id) != PLAIT_OK || plait_unique_id_create(&s->again) != PLAIT_OK)
-        abort();
+    for (unsigned i = 0; i < 2; i++) {
+        must(plait_unique_id_create(&s->ids[i]) == PLAIT_OK, "id");
+        s->made[i] = 1;
+    }
     make_results(j);
     for (uint32_t p = 0; p < j->nprocess; p++) {
         const pid_t pid = fork();
@@ -186,11 +214,24 @@ void injection_run(const struct injection *j, struct scene *s, double limit)
         }
         if (pid < 0)
             abort();
-        c.pids[p] = pid;
-        c.running |= 1u << p;
+        pids[p] = pid;
     }
+}
+
+void injection_run(const struct injection *j, struct place *place, double limit)
+{
+    struct scene *s = place->s;
+    struct crew c = { .j = j, .place = place, .s = s, .start = plait_clock(), .limit = limit };
+
+    memset(s, 0, sizeof *s);
+    s->whole = 1;
+    if (place->ground != NULL)
+        hosts_start(place, j, c.pids);
+    else
+        start(j, s, c.pids);
+    c.running = (1u << j->nprocess) - 1;
     if (!run_to_the_end(&c))
         end_all(&c);
-    if (waitpid(-1, NULL, WNOHANG) != -1 && s->trouble[0] == '\0')
+    if (place->ground == NULL && waitpid(-1, NULL, WNOHANG) != -1 && s->trouble[0] == '\0')
         snprintf(s->trouble, sizeof s->trouble, "a process was left");
 }
