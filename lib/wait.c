@@ -250,8 +250,8 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u left the comm after operation #%llu", gone, done);
     const struct plait_peer *p = &comm->peers[gone];
     if (p->mirror != NULL)
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d on %s) died after operation #%llu",
-                                gone, p->mirror->pid, p->mirror->host, done);
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
+                                p->mirror->pid, p->mirror->host, done);
     if (unborn(comm, gone) && !plait_process_dead(p->process))
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
@@ -327,8 +327,12 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
 /* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
 static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
-    const double seen = atomic_load_explicit(&comm->peers[rank].control->seen, memory_order_relaxed);
-    return !finished(comm, rank) && seen < (w->start + now) / 2;
+    const struct plait_peer *p = &comm->peers[rank];
+    const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed), middle = (w->start + now) / 2;
+
+    if (p->mirror != NULL && rank != 0 && plait_remote_heard(comm->remote) < middle)
+        return false; /* nobody tells */
+    return !finished(comm, rank) && seen < middle;
 }
 
 static bool called(const struct plait_comm *comm, uint32_t rank)

@@ -197,7 +197,9 @@ struct footprint {
 };
 
 struct footprint footprint_measure(uint32_t nthread);
-void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size);
+/* `network`: one was used, whose library keeps memory as it likes. */
+void footprint_compare(const struct footprint *before, const struct footprint *after, bool network, char *text,
+                       size_t size);
 
 /* ---- Hosts --------------------------------------------------------------------------------------------- */
 

@@ -150,7 +150,7 @@ void place_close(struct place *place)
     struct ground *g = (struct ground *)(void *)((char *)place->s - offsetof(struct ground, scene));
 
     if (place->pid > 0) {
-        kill(place->pid, SIGTERM);
+        kill(place->pid, SIGKILL); /* which takes down all */
         waitpid(place->pid, NULL, 0);
     }
     munmap(g, sizeof *g);

@@ -103,20 +103,21 @@ struct footprint footprint_measure(uint32_t nthread)
     return look();
 }
 
-void footprint_compare(const struct footprint *before, const struct footprint *after, char *text, size_t size)
+void footprint_compare(const struct footprint *before, const struct footprint *after, bool network, char *text,
+                       size_t size)
 {
     const struct {
         const char *what;
         size_t had, has;
     } all[] = { { "bytes of heap", before->heap, after->heap },
-                { "bytes of the arena", before->arena, after->arena },
                 { "bytes mapped", before->mapped, after->mapped },
+                { "bytes of the arena", before->arena, after->arena },
                 { "descriptors", before->descriptors, after->descriptors },
                 { "shared mappings", before->shared, after->shared },
                 { "threads", before->threads, after->threads } };
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = network ? 2 : 0; i < sizeof all / sizeof *all; i++)
         if (all[i].has > all[i].had)
             n += (size_t)snprintf(text + n, size - n, "%s%s: %zu before, %zu after", n > 0 ? "; " : "", all[i].what,
                                   all[i].had, all[i].has);

@@ -374,8 +374,43 @@ void run_threads(uint32_t n, void *(*body)(void *), void *args, size_t size)
         pthread_join(threads[t], NULL);
 }
 
+/* One of two ranks that take each other for another host's. */
+static void *use_network(void *arg)
+{
+    const struct plait_unique_id *id = *(const struct plait_unique_id **)arg;
+    static _Atomic uint32_t rank;
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm = NULL;
+    float x = 1;
+
+    o.nrank = 2;
+    o.rank = rank++;
+    o.id = id;
+    must(plait_comm_create(&o, &comm) == PLAIT_OK &&
+             plait_allreduce(comm, &x, &x, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK &&
+             plait_comm_destroy(comm) == PLAIT_OK,
+         "a network");
+    return NULL;
+}
+
+/* What is loaded for the first comm that needs a network stays. */
+static void load_network(void)
+{
+    struct plait_unique_id id;
+    const struct plait_unique_id *ids[2] = { &id, &id };
+
+    must(plait_unique_id_create(&id) == PLAIT_OK, "id");
+    setenv("PLAIT_FOR_TESTS", "1", 1);
+    setenv("PLAIT_HOSTS", "2", 1);
+    run_threads(2, use_network, ids, sizeof *ids);
+    unsetenv("PLAIT_FOR_TESTS");
+    unsetenv("PLAIT_HOSTS");
+}
+
 void process_main(const struct injection *j, struct scene *s, uint32_t process)
 {
+    if (j->nhost > 0)
+        load_network();
     struct actor actors[MOST_RANKS] = { 0 };
     const struct footprint before = footprint_measure(j->nthread + 1); /* one more, for abort */
 
@@ -388,5 +423,5 @@ void process_main(const struct injection *j, struct scene *s, uint32_t process)
     while (!s->measure)
         usleep(500);
     const struct footprint after = footprint_measure(j->nthread + 1);
-    footprint_compare(&before, &after, s->leaks[process], sizeof s->leaks[process]);
+    footprint_compare(&before, &after, j->nhost > 0, s->leaks[process], sizeof s->leaks[process]);
 }

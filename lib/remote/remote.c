@@ -18,7 +18,6 @@
 
 #define TICK      0.1 /* seconds between looks at what the ranks of this process show */
 #define HEARTBEAT 0.5 /* seconds after which news are sent although they are old */
-#define SILENT    2.0 /* seconds without a word from rank 0 after which nothing is known of the others */
 #define LAST_WORD 1.0 /* seconds that a rank's last news may take */
 
 struct plait_remote {
@@ -29,7 +28,8 @@ struct plait_remote {
     atomic_bool leaving;
     bool begun;
     bool left;                /* the last news are sent, or nobody takes them */
-    double seen, sent, heard; /* the rank's last look around; clock of its last news, and of rank 0's */
+    double seen, sent;     /* the rank's last look around; clock of its last news */
+    _Atomic double heard;  /* and of rank 0's */
     uint32_t looks;
     uint64_t newest;     /* version of the last news of anyone */
     struct plait_known { /* rank 0: of each rank; else of this one */
@@ -134,14 +134,6 @@ static void lose(struct plait_remote *r, uint32_t rank, double now)
     learn(r, news, now);
 }
 
-/* Everyone whose news this process gets from a rank 0 that says nothing: they may be well. */
-static void give_credit(struct plait_remote *r, double now)
-{
-    for (uint32_t rank = 1; rank < r->comm->nrank; rank++)
-        if (r->comm->peers[rank].mirror != NULL)
-            atomic_store_explicit(&r->comm->peers[rank].mirror->control.seen, now, memory_order_relaxed);
-}
-
 /* ---- Lines ----------------------------------------------------------------------------------------------- */
 
 static uint32_t rank_at(const struct plait_remote *r, uint32_t line)
@@ -163,7 +155,7 @@ static bool hear(struct plait_remote *r, uint32_t line, double now)
             learn(r, news, now);
         else
             plait_line_close(l);
-        r->heard = now;
+        atomic_store_explicit(&r->heard, now, memory_order_relaxed);
     }
     return open && l->fd >= 0;
 }
@@ -204,8 +196,6 @@ static void serve(struct plait_remote *r, double now)
         plait_line_write(l);
         busy |= !plait_line_is_idle(l);
     }
-    if (r->begun && !is_root(r) && now - r->heard > SILENT)
-        give_credit(r, now);
     if (!busy && atomic_load(&r->leaving) && !r->left) {
         r->left = true;
         pthread_cond_broadcast(&gone);
@@ -359,6 +349,11 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
     r->begun = true;
     pthread_mutex_unlock(&lock);
     eventfd_write(bell, 1);
+}
+
+double plait_remote_heard(const struct plait_remote *r)
+{
+    return is_root(r) ? plait_clock() : atomic_load_explicit(&r->heard, memory_order_relaxed);
 }
 
 void plait_remote_tell(struct plait_remote *remote)

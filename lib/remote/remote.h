@@ -7,8 +7,8 @@
  * So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing is sent
  * for operations that end sooner.
  *
- * A connection that closes is a death, unless its rank has departed. Where rank 0 itself is silent nothing is known of
- * the others, so they are not taken for silent. The thread never waits for a host: what a connection does not take is
+ * A connection that closes is a death, unless its rank has departed. Where rank 0 itself says nothing, nothing is known of
+ * the others, so they are not taken for silent (plait_remote_heard()). The thread never waits for a host: what a connection does not take is
  * left out, as later news say the same and more.
  */
 #ifndef PLAIT_LIB_REMOTE_REMOTE_H
@@ -25,6 +25,9 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
  * sockets  [nrank] of rank 0: one to each other rank; else the first, to rank 0. They are the remote's
  */
 void plait_remote_begin(struct plait_remote *remote, const int *sockets);
+
+/* When rank 0 last said something, to whom this rank listens: it does so twice a second. Rank 0: now. */
+double plait_remote_heard(const struct plait_remote *remote);
 
 /* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
