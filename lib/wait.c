@@ -250,8 +250,9 @@ static enum plait_status look_for_gone(struct plait_comm *comm, struct plait_wai
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u left the comm after operation #%llu", gone, done);
     const struct plait_peer *p = &comm->peers[gone];
     if (p->mirror != NULL)
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
-                                p->mirror->pid, p->mirror->host, done);
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone,
+                                "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
+                                p->mirror->pid, p->mirror->host, done); /* it may not have told of its last */
     if (unborn(comm, gone) && !plait_process_dead(p->process))
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
@@ -272,16 +273,31 @@ static enum plait_status look_at_unread(struct plait_comm *comm, const struct pl
                             strerror(u->error));
 }
 
-/* A rank that is needed cannot be reached any more. If it has left or died, that is about to be known. */
-static enum plait_status look_at_links(struct plait_comm *comm, const struct plait_wait *w, double now)
+/* The lowest rank that is needed and cannot be reached any more, and why; or UINT32_MAX. */
+static uint32_t find_cut_off(const struct plait_comm *comm, const struct plait_wait *w, const char **why)
 {
-    for (uint32_t i = 0; comm->port != NULL && now - w->start >= MOST_DYING && i < comm->nrank * PLAIT_NCHANNEL; i++) {
+    for (uint32_t i = 0; comm->port != NULL && i < comm->nrank * PLAIT_NCHANNEL; i++) {
         const uint32_t rank = i / PLAIT_NCHANNEL;
         const struct plait_link *link = comm->peers[rank].link[i % PLAIT_NCHANNEL];
-        const char *why = link != NULL && link->transport->broken != NULL ? link->transport->broken(link) : NULL;
-        if (why != NULL && needs(comm, w, rank))
-            return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
+        *why = link != NULL && link->transport->broken != NULL ? link->transport->broken(link) : NULL;
+        if (*why != NULL && needs(comm, w, rank))
+            return rank;
     }
+    return UINT32_MAX;
+}
+
+/* If it has left or died, that is about to be known: the news take another way. */
+static enum plait_status look_at_links(struct plait_comm *comm, struct plait_wait *w, double now)
+{
+    const char *why;
+    const uint32_t rank = find_cut_off(comm, w, &why);
+
+    if (rank == UINT32_MAX)
+        w->cut = 0;
+    else if (w->cut == 0)
+        w->cut = now;
+    else if (now - w->cut >= MOST_DYING)
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
     return PLAIT_OK;
 }
 

@@ -22,6 +22,7 @@ struct plait_wait {
     uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive */
     double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
     double last;           /* clock at the last look */
+    double cut;            /* clock of the first look at which a rank that is needed could not be reached; 0: all can */
     uint32_t last_awaited; /* rank + 1, of the last look; 0: nobody */
     bool timed, warned, sleepy, announced;
     /* The ranks waited for, at most `most`; for sleeping and for messages. */
@@ -45,6 +46,7 @@ static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(con
 {
     w->turns = w->suspect = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
+    w->cut = 0;
     w->awaited = awaited;
     w->steps = NULL;
     w->blame = NULL;

@@ -2,7 +2,8 @@
 /*
  * Run a function as every rank of a comm, in processes, threads or both, with a time limit. With PLAIT_TEST_THREADS=1
  * all ranks are threads of one process, which is what a thread sanitizer can see, except where a rank dies, or
- * ranks share static memory: such a test sets `processes`.
+ * ranks share static memory: such a test sets `processes`. With PLAIT_FOR_TESTS=1 and PLAIT_HOSTS=n they are on n hosts
+ * as far as the library can tell.
  */
 #ifndef PLAIT_TESTS_RANKS_H
 #define PLAIT_TESTS_RANKS_H
@@ -11,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct ranks {
     uint32_t nprocess, nthread;        /* nthread ranks in each process */
@@ -31,6 +33,9 @@ unsigned ranks_run(const struct ranks *r);
 
 /* The options of this rank (for no_comm). */
 struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
+
+/* Do the ranks of a test behave as if on several hosts, for what only shared memory promises? */
+#define RANKS_ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)
 
 /* In a body: print the condition and the library's last error, and fail the rank. */
 #define CHECK(condition)                                                                                \

@@ -91,7 +91,10 @@ void plait_fusion_wait_init(struct plait_fusion *f);
 /* One turn, under the comm's lock. Something moved? */
 bool plait_fusion_turn(struct plait_fusion *f, bool rarely);
 
-/* Which tensors does this rank lack for the bucket that is next here? Nothing is written when none. */
+/*
+ * Which tensors does this rank lack for the bucket that is next here? Nothing is written when none. The marks of ranks on
+ * other hosts are not seen, which is said.
+ */
 void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room);
 
 /* Is nothing marked or in flight? Else a tensor is named. */

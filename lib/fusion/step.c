@@ -190,8 +190,11 @@ void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text
     char names[200] = "";
     const struct words w = { names, sizeof names };
 
-    if (f->nflying > 0 && f->others != NULL && f->others[rank] != NULL &&
-        name_missing(f, k, f->buckets[k].begun, f->others[rank], &w) > 0)
+    if (f->nflying == 0 || f->others == NULL)
+        return;
+    if (f->others[rank] == NULL)
+        snprintf(text, room, " (which tensors it lacks is known on its host only)");
+    else if (name_missing(f, k, f->buckets[k].begun, f->others[rank], &w) > 0)
         snprintf(text, room, ": %s", names);
 }
 

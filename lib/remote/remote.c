@@ -194,7 +194,7 @@ static void serve(struct plait_remote *r, double now)
             continue;
         speak(r, i);
         plait_line_write(l);
-        busy |= !plait_line_is_idle(l);
+        busy |= !plait_line_is_idle(l) || l->told != r->newest;
     }
     if (!busy && atomic_load(&r->leaving) && !r->left) {
         r->left = true;
