@@ -13,6 +13,7 @@ import weakref
 import numpy
 
 import plait
+from plait import _library
 import python_ranks as ranks
 import sentences
 from python_ranks import NRANK, both, equal, wrong
@@ -35,6 +36,33 @@ REFERENCE = {
 
 
 # ---- Every collective --------------------------------------------------------------------------------------
+
+
+def ranks_meet_over_tcp():
+    if 'libsodium:yes' not in _library.lib.plait_features().decode():
+        print('skipped: ranks_meet_over_tcp: built without libsodium')
+        return
+    uid = plait.unique_id(ifname='=lo')
+
+    def body(rank, _uid):
+        with plait.Comm.create(NRANK, rank, uid) as comm:
+            equal(comm.allreduce(numpy.full(3, rank + 1.0)), numpy.full(3, 10.0))
+            return comm.peer(rank), comm.peer((rank + 1) % NRANK)
+
+    here, there = {'transport': 'self', 'device': '', 'node': 0}, {'transport': 'shm', 'device': '', 'node': 0}
+    assert ranks.processes(NRANK, body) == [(here, there)] * NRANK
+    wrong(plait.ConfigError, 'nowhere', lambda: plait.unique_id(ifname='=nowhere'))
+
+
+def a_launcher_says_who_is_who():
+    code = ('import plait; l = plait.launch(); c = plait.Comm.create(l.nrank, l.rank, l.id); '
+            'print(l.launcher, l.rank, l.local_nrank, c.allgather(__import__("numpy").array([l.rank])).tolist())')
+    said = {'WORLD_SIZE': '3', 'LOCAL_WORLD_SIZE': '3', 'TORCHELASTIC_RUN_ID': f'python-{os.getpid()}'}
+    jobs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True,
+                             env={**os.environ, **said, 'RANK': str(r), 'LOCAL_RANK': str(r)}) for r in range(3)]
+    for rank, job in enumerate(jobs):
+        assert job.communicate(timeout=60)[0] == f'torchrun {rank} 3 [0, 1, 2]\n'
+    assert plait.launch()[:3] == ('none', 0, 1)
 
 
 def reductions_agree_with_numpy_for_every_type_and_operator():
@@ -408,6 +436,7 @@ def a_library_that_is_missing_is_named_with_the_remedy():
 
 
 sentences.run([
+    ranks_meet_over_tcp, a_launcher_says_who_is_who,
     reductions_agree_with_numpy_for_every_type_and_operator, reductions_leave_the_input_with_out,
     moves_agree_with_numpy_in_place_and_with_out, parts_of_different_sizes_agree_with_numpy,
     sixteen_and_eight_bit_floats_are_given_by_name, shapes_and_no_elements_are_welcome, one_rank_needs_no_id,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collective communication of NumPy arrays between the processes and threads of a machine.
+"""Collective communication of NumPy arrays between processes and threads, on one host or several.
 
-    with plait.Comm.create(nrank, rank, id) as comm:     # id: plait.unique_id() of one rank
+    with plait.Comm.create(nrank, rank, id) as comm:     # id: plait.unique_id() of one rank, or plait.launch().id
         comm.allreduce(gradient, op="avg")               # in place; or out=
         r = comm.allreduce(x, wait=False)                # a plait.Request; r.wait() has the result
 
@@ -9,7 +9,7 @@ Calls release the interpreter's lock, so threads can be ranks as well as process
 libplait.so where the loader does not find it.
 """
 from ._arrays import zeros
-from ._comm import Comm, unique_id
+from ._comm import Comm, Launch, launch, unique_id
 from ._errors import BY_NAME as _BY_NAME
 from ._errors import Error
 from ._fusion import Fusion
@@ -21,8 +21,8 @@ from ._stream import Stream
 
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Error', 'Fusion', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
-           'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
+__all__ = ['Comm', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
+           'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
 def version():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Communicators and their collectives."""
+import collections
 import ctypes
 import functools
 import operator
@@ -9,7 +10,8 @@ import warnings
 from . import _arrays, _fusion, _operators
 from ._errors import ArgError, Error, error_of
 from ._group import join
-from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, UniqueId, lib
+from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, LaunchStruct, \
+    PeerInfo, UniqueId, lib
 from ._request import Operation, Persistent, Request
 
 _FORMS = ('deadline', 'wait', 'persistent', 'stream')
@@ -17,11 +19,34 @@ _OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'commutative
 _forgotten = []  # what the library may use as long as the process lives
 
 
-def unique_id():
-    """128 bytes that name a new comm: made by one rank, handed to the others by any means."""
+def unique_id(tcp=False, ifname=None):
+    """128 bytes that name a new comm: made by one rank, handed to the others by any means.
+
+    tcp     for ranks on several hosts: made on rank 0's, and secret, as who has it may join
+    ifname  then, interfaces in the syntax of PLAIT_IFNAME
+    """
     out = UniqueId()
-    lib.plait_unique_id_create(ctypes.byref(out))
+    if tcp or ifname is not None:
+        lib.plait_unique_id_create_tcp(_text(ifname), ctypes.byref(out))
+    else:
+        lib.plait_unique_id_create(ctypes.byref(out))
     return bytes(out.bytes)
+
+
+Launch = collections.namedtuple('Launch', 'launcher rank nrank local_rank local_nrank id')
+
+
+def launch():
+    """Which rank this process is and where the ranks meet, as torchrun, Slurm or mpirun says (<plait/launch.h>).
+
+        l = plait.launch()
+        comm = plait.Comm.create(l.nrank, l.rank, l.id)
+
+    Without a launcher it is the only rank, and the launcher "none".
+    """
+    out = LaunchStruct()
+    lib.plait_launch_find(ctypes.byref(out))
+    return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, bytes(out.id.bytes))
 
 
 def _text(name):
@@ -181,6 +206,12 @@ class Comm:
     def waited(self, peer):
         """Seconds that this rank has waited for that one."""
         return lib.plait_comm_waited(self._open('waited'), self._rank('waited', 'peer', peer))
+
+    def peer(self, rank):
+        """How this rank reaches that one, as a dictionary (`struct plait_peer_info`)."""
+        out = PeerInfo()
+        lib.plait_comm_peer(self._open('peer'), self._rank('peer', 'rank', rank), ctypes.byref(out))
+        return {'transport': out.transport.decode(), 'device': out.device.decode(), 'node': out.node}
 
     def memory(self):
         """Bytes of shared memory of this rank's end, as a dictionary (`struct plait_comm_memory`)."""

@@ -75,6 +75,15 @@ class CommMemory(Structure):
     _fields_ = [('control', c_size_t), ('staging', c_size_t)]
 
 
+class PeerInfo(Structure):
+    _fields_ = [('transport', c_char * 16), ('device', c_char * 112), ('node', c_uint32)]
+
+
+class LaunchStruct(Structure):
+    _fields_ = [('launcher', c_char * 16), ('rank', c_uint32), ('nrank', c_uint32), ('local_rank', c_uint32),
+                ('local_nrank', c_uint32), ('id', UniqueId)]
+
+
 class CommCount(Structure):
     _fields_ = [('coll', c_int), ('algorithm', c_char * 64), ('operations', c_uint64), ('bytes', c_uint64)]
 
@@ -130,7 +139,7 @@ class ScheduleStruct(Structure):
 
 
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
-           'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
+           'plait_launch': LaunchStruct, 'plait_peer_info': PeerInfo, 'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
            'plait_comm_count': CommCount, 'plait_tensor': Tensor, 'plait_layout': Layout,
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
@@ -163,6 +172,8 @@ FUNCTIONS = {
     'plait_mem_alloc': (Status, [c_size_t, POINTER(c_void_p)]),
     'plait_mem_free': (Status, [c_void_p]),
     'plait_unique_id_create': (Status, [POINTER(UniqueId)]),
+    'plait_unique_id_create_tcp': (Status, [c_char_p, POINTER(UniqueId)]),
+    'plait_launch_find': (Status, [POINTER(LaunchStruct)]),
     'plait_comm_create': (Status, [POINTER(CommOptions), POINTER(_COMM)]),
     'plait_comm_destroy': (Status, [_COMM]),
     'plait_comm_abort': (Status, [_COMM, c_char_p]),
@@ -180,6 +191,7 @@ FUNCTIONS = {
     'plait_comm_stats': (None, [_COMM, POINTER(CommStats)]),
     'plait_comm_count': (Status, [_COMM, c_size_t, POINTER(CommCount)]),
     'plait_comm_waited': (c_double, [_COMM, c_uint32]),
+    'plait_comm_peer': (Status, [_COMM, c_uint32, POINTER(PeerInfo)]),
     'plait_comm_memory': (None, [_COMM, POINTER(CommMemory)]),
     'plait_test': (Status, [POINTER(_REQUEST), POINTER(c_int)]),
     'plait_wait': (Status, [POINTER(_REQUEST)]),
