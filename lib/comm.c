@@ -77,13 +77,14 @@ static void keep_network(const struct plait_comm *comm)
         watched = atexit(close_networks) == 0;
 }
 
-/* A peer no longer reads this rank's block when it has left too, or died. */
+/* A peer no longer reads this rank's block when it has left too, or died; or nobody would tell that. */
 static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
         if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
-            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_peer_died(&comm->peers[r]))
+            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_peer_died(&comm->peers[r]) &&
+            !(comm->peers[r].mirror != NULL && plait_remote_is_over(comm->remote)))
             return false;
     }
     return true;

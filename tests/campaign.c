@@ -95,8 +95,9 @@ static bool set_option(struct options *o, const char *name, const char *value)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind] [--hosts PLAIT-HOSTS]\n"
-                    "       campaign --seed SEED [--hosts PLAIT-HOSTS]\nfaults:");
+    fprintf(stderr,
+            "usage: campaign [--from SEED] [--count N] [--jobs N] [--kind FAULT] [--blind] [--hosts PLAIT-HOSTS]\n"
+            "       campaign --seed SEED [--hosts PLAIT-HOSTS]\nfaults:");
     for (int k = 0; k < NFAULT; k++)
         fprintf(stderr, " %s", fault_kinds[k].name);
     fprintf(stderr, "\n");
@@ -336,7 +337,8 @@ static void print_hosts(const struct options *o, const struct board *board)
 static void print_table(const struct options *o, const struct board *board)
 {
     printf("\n                      ranks are:                    ranks were told:\n"
-           "fault           times  procs threads mixed hosts    PEER TIMEOUT MISMATCH FAILED    OK other  slowest  failed\n");
+           "fault           times  procs threads mixed hosts    PEER TIMEOUT MISMATCH FAILED    OK other  slowest  "
+           "failed\n");
     for (int k = 0; k <= NFAULT; k++)
         print_row(o, board, k);
     print_collectives(o, board);

@@ -76,16 +76,16 @@ struct injection {
     enum mode mode;
     uint32_t nrank, nprocess, nthread;
     uint32_t nhost, host[MOST_RANKS]; /* 0: this machine; the host of each rank */
-    bool tcp;           /* UCX is told to use nothing else */
-    uint32_t culprits;  /* mask of ranks */
-    uint32_t actor;     /* the culprit that acts; kills take whole processes */
-    uint32_t ngood;     /* operations before the fault */
-    uint32_t extra;     /* of the struck kind, once the fault is near */
-    double moment, gap; /* of the struck operation's duration until the fault; between several */
-    unsigned memory;    /* 0: malloc, 1: the library's, 2: by rank */
-    bool abort_first;   /* survivors abort before they destroy */
-    bool resumed;       /* a stopped process goes on in the end, or is killed */
-    bool last;          /* ranks that return from a call that differed leave; or they call again */
+    bool tcp;                         /* UCX is told to use nothing else */
+    uint32_t culprits;                /* mask of ranks */
+    uint32_t actor;                   /* the culprit that acts; kills take whole processes */
+    uint32_t ngood;                   /* operations before the fault */
+    uint32_t extra;                   /* of the struck kind, once the fault is near */
+    double moment, gap;               /* of the struck operation's duration until the fault; between several */
+    unsigned memory;                  /* 0: malloc, 1: the library's, 2: by rank */
+    bool abort_first;                 /* survivors abort before they destroy */
+    bool resumed;                     /* a stopped process goes on in the end, or is killed */
+    bool last;                        /* ranks that return from a call that differed leave; or they call again */
     double deadline, timeout;
     struct collective steps[NSTEP];
 };
@@ -160,18 +160,18 @@ struct report { /* of one rank */
     char text[1024], again_text[512];
 };
 
-struct scene { /* shared by a worker and its ranks */
+struct scene {                     /* shared by a worker and its ranks */
     struct plait_unique_id ids[2]; /* of the comm, and of the one afterwards */
     _Atomic int made[2];           /* they are there */
     _Atomic int whole;             /* no link is down */
-    _Atomic uint32_t ready;  /* ranks about to create the comm */
-    _Atomic uint32_t armed;  /* culprits about to enter the struck operation */
-    _Atomic uint32_t failed; /* ranks that have their error */
-    _Atomic uint32_t idle;   /* mask of processes whose ranks are done */
-    _Atomic int measure;     /* look for what is left now */
-    _Atomic double fault;    /* when; 0: not yet */
-    uint64_t aborted;        /* calls of the actor when it aborted */
-    double duration;         /* of a struck operation */
+    _Atomic uint32_t ready;        /* ranks about to create the comm */
+    _Atomic uint32_t armed;        /* culprits about to enter the struck operation */
+    _Atomic uint32_t failed;       /* ranks that have their error */
+    _Atomic uint32_t idle;         /* mask of processes whose ranks are done */
+    _Atomic int measure;           /* look for what is left now */
+    _Atomic double fault;          /* when; 0: not yet */
+    uint64_t aborted;              /* calls of the actor when it aborted */
+    double duration;               /* of a struck operation */
     struct report reports[MOST_RANKS];
     char leaks[MOST_RANKS][512]; /* per process; "": none */
     char trouble[256];           /* the run itself: "", or what hung or crashed */

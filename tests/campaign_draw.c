@@ -310,12 +310,15 @@ void injection_print(const struct injection *j, char *text, size_t size)
         if (is_culprit(j, r))
             n += (uint32_t)snprintf(culprits + n, sizeof culprits - n, "%s%u", n > 0 ? "," : "", r);
     for (uint32_t r = 0, n = 0; j->nhost > 0 && r < j->nrank; r++)
-        n += (uint32_t)snprintf(hosts + n, sizeof hosts - n, "%s%u", n > 0 ? "," : j->tcp ? ", tcp, on " : ", on ",
+        n += (uint32_t)snprintf(hosts + n, sizeof hosts - n, "%s%u",
+                                n > 0    ? ","
+                                : j->tcp ? ", tcp, on "
+                                         : ", on ",
                                 j->host[r]);
     print_step(&j->steps[STEP_STRUCK], struck, sizeof struck);
     if (fault_kinds[j->fault].differs)
         print_step(&j->steps[STEP_OTHER], other, sizeof other);
     snprintf(text, size, "seed %llu: %s by rank %s of %u (%u x %u%s), after %u, struck: %s%s%s",
-             (unsigned long long)j->seed, fault_kinds[j->fault].name, culprits, j->nrank, j->nprocess, j->nthread, hosts,
-             j->ngood, struck, other[0] != '\0' ? "; culprit: " : "", other);
+             (unsigned long long)j->seed, fault_kinds[j->fault].name, culprits, j->nrank, j->nprocess, j->nthread,
+             hosts, j->ngood, struck, other[0] != '\0' ? "; culprit: " : "", other);
 }

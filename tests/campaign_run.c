@@ -45,8 +45,7 @@ static uint32_t culprit_processes(const struct injection *j)
 
 static bool has_ended(struct crew *c, uint32_t p, int *how)
 {
-    return c->place->ground != NULL ? hosts_ended(c->place, p, how)
-                                    : waitpid(c->pids[p], how, WNOHANG) == c->pids[p];
+    return c->place->ground != NULL ? hosts_ended(c->place, p, how) : waitpid(c->pids[p], how, WNOHANG) == c->pids[p];
 }
 
 static void reap(struct crew *c)

@@ -221,6 +221,8 @@ static void when_rank_0_was_heard_last_is_known(void **state)
     assert_true(atomic_load(&mirror(w, 1, 3)->control.seen) < begun);
     close(fds[0]);
     EVENTUALLY(atomic_load(&mirror(w, 1, 0)->dead) == 1);
+    EVENTUALLY(plait_remote_is_over(c->remote));
+    assert_false(plait_remote_is_over(w->comm[2].remote));
 }
 
 static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)

@@ -26,10 +26,11 @@ struct plait_remote {
     struct plait_line *lines; /* rank 0: [nrank], to itself none; else one */
     uint32_t nline;
     atomic_bool leaving;
+    atomic_bool over; /* the connection to rank 0 has ended */
     bool begun;
-    bool left;                /* the last news are sent, or nobody takes them */
-    double seen, sent;     /* the rank's last look around; clock of its last news */
-    _Atomic double heard;  /* and of rank 0's */
+    bool left;            /* the last news are sent, or nobody takes them */
+    double seen, sent;    /* the rank's last look around; clock of its last news */
+    _Atomic double heard; /* and of rank 0's */
     uint32_t looks;
     uint64_t newest;     /* version of the last news of anyone */
     struct plait_known { /* rank 0: of each rank; else of this one */
@@ -119,6 +120,7 @@ static void lose(struct plait_remote *r, uint32_t rank, double now)
     char news[PLAIT_NEWS_MOST] = "";
 
     if (!is_root(r)) {
+        atomic_store(&r->over, true);
         if (mirror != NULL && !atomic_load_explicit(&mirror->control.departed, memory_order_relaxed))
             atomic_store_explicit(&mirror->dead, 1, memory_order_release);
         return;
@@ -354,6 +356,11 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
 double plait_remote_heard(const struct plait_remote *r)
 {
     return is_root(r) ? plait_clock() : atomic_load_explicit(&r->heard, memory_order_relaxed);
+}
+
+bool plait_remote_is_over(const struct plait_remote *r)
+{
+    return r != NULL && atomic_load(&r->over);
 }
 
 void plait_remote_tell(struct plait_remote *remote)

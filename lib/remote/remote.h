@@ -29,6 +29,9 @@ void plait_remote_begin(struct plait_remote *remote, const int *sockets);
 /* When rank 0 last said something, to whom this rank listens: it does so twice a second. Rank 0: now. */
 double plait_remote_heard(const struct plait_remote *remote);
 
+/* Will nothing more be heard of other hosts, as rank 0 is gone? NULL is allowed: no. */
+bool plait_remote_is_over(const struct plait_remote *remote);
+
 /* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
 

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank of far_test.sh, on virtual hosts.
+ *
+ * far_ranks right   every algorithm of every collective gives what it must
+ * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 5 %
+ * far_ranks reuse   memory that was used, unmapped and mapped anew at the same place is not taken for what was there
+ */
+#include "collective.h"
+#include "specs.h"
+
+#include <plait/launch.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct plait_launch launch;
+static struct plait_comm *comm;
+
+static void must(bool right, const char *what)
+{
+    if (right)
+        return;
+    fprintf(stderr, "rank %u: %s: %s\n", launch.rank, what, plait_last_error());
+    exit(1);
+}
+
+static void *room(size_t bytes)
+{
+    void *p = calloc(1, bytes + 1);
+
+    must(p != NULL, "memory");
+    return p;
+}
+
+/* ---- Results ---------------------------------------------------------------------------------------------- */
+
+static void run_one(const struct collective *c)
+{
+    const uint32_t n = launch.nrank, rank = launch.rank;
+    const size_t bytes = collective_room(c, n) * plait_dtype_size(c->type);
+    char *in = room(bytes), *out = room(bytes), *want = room(bytes);
+
+    collective_want(c, n, rank, out, want);
+    collective_fill(c, n, rank, in);
+    memset(out, 0xa5, bytes);
+    const struct collective_buffers b = collective_place(c, n, rank, in, out);
+    must(collective_run(comm, c, b.in, b.out) == PLAIT_OK, c->spec);
+    if (!collective_right(c, n, rank, b.out, want)) {
+        fprintf(stderr, "rank %u: %s %s of %zu: a wrong result\n", rank, plait_coll_name(c->coll), c->spec, c->count);
+        exit(1);
+    }
+    free(in);
+    free(out);
+    free(want);
+}
+
+static void run_all(void)
+{
+    static const size_t counts[] = { 1, 1000, 40000 };
+    unsigned times = 0;
+
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++) {
+        struct specs specs;
+        specs_init(&specs, (enum plait_coll)coll, launch.nrank, false);
+        for (uint32_t i = 0; i < specs.n && coll != PLAIT_BARRIER; i++)
+            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                struct collective c = { .coll = (enum plait_coll)coll, .type = PLAIT_INT32, .count = counts[k] };
+                if (specs.spec[i].shape.node != NULL) /* the comm's own map is the one that counts */
+                    continue;
+                c.root = plait_geometry_of(c.coll, 1, 0, 0, 1).rooted ? launch.nrank - 1 : 0;
+                snprintf(c.spec, sizeof c.spec, "%.63s", specs.spec[i].text);
+                run_one(&c);
+                times++;
+            }
+        specs_finish(&specs);
+    }
+    for (const char *const *spec = (const char *const[]){ "hierarchy", "hierarchy:jia:ring",
+                                                          "hierarchy:direct:two-shot", "hierarchy:tree:torus", NULL };
+         *spec != NULL; spec++, times++) {
+        struct collective c = { .coll = PLAIT_ALLREDUCE, .type = PLAIT_FLOAT32, .count = 100003 };
+        snprintf(c.spec, sizeof c.spec, "%s", *spec);
+        run_one(&c);
+    }
+    if (launch.rank == 0)
+        printf("%u operations are right\n", times);
+}
+
+/* ---- Bytes -------------------------------------------------------------------------------------------------- */
+
+#define HOST     2 /* ranks */
+#define ELEMENTS ((size_t)2 << 20)
+#define TIMES    4
+/*
+ * A packet of 1500 bytes holds 20 of IPv4 and 32 of TCP with its time stamps, and 14 of Ethernet are counted besides;
+ * the receiver's acknowledgements are about one of 66 bytes for two packets where nothing goes the other way. What UCX
+ * and Plait put before a message (some 60 bytes) and the control connections is less than a per cent here.
+ */
+#define WIRE (1514.0 / 1448.0)
+
+static double sent_by_host(void)
+{
+    FILE *f = fopen("/sys/class/net/eth0/statistics/tx_bytes", "r");
+    double bytes = 0;
+
+    must(f != NULL && fscanf(f, "%lf", &bytes) == 1, "tx_bytes of eth0");
+    fclose(f);
+    return bytes;
+}
+
+/* Blocks that the ranks of this rank's host send to others, and of how many. */
+static uint32_t blocks_of_host(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t *nblk)
+{
+    uint32_t blocks = 0;
+
+    for (uint32_t r = launch.rank; r < launch.rank + HOST; r++) {
+        struct plait_plan *plan;
+        must(plait_plan_emit(alg, shape, r, &plan) == PLAIT_OK, "a plan");
+        for (uint32_t s = 0; s < plan->nstep; s++)
+            if (plan->step[s].verb == PLAIT_STEP_SEND && plan->step[s].peer / HOST != (int)(r / HOST))
+                blocks += plan->step[s].nblk;
+        *nblk = plan->nblk;
+        plait_plan_destroy(plan);
+    }
+    return blocks;
+}
+
+static void count_bytes(const char *spec)
+{
+    static const uint32_t node[] = { 0, 0, 1, 1, 2, 2, 3, 3 };
+    const struct plait_shape base = { .coll = PLAIT_ALLREDUCE, .nrank = 8, .node = node };
+    struct plait_shape shape = base;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const struct plait_alg *alg;
+    float *x = room(ELEMENTS * sizeof *x), *y = room(ELEMENTS * sizeof *y);
+    uint32_t nblk = 1;
+
+    call.algorithm = spec;
+    must(plait_alg_find(plait_algs, spec, &shape, &alg) == PLAIT_OK, spec);
+    must(plait_allreduce(comm, x, y, ELEMENTS, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK, spec);
+    must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
+    const double before = sent_by_host();
+    must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
+    for (int i = 0; i < TIMES; i++)
+        must(plait_allreduce(comm, x, y, ELEMENTS, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK, spec);
+    must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
+    const double payload = launch.local_rank == 0 ? (double)blocks_of_host(alg, &shape, &nblk) / nblk : 0;
+    const double wanted = payload * TIMES * ELEMENTS * sizeof *x * WIRE, got = sent_by_host() - before;
+    must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
+    if (launch.local_rank == 0) {
+        printf("%s, host of rank %u: %.3f vectors, %.0f bytes expected, %.0f sent: %+.2f %%\n", spec, launch.rank,
+               payload, wanted, got, 100 * (got / wanted - 1));
+        must(wanted > 0 && fabs(got / wanted - 1) < 0.05, "more or less than 5 %");
+    }
+    free(x);
+    free(y);
+}
+
+/* ---- Memory that is used again --------------------------------------------------------------------------------- */
+
+#define AGAIN 20
+
+static void use_again(void)
+{
+    const size_t count = (size_t)1 << 20, bytes = count * sizeof(float);
+    float *out = room(bytes), *place = NULL;
+
+    for (int i = 0; i < AGAIN; i++) {
+        float *x = mmap(place, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | (place != NULL ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+        must(x != MAP_FAILED && (place == NULL || x == place), "the same place");
+        place = x;
+        for (size_t k = 0; k < count; k++)
+            x[k] = (float)(launch.rank + 1 + (uint32_t)i);
+        float *to = i % 2 ? x : out; /* in place every other time */
+        must(plait_allreduce(comm, x, to, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK, "all-reduce");
+        const float want = (float)(launch.nrank * (launch.nrank + 1) / 2 + launch.nrank * (uint32_t)i);
+        for (size_t k = 0; k < count; k++)
+            must(to[k] == want, "a sum of what is no longer there");
+        must(munmap(x, bytes) == 0, "munmap");
+    }
+    free(out);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+int main(int argc, char **argv)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    must(argc == 2 && plait_launch_find(&launch) == PLAIT_OK, "launch");
+    o.rank = launch.rank;
+    o.nrank = launch.nrank;
+    o.id = &launch.id;
+    must(plait_comm_create(&o, &comm) == PLAIT_OK, "create");
+    if (strcmp(argv[1], "right") == 0)
+        run_all();
+    else if (strcmp(argv[1], "reuse") == 0)
+        use_again();
+    else
+        for (const char *const *spec =
+                 (const char *const[]){ "ring", "torus:2x4", "hierarchy:tree:ring", "halving-doubling", NULL };
+             *spec != NULL; spec++)
+            count_bytes(*spec);
+    must(plait_comm_destroy(comm) == PLAIT_OK, "destroy");
+    return 0;
+}
