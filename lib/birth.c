@@ -2,6 +2,7 @@
 #include "birth.h"
 
 #include "bootstrap/frame.h"
+#include "meet.h"
 #include "status.h"
 
 #include <errno.h>
@@ -103,7 +104,8 @@ enum plait_status plait_birth_begin(const struct plait_comm_options *options, st
         forget(comm);
         plait_comm_discard(comm);
     }
-    return plait_fail_errno(error, "no thread to create a comm in the background");
+    /* The others, who can, wait for this rank. */
+    return plait_meet(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL);
 }
 
 bool plait_comm_unborn(const struct plait_comm *comm)

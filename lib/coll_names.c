@@ -54,8 +54,8 @@ const char *plait_op_name(enum plait_op op)
 
 int plait_coll_find(const char *name)
 {
-#define PLAIT_X(symbol, text, meaning) \
-    if (strcmp(name, text) == 0)       \
+#define PLAIT_X(symbol, text, meaning)           \
+    if (name != NULL && strcmp(name, text) == 0) \
         return symbol;
     PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X

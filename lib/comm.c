@@ -270,9 +270,10 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->peers = calloc(comm->nrank, sizeof *comm->peers);
     comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);
+    comm->members = malloc(comm->nrank * sizeof *comm->members);
     comm->run = calloc(1, sizeof *comm->run);
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
-    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->run == NULL ||
+    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->members == NULL || comm->run == NULL ||
         (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
@@ -318,6 +319,7 @@ static void free_private(struct plait_comm *comm)
     free(comm->node);
     plait_nodes_finish(&comm->nodes);
     free(comm->processes);
+    free(comm->members);
     if (comm->progress)
         plait_progress_thread_stop();
 }

@@ -125,8 +125,8 @@ static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of
 
 struct plait_peer { /* another rank (or this one), as this rank sees it */
     const struct plait_control *control;
-    struct plait_process *process; /* NULL: on another host; then */
-    struct plait_mirror *mirror;   /* `control` is this one's; else NULL */
+    struct plait_process *process;           /* NULL: on another host; then */
+    struct plait_mirror *mirror;             /* `control` is this one's; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
     double waited;                           /* seconds of long waits for it */
     uint64_t finished;                       /* operations, as last looked up for tiny.c */
@@ -238,6 +238,7 @@ struct plait_comm {
     struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
     struct plait_nodes nodes;        /* who shares one, and how hosts are reached; zeroes: all on one */
     uint32_t nshrink;                /* comms made of it by plait_comm_shrink() */
+    uint32_t *members;               /* [nrank] of a comm that is made of it, meanwhile */
     size_t nown_algorithms;          /* of `algorithms`, those of the caller */
     bool progress;                   /* it asked for the progress thread */
     bool suspended, finalized;
@@ -266,8 +267,7 @@ struct plait_comm {
     uint64_t next_flight;
 
     struct plait_remote *remote; /* it spans hosts (remote/remote.h); else NULL */
-    struct pollfd *processes; /* one per other process, for deaths */
-    uint32_t *process_rank;   /* its lowest rank */
+    struct pollfd *processes;    /* one per other process, for deaths */
     uint32_t nprocess;
 
     struct plait_comm_stats stats;

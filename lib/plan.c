@@ -329,6 +329,11 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
 {
     struct plait_builder b = { .alg = alg, .shape = shape, .rank = rank, .nlane = 1 };
 
+    if (alg == NULL || shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: %s is NULL",
+                          alg == NULL     ? "alg"
+                          : shape == NULL ? "shape"
+                                          : "out");
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "rank is %u, but the comm has %u ranks", rank, shape->nrank);
     if ((unsigned)shape->coll >= PLAIT_NCOLL)
@@ -352,5 +357,5 @@ void plait_plan_destroy(struct plait_plan *plan)
 
 const uint32_t *plait_plan_deps(const struct plait_plan *plan)
 {
-    return (const uint32_t *)(plan->step + plan->nstep);
+    return plan != NULL ? (const uint32_t *)(plan->step + plan->nstep) : NULL;
 }

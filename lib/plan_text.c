@@ -64,6 +64,8 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
     char *text = NULL;
     size_t size = 0;
 
+    if (plan == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_print: %s is NULL", plan == NULL ? "plan" : "out");
     for (uint32_t i = 0; i < plan->nstep; i++)
         if (plan->step[i].verb >= PLAIT_NVERB || (uint64_t)plan->step[i].dep0 + plan->step[i].ndep > plan->ndep)
             return plait_fail(PLAIT_ERR_PLAN,

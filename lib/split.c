@@ -5,6 +5,7 @@
 #include "bootstrap/id.h"
 #include "call.h"
 #include "hash.h"
+#include "meet.h"
 #include "status.h"
 #include "wait.h"
 
@@ -62,8 +63,8 @@ static enum plait_status make(const struct family *family, const struct plait_un
         o.algorithms = comm->nown_algorithms > 0 ? own : NULL;
         o.node = comm->node != NULL ? node : NULL;
         status = plait_comm_make(&o, &watch, out);
-    } else {
-        plait_fail_memory("out of memory for a comm of %u ranks", nrank);
+    } else { /* which the others must hear of */
+        status = plait_meet(NULL, &o, plait_fail_memory("out of memory for a comm of %u ranks", nrank), &watch);
     }
     free(own);
     free(node);
@@ -118,19 +119,23 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
                                     struct plait_comm **out)
 {
     const uint32_t n = gather_color(all, comm->nrank, s->color);
-    uint32_t *members = malloc(n * sizeof *members), rank = 0;
-    enum plait_status status;
+    uint32_t *members = comm->members, rank = 0;
 
-    if (members == NULL)
-        return plait_fail_memory("out of memory for a comm of %u ranks", n);
     for (uint32_t i = 0; i < n; i++) {
         members[i] = all[i].rank;
         rank = all[i].rank == comm->rank ? i : rank;
     }
     const struct family family = { comm, members, n, false };
     const struct plait_unique_id id = id_of_members(comm, members, all[0].salt);
-    status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
-    free(members);
+    return make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
+}
+
+/* This rank cannot split the comm: the others, who can, wait for it. */
+static enum plait_status cannot_split(struct plait_comm *comm, enum plait_status status)
+{
+    pthread_mutex_lock(&comm->lock);
+    status = plait_comm_fail(comm, status, "cannot split the comm: %s", plait_last_error());
+    pthread_mutex_unlock(&comm->lock);
     return status;
 }
 
@@ -142,9 +147,9 @@ static enum plait_status split(const void *args, struct plait_comm **out)
     enum plait_status status = plait_random(&own.salt, sizeof own.salt);
 
     if (status == PLAIT_OK && all == NULL)
-        status = plait_fail_memory("out of memory to split a comm of %u ranks", comm->nrank);
-    if (status == PLAIT_OK)
-        status = plait_allgather(comm, &own, all, sizeof own, PLAIT_UINT8, NULL);
+        status = plait_fail_memory("out of memory for what %u ranks say", comm->nrank);
+    status = status != PLAIT_OK ? cannot_split(comm, status)
+                                : plait_allgather(comm, &own, all, sizeof own, PLAIT_UINT8, NULL);
     if (status == PLAIT_OK && s->color == PLAIT_NO_COLOR)
         *out = NULL;
     else if (status == PLAIT_OK)
@@ -225,12 +230,9 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
 {
     const struct shrinking *s = args;
     struct plait_comm *comm = s->comm;
-    uint32_t *members = malloc(comm->nrank * sizeof *members), n, rank = 0;
-    enum plait_status status;
+    uint32_t *members = comm->members, n, rank = 0;
+    enum plait_status status = list_survivors(comm, s->excluded, s->n, members, &n);
 
-    if (members == NULL)
-        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
-    status = list_survivors(comm, s->excluded, s->n, members, &n);
     if (status == PLAIT_OK) {
         uint64_t salt = plait_hash(PLAIT_HASH_START, members, n * sizeof *members);
         salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
@@ -241,7 +243,6 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
         const struct family family = { comm, members, n, true };
         status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
     }
-    free(members);
     return status;
 }
 

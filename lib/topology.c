@@ -106,6 +106,8 @@ void plait_topology_get(struct plait_topology *out)
     const struct plait_kernels *kernels = plait_kernels_find("");
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
+    if (out == NULL)
+        return;
     memset(out, 0, sizeof *out);
     processor_name(out->processor, sizeof out->processor);
     snprintf(out->isa, sizeof out->isa, "%s", kernels != NULL ? kernels->isa : "scalar");

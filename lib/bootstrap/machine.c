@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x504c4149u /* "PLAI" */
+#define MAGIC       0x504c4149u /* "PLAI" */
+#define MOST_SILENT 5.0         /* seconds from connecting to saying who it is */
 
 struct greeting { /* followed by a frame: the rank's verdict */
     uint32_t magic;
@@ -92,7 +93,9 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
         return PLAIT_OK;
     if (fd < 0)
         return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
-    const enum plait_status status = read_hello(fd, hello, verdict, until, &ours);
+    /* One that connects and then says nothing, as it is stopped, does not keep the others out. */
+    const double now = plait_clock(), patience = (until - now) / 4 < MOST_SILENT ? (until - now) / 4 : MOST_SILENT;
+    const enum plait_status status = read_hello(fd, hello, verdict, now + patience, &ours);
     if (ours)
         *out = fd;
     else

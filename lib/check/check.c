@@ -92,7 +92,10 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
                                    struct plait_report *report)
 {
     struct plait_report own;
-    struct plait_checker c = { .name = name,
+
+    if (shape == NULL || plans == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: %s is NULL", shape == NULL ? "shape" : "plans");
+    struct plait_checker c = { .name = name != NULL ? name : "",
                                .plans = plans,
                                .nrank = shape->nrank,
                                .root = shape->root,
