@@ -55,8 +55,8 @@ def ranks_meet_over_tcp():
 
 
 def a_launcher_says_who_is_who():
-    code = ('import plait; l = plait.launch(); c = plait.Comm.create(l.nrank, l.rank, l.id); '
-            'print(l.launcher, l.rank, l.local_nrank, c.allgather(__import__("numpy").array([l.rank])).tolist())')
+    code = ('import numpy, plait; l = plait.launch(); c = plait.Comm.create(l.nrank, l.rank, l.id); '
+            'print(l.launcher, l.rank, l.local_nrank, c.allgather(numpy.array([l.rank]), out=numpy.zeros(3, int)).tolist())')
     said = {'WORLD_SIZE': '3', 'LOCAL_WORLD_SIZE': '3', 'TORCHELASTIC_RUN_ID': f'python-{os.getpid()}'}
     jobs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True,
                              env={**os.environ, **said, 'RANK': str(r), 'LOCAL_RANK': str(r)}) for r in range(3)]

@@ -50,14 +50,14 @@ static const struct cli_program program = {
     "All ends with this process, whatever ends it. The working directory is shared wherever it is.\n"
     "\n"
     "link takes the link of one host down, as if its cable was pulled, or up again. on, in a command that runs\n"
-    "on a host, runs another in a shell of HOST, as ssh does: mpirun takes it as its agent (HOST_RSH has its path).\n"
+    "on a host, runs another in a shell of HOST, as ssh does: HOST_RSH has the command, and mpirun finds it.\n"
     "\n"
     "  $ plait-hosts 4 --ranks 2 --link 1gbit -- plait-info\n"
     "  $ plait-hosts 4 --racks 2 --link 1gbit --uplink 250mbit -- ping -c 3 host0\n"
     "  $ plait-hosts 2 --cut 5:1:2 -- ./train\n"
     "  $ plait-hosts 1 --raw -- bash\n"
     "  $ plait-hosts link down 1 --of 4711\n"
-    "  $ plait-hosts 2 --ranks 1+0 -- sh -c 'mpirun --mca plm_rsh_agent \"$HOST_RSH\" -H host0,host1 ./program'\n",
+    "  $ plait-hosts 2 --ranks 1+0 -- mpirun -x MASTER_ADDR=host0 -H host0,host1 ./program\n",
     options,
 };
 
