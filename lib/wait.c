@@ -154,7 +154,10 @@ static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence
         const uint64_t word = atomic_load_explicit(&record_of(comm, r, sequence)->word, memory_order_acquire);
         if ((uint32_t)word == (uint32_t)own && word != own)
             return r;
-        *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0; /* or later ones, in the same place of the ring */
+        /* Or later ones, in the same place of the ring; of other hosts' ranks not all records come. */
+        *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0 ||
+                (comm->peers[r].mirror != NULL &&
+                 atomic_load_explicit(&comm->peers[r].control->done, memory_order_acquire) >= sequence);
     }
     return comm->nrank;
 }

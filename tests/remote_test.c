@@ -116,11 +116,28 @@ static void what_a_rank_does_shows_in_every_mirror_of_it(void **state)
             assert_int_equal(o.what.count, 100 * of + 20);
             assert_int_equal(o.waiting_for, 1 + (of + 1) % NRANK);
             assert_int_equal(o.nslice, 3);
-            assert_true(plait_ring_read(&m->control.ring, 15, 19, false, &o)); /* some before it, too */
-            assert_int_equal(o.what.count, 100 * of + 15);
+            assert_true(plait_ring_read(&m->control.ring, 18, 19, false, &o)); /* some before it, too */
+            assert_int_equal(o.what.count, 100 * of + 18);
             EVENTUALLY(atomic_load(&m->control.seen) > 0);
             assert_int_equal(m->dead, 0);
         }
+}
+
+/* Rank 2 hangs in its third, which rank 1 has called long ago. */
+static void what_the_slowest_rank_is_in_is_told_by_those_far_ahead(void **state)
+{
+    struct world *w = *state;
+    struct plait_operation o;
+
+    for (uint64_t s = 1; s <= 40; s++)
+        for (uint32_t r = 0; r < NRANK; r++)
+            if (r != 2 || s <= 3)
+                call(w, r, s, 100 * r + s);
+    for (uint32_t r = 0; r < NRANK; r++)
+        atomic_store(&w->comm[r].own->done, r == 2 ? 2 : 39);
+    EVENTUALLY(plait_ring_read(&mirror(w, 2, 1)->control.ring, 3, 39, false, &o));
+    assert_int_equal(o.what.count, 103);
+    EVENTUALLY(plait_ring_read(&mirror(w, 2, 1)->control.ring, 40, 39, false, &o));
 }
 
 static void a_failure_comes_with_its_text_and_culprit(void **state)
@@ -211,7 +228,7 @@ static void when_rank_0_was_heard_last_is_known(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     begin(c, &fds[1]);
     const double begun = plait_remote_heard(c->remote);
-    const uint32_t n = plait_news_write(w->comm[2].own, 1, plait_clock_ns(), false, news);
+    const uint32_t n = plait_news_write(w->comm[2].own, 1, 1, plait_clock_ns(), false, news);
     assert_true(plait_remote_heard(w->comm[0].remote) > begun);
     usleep(700000); /* longer than rank 0 is ever silent */
     assert_true(plait_remote_heard(c->remote) == begun);
@@ -230,7 +247,7 @@ static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
     const struct world *w = *state;
     char bytes[PLAIT_NEWS_MOST];
     struct plait_news news;
-    const uint32_t n = plait_news_write(w->comm[1].own, 0, 0, false, bytes);
+    const uint32_t n = plait_news_write(w->comm[1].own, 1, 0, 0, false, bytes);
 
     assert_true(plait_news_check(bytes, n, NRANK));
     assert_false(plait_news_check(bytes, n - 1, NRANK));
@@ -252,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_mirror_of_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_slowest_rank_is_in_is_told_by_those_far_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failure_comes_with_its_text_and_culprit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_departs_has_not_died, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_news_ends_the_connection_and_is_a_death, set_up, tear_down),

@@ -66,12 +66,32 @@ static void copy_progress(const struct plait_operation *o, struct plait_progress
     atomic_init(&out->waited_for, o->waited_for);
 }
 
-uint32_t plait_news_write(const struct plait_control *own, uint32_t looks, uint64_t now, bool departs, void *out)
+/*
+ * The last ones, of which the first is `*newest`; and those from `slowest` on. A rank may be many operations ahead of
+ * another that hangs in one that the two have called differently.
+ */
+static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint64_t slowest, struct plait_record *out,
+                             uint64_t *newest)
+{
+    uint32_t n = 0;
+    uint64_t s;
+
+    for (s = done + 1; s > 0 && n < PLAIT_NEWS_RECORDS / 2; s--)
+        if (copy_record(ring, s, &out[n]) && n++ == 0)
+            *newest = s;
+    for (uint64_t t = slowest; t <= s && n < PLAIT_NEWS_RECORDS; t++)
+        n += copy_record(ring, t, &out[n]);
+    return n;
+}
+
+uint32_t plait_news_write(const struct plait_control *own, uint64_t slowest, uint32_t looks, uint64_t now, bool departs,
+                          void *out)
 {
     struct plait_news news = { .rank = own->rank, .looks = looks, .now = now };
     struct plait_record records[PLAIT_NEWS_RECORDS];
     struct plait_progress progress;
     struct plait_operation newest = { .has_progress = false };
+    uint64_t last = 0;
     char *at = out;
 
     news.departed = departs;
@@ -80,12 +100,8 @@ uint32_t plait_news_write(const struct plait_control *own, uint32_t looks, uint6
     news.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
     news.culprit = news.failed != PLAIT_OK ? own->culprit : 0;
     news.done = atomic_load_explicit(&own->done, memory_order_acquire);
-    for (uint64_t s = news.done + 1; s > 0 && news.nrecord < PLAIT_NEWS_RECORDS; s--) {
-        if (!copy_record(&own->ring, s, &records[news.nrecord]))
-            continue;
-        if (news.nrecord++ == 0)
-            plait_ring_read(&own->ring, s, news.done, false, &newest);
-    }
+    news.nrecord = copy_records(&own->ring, news.done, slowest, records, &last);
+    plait_ring_read(&own->ring, last, news.done, false, &newest);
     copy_progress(&newest, &progress);
     news.bytes = (uint32_t)(sizeof news + news.nrecord * sizeof *records + sizeof progress +
                             (news.failed != PLAIT_OK ? sizeof own->failure : 0));

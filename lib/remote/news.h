@@ -11,7 +11,7 @@
 
 #include "../comm.h"
 
-#define PLAIT_NEWS_RECORDS 8 /* the last operations of a rank that its news tell of */
+#define PLAIT_NEWS_RECORDS 8 /* operations of a rank that its news tell of: the last, and those that others wait in */
 
 struct plait_news { /* the beginning; the records, the progress of the newest, and a failure's text follow */
     uint32_t bytes; /* of all of it */
@@ -46,11 +46,13 @@ size_t plait_mirror_bytes(void); /* of address space; of memory what is used of 
 /*
  * What `own` shows now.
  *
+ * slowest  the first operation that not all other ranks have finished
  * looks  of these news
  * departs  it does so now
  * out    [PLAIT_NEWS_MOST]; returns how many bytes
  */
-uint32_t plait_news_write(const struct plait_control *own, uint32_t looks, uint64_t now, bool departs, void *out);
+uint32_t plait_news_write(const struct plait_control *own, uint64_t slowest, uint32_t looks, uint64_t now, bool departs,
+                          void *out);
 
 /* Are these bytes news of a rank of a comm of so many? They come from other hosts: nothing in them is used before. */
 bool plait_news_check(const void *bytes, size_t n, uint32_t nrank);
