@@ -54,8 +54,8 @@ static void release_shared(struct plait_comm *comm)
 }
 
 /*
- * Before the process ends, or the library is unloaded: then the libraries behind a network are still there, which they
- * may no longer be in unload().
+ * Before the process ends, or the library is unloaded: the libraries behind a network may be gone in unload(), and the
+ * thread that hears of other hosts must not read the arena then.
  */
 static void close_networks(void)
 {

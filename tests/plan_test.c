@@ -5,6 +5,7 @@
 #include "plans.h"
 #include "specs.h"
 
+#include <plait/topology.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -434,9 +435,28 @@ static void damaged_texts_do_no_harm(void **state)
     free(right);
 }
 
+static void nothing_is_no_argument_and_no_crash(void **state)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    struct plait_plan *plan = NULL;
+    char *text = NULL;
+
+    (void)state;
+    assert_int_equal(plait_plan_emit(NULL, &shape, 0, &plan), PLAIT_ERR_ARG);
+    assert_int_equal(plait_plan_emit(plait_algs[0], NULL, 0, &plan), PLAIT_ERR_ARG);
+    assert_int_equal(plait_plan_emit(plait_algs[0], &shape, 0, NULL), PLAIT_ERR_ARG);
+    assert_int_equal(plait_plan_print(NULL, &text), PLAIT_ERR_ARG);
+    assert_int_equal(plait_plan_check("x", NULL, NULL, NULL, NULL), PLAIT_ERR_ARG);
+    assert_int_equal(plait_plan_check("x", &shape, NULL, NULL, NULL), PLAIT_ERR_ARG);
+    assert_null(plait_plan_deps(NULL));
+    assert_int_equal(plait_coll_find(NULL), -1);
+    plait_topology_get(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_no_argument_and_no_crash),
         cmocka_unit_test(dependencies_follow_from_what_is_read_and_written),
         cmocka_unit_test(in_place_the_input_is_the_output),
         cmocka_unit_test(slots_can_be_reserved_part_by_part),
