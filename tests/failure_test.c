@@ -307,7 +307,7 @@ static int one_rank_dies(struct plait_comm **comm, uint32_t rank, void *arg)
         status = sum(*comm, COUNT, algorithm);
     CHECK(status == PLAIT_ERR_PEER);
     CHECK(says("rank 1 (process "));
-    CHECK(says("died after operation #1") || (RANKS_ON_HOSTS && says("died after operation #0 or a later one")));
+    CHECK(says(RANKS_ON_HOSTS ? "died after operation #" : "died after operation #1")); /* or what was known of it */
     CHECK(plait_clock() - start < 2);
     return plait_comm_destroy(*comm) == PLAIT_ERR_PEER ? (*comm = NULL, 0) : 1;
 }
