@@ -132,7 +132,7 @@ static double limit_of(const struct options *o, const struct injection *j)
 
     if (o->blind)
         return LIMIT_BLIND + (j->fault == FAULT_ABSENT ? j->timeout : 0);
-    return LIMIT + silence;
+    return LIMIT + silence + 2 * cut_off(j);
 }
 
 /* Only one of these runs at a time: all ranks' vectors may take gigabytes. */

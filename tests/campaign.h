@@ -126,6 +126,12 @@ static inline uint32_t gone(const struct injection *j)
     return fault_kinds[j->fault].process || j->fault == FAULT_LEAVE || j->fault == FAULT_ABSENT ? j->culprits : 0;
 }
 
+/* Seconds for which a link is down. TCP waits for up to as long again until it tries once more. */
+static inline double cut_off(const struct injection *j)
+{
+    return j->fault == FAULT_CUT ? j->deadline : 0;
+}
+
 /* Seconds of silence until it counts as a fault. */
 static inline double patience(const struct injection *j)
 {

@@ -423,7 +423,8 @@ void process_main(const struct injection *j, struct scene *s, uint32_t process)
     s->idle |= 1u << process;
     while (!s->measure)
         usleep(500);
-    for (unsigned tries = j->nhost > 0 ? MOST_LOOKS : 1; tries > 0; tries--) {
+    const unsigned looks = j->nhost == 0 ? 1 : MOST_LOOKS + (unsigned)(20 * cut_off(j)); /* 10 a second */
+    for (unsigned tries = looks; tries > 0; tries--) {
         const struct footprint after = footprint_measure(j->nthread + 1);
         s->leaks[process][0] = '\0';
         footprint_compare(&before, &after, j->nhost > 0, s->leaks[process], sizeof s->leaks[process]);

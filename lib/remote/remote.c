@@ -190,6 +190,23 @@ static void speak(struct plait_remote *r, uint32_t line)
     l->told = r->newest;
 }
 
+/*
+ * Rank 0, which leaves when all have finished: has it heard so from everyone, to pass it on? Of ranks of its own host it
+ * knows from their memory, perhaps earlier.
+ */
+static bool has_heard_all(const struct plait_remote *r)
+{
+    const uint64_t done = atomic_load_explicit(&r->comm->own->done, memory_order_relaxed);
+    struct plait_news head;
+
+    for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++) {
+        memcpy(&head, r->known[rank].news, sizeof head);
+        if (r->lines[rank].fd >= 0 && head.done < done && atomic_load(&r->comm->own->failed) == PLAIT_OK)
+            return false;
+    }
+    return true;
+}
+
 static void serve(struct plait_remote *r, double now)
 {
     bool busy = false;
@@ -211,7 +228,7 @@ static void serve(struct plait_remote *r, double now)
         plait_line_write(l);
         busy |= !plait_line_is_idle(l) || l->told != r->newest;
     }
-    if (!busy && atomic_load(&r->leaving) && !r->left) {
+    if (!busy && atomic_load(&r->leaving) && !r->left && has_heard_all(r)) {
         r->left = true;
         pthread_cond_broadcast(&gone);
     }
