@@ -89,7 +89,9 @@ static bool explain_death(struct ranks *r, uint32_t rank)
 {
     char how[128] = "closed its socket", tail[TAIL + 1];
 
-    for (int tries = 0; tries < 20 && !reap_one(r, how, sizeof how); tries++)
+    const bool ours = !r->apart || r->launcher || rank == 0; /* others are the launcher's children */
+
+    for (int tries = 0; ours && tries < 20 && !reap_one(r, how, sizeof how); tries++)
         pause_for(0.01);
     if (interrupted) /* the whole process group got the signal */
         return false;

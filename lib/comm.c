@@ -141,10 +141,9 @@ __attribute__((destructor)) static void unload(void)
         c->remote = NULL;
     }
     plait_arena_unload();
-    while (retired != NULL) {
-        struct plait_comm *comm = retired;
-        retired = comm->next_retired;
-        release_shared(comm);
+    for (struct plait_comm *c; (c = retired) != NULL;) {
+        retired = c->next_retired;
+        release_shared(c);
     }
 }
 
