@@ -97,7 +97,7 @@ struct plait_shape {
     uint32_t nrank;
     uint32_t root;        /* rooted collectives; else 0 */
     bool inplace;         /* IN is an alias of OUT */
-    const uint32_t *node; /* [nrank] node of each rank, numbered from 0; NULL: all on one node */
+    const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
 };
