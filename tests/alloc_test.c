@@ -40,7 +40,7 @@
 #define LARGE 3000000 /* more than a slice chosen from the largest second-level cache */
 #define LATE  100.0   /* seconds: far above a loaded machine's delays, far below the limits of 600 */
 
-enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY };
+enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY, SPLIT, SHRINK };
 
 enum form { BLOCKING, REQUEST, PERSISTENT, GROUP, MESSAGES };
 
@@ -264,6 +264,7 @@ static int before(const struct scene *s, struct plait_comm *comm, const struct b
 static enum plait_status act(const struct scene *s, struct plait_comm **comm, const struct buffers *b, uint32_t rank)
 {
     const struct plait_comm_options o = options_of(s, rank);
+    struct plait_comm *other = NULL;
     enum plait_status status;
     void *memory;
 
@@ -277,6 +278,13 @@ static enum plait_status act(const struct scene *s, struct plait_comm **comm, co
     case MEMORY:
         status = plait_mem_alloc(1 << 20, &memory);
         return status == PLAIT_OK ? plait_mem_free(memory) : status;
+    case SPLIT:
+    case SHRINK:
+        status = s->phase == SPLIT ? plait_comm_split(*comm, 0, (int)rank, NULL, &other)
+                                   : plait_comm_shrink(*comm, NULL, 0, 0, NULL, &other);
+        inject_disarm();
+        plait_comm_destroy(other);
+        return status;
     case ABORT:
         return plait_comm_abort(*comm, "for the test");
     case DESTROY:
@@ -498,7 +506,7 @@ static void run_processes(struct scene *s)
 /* Every call of a phase, until a round goes through without one failing. Returns the calls of a round. */
 static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, bool onwards)
 {
-    static const char *const names[] = { "create", "first", "grow", "second", "destroy", "abort", "memory" };
+    static const char *const names[] = { "create", "first", "grow", "second", "destroy", "abort", "memory", "split", "shrink" };
     struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_barrierattr_t attr;
 
@@ -575,6 +583,14 @@ static void library_memory(void **state)
 {
     (void)state;
     run_jobs(MEMORY, TINY, 2, 0, 5);
+}
+
+/* A rank that could not used to leave the others waiting for it. */
+static void making_a_comm_of_a_comm(void **state)
+{
+    (void)state;
+    run_jobs(SPLIT, TINY, 20, 1, 3);
+    run_jobs(SHRINK, TINY, 20, 0, 3);
 }
 
 static void a_second_operation_takes_nothing(void **state)
@@ -655,6 +671,7 @@ int main(void)
         cmocka_unit_test(the_first_operation_in_a_form),
         cmocka_unit_test(growing_the_staging_memory),
         cmocka_unit_test(library_memory),
+        cmocka_unit_test(making_a_comm_of_a_comm),
         cmocka_unit_test(a_second_operation_takes_nothing),
         cmocka_unit_test(leaving_takes_nothing),
         cmocka_unit_test(aborting_takes_nothing),
