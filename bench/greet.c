@@ -77,7 +77,7 @@ static void add_addresses(char where[GREET_WHERE])
         return;
     for (unsigned loopback = 0; loopback < 2; loopback++)
         for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-            char text[NI_MAXHOST];
+            char text[INET6_ADDRSTRLEN];
             const size_t n = strlen(where);
             const sa_family_t family = i->ifa_addr != NULL ? i->ifa_addr->sa_family : AF_UNSPEC;
             const socklen_t bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
