@@ -54,8 +54,11 @@ struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *co
             fprintf(f, " root %u", root);
         fprintf(f, " rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", r, n, nblk, ntmp, nlane,
                 inplace ? "in place" : "out of place");
-        for (const char *line = strchr(texts[r], '\n') + 1; *line != '\0'; line = strchr(line, '\n') + 1)
-            fprintf(f, "r%u #%u %.*s\n", r, step++, (int)strcspn(line, "\n"), line);
+        const char *line = texts[r] + strcspn(texts[r], "\n") + 1;
+        for (size_t bytes; *line != '\0'; line += bytes + 1) {
+            bytes = strcspn(line, "\n");
+            fprintf(f, "r%u #%u %.*s\n", r, step++, (int)bytes, line);
+        }
         fclose(f);
         if (plait_plan_parse(text, &p.plan[r]) != PLAIT_OK) {
             fprintf(stderr, "%s\n%s", plait_last_error(), text);
