@@ -524,8 +524,7 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
         const unsigned transfers = 3 * plait_fusion_nbucket(f);
         CHECK(occurrences(text, "\"s\":\"t\"") == 3 * NTENSOR); /* ready */
         CHECK(occurrences(text, "\"tid\":1,\"ts\"") == transfers && occurrences(text, "\"tid\":2,\"ts\"") == transfers);
-        CHECK(occurrences(text, "\"algorithm\":\"two-shot\"") + occurrences(text, "\"algorithm\":\"one-shot\"") >=
-              3 * transfers); /* of packing and unpacking too */
+        CHECK(occurrences(text, "\"algorithm\":\"") - occurrences(text, "\"algorithm\":\"\"") >= 3 * transfers);
         CHECK(occurrences(text, "{") == occurrences(text, "}"));
         free(text);
     }
@@ -700,9 +699,8 @@ static int stall(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(status != PLAIT_OK);
     CHECK(rank > 0 || waits || says_lacks(f, 1, "'t5', 't17' of bucket 0 are neither ready nor skipped on it; "));
     CHECK(rank > 0 || waits || says_lacks(f, 2, "'t9' of bucket 0 is neither ready nor skipped on it"));
-    CHECK(rank > 0 || !waits || /* a rank on another host may be the first to tell */
-          says(RANKS_ON_HOSTS ? "rank 1 has not called it"
-                              : "'t5', 't17' of bucket 0 are neither ready nor skipped on it"));
+    CHECK(rank > 0 || !waits || says("'t5', 't17' of bucket 0 are neither ready nor skipped on it") ||
+          (RANKS_ON_HOSTS && says("rank 1 has not called it"))); /* who tells first may be on another host */
     CHECK(plait_fusion_ready(f, 5) == PLAIT_ERR_FAILED);
     CHECK(plait_fusion_destroy(f) != PLAIT_OK && says("no progress for 1 s"));
     free_model(&m);

@@ -26,10 +26,11 @@ extern "C" {
 #endif
 
 struct plait_launch {
-    char launcher[16];    /* "torchrun", "slurm", "openmpi"; "none": this is the only rank */
-    uint32_t rank, nrank; /* of all */
-    uint32_t local_rank,
-        local_nrank;           /* of those on this host, as the launcher counts; local_nrank 0: it does not say */
+    char launcher[16]; /* "torchrun", "slurm", "openmpi"; "none": this is the only rank */
+    uint32_t rank;     /* of all */
+    uint32_t nrank;
+    uint32_t local_rank;       /* of those on this host, as the launcher counts; */
+    uint32_t local_nrank;      /* 0: it does not say */
     struct plait_unique_id id; /* the ranks' bytes may differ: each has the addresses that it knows of rank 0 */
 };
 
