@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a comm: what one rank makes before it meets the others (meet.c), and leaving without hurting late
- * readers. */
+ * readers (retire.c has what is left then). */
 #include "comm.h"
 
 #include "birth.h"
@@ -11,6 +11,7 @@
 #include "progress.h"
 #include "remote/remote.h"
 #include "report.h"
+#include "retire.h"
 #include "run.h"
 #include "status.h"
 #include "wait.h"
@@ -29,136 +30,6 @@
 #include <unistd.h>
 
 #define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for other processes that do not notice it */
-
-/* ---- Control blocks of comms that were left, until nobody reads them ---------------------------------- */
-
-static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct plait_comm *retired; /* only control block, peers, flights and network are left */
-
-static void release_shared(struct plait_comm *comm)
-{
-    plait_remote_destroy(comm->remote);
-    for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++) {
-        plait_process_put(comm->peers[r].process);
-        plait_mirror_destroy(comm->peers[r].mirror);
-    }
-    free(comm->peers);
-    plait_port_close(comm->port);
-    plait_flights_destroy(comm->flights);
-    plait_messages_destroy(comm);
-    if (comm->own != NULL)
-        plait_arena_hide(&comm->own->shown);
-    plait_arena_free(comm->own);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
-}
-
-/*
- * Before the process ends, or the library is unloaded: the libraries behind a network may be gone in unload(), and the
- * thread that hears of other hosts must not read the arena then.
- */
-static void close_networks(void)
-{
-    pthread_mutex_lock(&retired_lock);
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
-        plait_port_close(c->port);
-    pthread_mutex_unlock(&retired_lock);
-}
-
-/*
- * A network stays open, as its comm's block does, until the others have left too: to them, closing it looks like a death, and
- * UCX 1.13 aborts a process that is just connecting to one that closes.
- */
-static void keep_network(const struct plait_comm *comm)
-{
-    static bool watched;
-
-    if (comm->port != NULL && !watched)
-        watched = atexit(close_networks) == 0;
-}
-
-/* A peer no longer reads this rank's block when it has left too, or died; or nobody would tell that. */
-static bool nobody_reads(const struct plait_comm *comm)
-{
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_control *c = comm->peers[r].control;
-        if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
-            !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_peer_died(&comm->peers[r]) &&
-            !(comm->peers[r].mirror != NULL && plait_remote_is_over(comm->remote)))
-            return false;
-    }
-    return true;
-}
-
-/* This rank's block is about to be given back, and used for anything: ranks of this process look at it no more. */
-static void forget(const struct plait_comm *comm)
-{
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
-        if (c->id == comm->id)
-            c->peers[comm->rank].control = NULL;
-}
-
-/*
- * Leave the comm (or none), and release all that nobody reads any more. Ranks of one process leave under the lock: see
- * forget().
- */
-static void retire(struct plait_comm *comm)
-{
-    struct plait_comm **link, *c;
-
-    pthread_mutex_lock(&retired_lock);
-    if (comm != NULL) {
-        atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
-        plait_ring(comm);
-        keep_network(comm);
-        comm->next_retired = retired;
-        retired = comm;
-    }
-    for (link = &retired; (c = *link) != NULL;) {
-        if (!nobody_reads(c)) {
-            link = &c->next_retired;
-            continue;
-        }
-        *link = c->next_retired;
-        forget(c);
-        release_shared(c);
-    }
-    pthread_mutex_unlock(&retired_lock);
-}
-
-/*
- * The library is unloaded, or the process ends. With no comm alive, or being made, no thread is inside it. Blocks
- * that others still read go on in their mappings.
- */
-static atomic_uint alive;
-
-__attribute__((destructor)) static void unload(void)
-{
-    if (alive > 0)
-        return;
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired) { /* its thread reads what is unmapped next */
-        plait_remote_destroy(c->remote);
-        c->remote = NULL;
-    }
-    plait_arena_unload();
-    for (struct plait_comm *c; (c = retired) != NULL;) {
-        retired = c->next_retired;
-        release_shared(c);
-    }
-}
-
-void plait_comms_fork(enum plait_fork when)
-{
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&retired_lock);
-        return;
-    }
-    if (when == PLAIT_FORK_CHILD) { /* their memory is lost: a thread may have been in the middle of changing it */
-        retired = NULL;
-        alive = 0;
-    }
-    pthread_mutex_unlock(&retired_lock);
-}
 
 enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call)
 {
@@ -272,8 +143,8 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->members = malloc(comm->nrank * sizeof *comm->members);
     comm->run = calloc(1, sizeof *comm->run);
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
-    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->members == NULL || comm->run == NULL ||
-        (o->node != NULL && comm->node == NULL))
+    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->members == NULL ||
+        comm->run == NULL || (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
     if (o->node != NULL)
@@ -338,7 +209,7 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 {
     struct plait_comm *comm;
 
-    retire(NULL);
+    plait_retire(NULL);
     comm = calloc(1, sizeof *comm);
 
     if (comm == NULL)
@@ -348,15 +219,15 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
     init_lock(&comm->lock);
-    alive++;
+    plait_comms_alive++;
     return comm;
 }
 
 void plait_comm_discard(struct plait_comm *comm)
 {
     free_private(comm);
-    release_shared(comm);
-    alive--;
+    plait_comm_release(comm);
+    plait_comms_alive--;
 }
 
 /* One line for all comms of this process. */
@@ -551,8 +422,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     free_private(comm);
     plait_remote_depart(comm->remote);
-    retire(comm);
-    alive--;
+    plait_retire(comm);
+    plait_comms_alive--;
     errno = saved;
     return status;
 }

@@ -220,8 +220,8 @@ static const struct row table[] = {
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
     { "PLAIT_HOSTS", "0",
-      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are", FIELD(hosts),
-      parse_hosts },
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are",
+      FIELD(hosts), parse_hosts },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; empty: "
       "all "

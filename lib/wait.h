@@ -13,9 +13,9 @@
 #include "progress.h"
 
 #define PLAIT_SPINS 4000 /* turns with a pause each: tens of microseconds on any processor */
-#define PLAIT_SPINS_SHARED \
-    4 /* when there are more ranks than processors, the awaited rank may need this one; and
-                                   over a network, where a turn is a system call anyway */
+
+/* With more ranks than processors the awaited rank may need this one; over a network a turn is a system call anyway. */
+#define PLAIT_SPINS_SHARED 4
 
 struct plait_wait {
     uint32_t turns;        /* without progress */

@@ -27,14 +27,10 @@ static void the_papers_rounds_come_out_at_1024_ranks(void **state)
         uint64_t rounds;
         bool flat; /* no nodes are known */
     } known[] = {
-        { "ring", 2046 },
-        { "torus:32x32", 124 },
-        { "torus", 124, true },
-        { "torus", 156 }, /* 64 nodes of 16 */
-        { "torus:8x128", 268 },
-        { "halving-doubling", 20 },
-        { "binomial", 20 },
-        { "hierarchy:jia:ring", 186 },
+        { "ring", 2046 },       { "torus:32x32", 124 },
+        { "torus", 124, true }, { "torus", 156 }, /* 64 nodes of 16 */
+        { "torus:8x128", 268 }, { "halving-doubling", 20 },
+        { "binomial", 20 },     { "hierarchy:jia:ring", 186 },
     };
     uint32_t node[1024];
 

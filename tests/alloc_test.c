@@ -506,7 +506,8 @@ static void run_processes(struct scene *s)
 /* Every call of a phase, until a round goes through without one failing. Returns the calls of a round. */
 static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, bool onwards)
 {
-    static const char *const names[] = { "create", "first", "grow", "second", "destroy", "abort", "memory", "split", "shrink" };
+    static const char *const names[] = { "create", "first",  "grow",  "second", "destroy",
+                                         "abort",  "memory", "split", "shrink" };
     struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_barrierattr_t attr;
 
