@@ -5,6 +5,8 @@
  * All-reduce and barrier:
  *
  *   tiny (see below)                     one-shot, without the engine
+ *   2 ranks, or ranks that share processors, each reading at most 128 KiB of the others
+ *                                        one-shot: a step less
  *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
@@ -109,6 +111,10 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
     }
     if (w->far)
         return allreduce_over_hosts(shape, bytes, w, why);
+    if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ) {
+        *why = "2 ranks, or more ranks than processors, and little to read: everyone combines all, one step";
+        return "one-shot";
+    }
     if (shape->nrank <= MOST_DIRECT) {
         *why =
             "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";

@@ -7,8 +7,11 @@
 #include <string.h>
 
 #ifdef __x86_64__
-#include <cpuid.h>
 #include <xmmintrin.h>
+#endif
+
+#if PLAIT_HAVE_SIMD
+#include <cpuid.h>
 
 /* The compiler's test asks the operating system too. It has no name for F16C everywhere. */
 static bool has_avx2(void)
@@ -36,7 +39,7 @@ static const struct {
     const struct plait_kernels *kernels;
     bool (*supported)(void);
 } sets[] = {
-#ifdef __x86_64__
+#if PLAIT_HAVE_SIMD
     { &plait_kernels_avx512, has_avx512 },
     { &plait_kernels_avx2, has_avx2 },
 #endif

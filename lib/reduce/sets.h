@@ -5,8 +5,10 @@
 
 #include "reduce.h"
 
+#include "build.h"
+
 extern const struct plait_kernels plait_kernels_scalar;
-#ifdef __x86_64__
+#if PLAIT_HAVE_SIMD
 extern const struct plait_kernels plait_kernels_avx2;
 extern const struct plait_kernels plait_kernels_avx512;
 #endif
