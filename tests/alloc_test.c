@@ -11,6 +11,7 @@
 #include "values.h"
 
 #include "arena.h"
+#include "tier.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -527,13 +528,6 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
     pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     return fired;
-}
-
-static bool full(void)
-{
-    const char *value = getenv("PLAIT_TEST_FULL");
-
-    return value != NULL && strcmp(value, "1") == 0;
 }
 
 /*

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "ranks.h"
 #include "specs.h"
+#include "tier.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -28,12 +29,6 @@ static const enum plait_dtype types[] = {
 #define GUARD  64    /* bytes after a buffer that must stay as they are */
 
 static uint64_t first_seed; /* PLAIT_TEST_SEED */
-
-static bool full(void)
-{
-    const char *v = getenv("PLAIT_TEST_FULL");
-    return v != NULL && strcmp(v, "1") == 0;
-}
 
 static uint64_t next_random(uint64_t *state)
 {

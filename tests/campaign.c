@@ -6,11 +6,12 @@
  * Runs injections (campaign.h), several at a time, and prints a table. One that fails is run once more, alone, with
  * ten times the deadline (--seed: the deadline that was drawn) and its whole story. What was only a matter of time (an
  * error that came late, a deadline that passed without a fault) is forgiven and counted when it is right then, as the
- * machine may have been too busy. Without --count, 40 injections, and 1,000 when PLAIT_TEST_FULL is 1.
+ * machine may have been too busy. Without --count, 40 injections, and 1,000 when PLAIT_TEST_TIER is full.
  * --hosts PLAIT-HOSTS: the ranks live on 2 to 4 virtual hosts that this program makes; root only. The seeds are others.
  * --blind: the library detects nothing, and every injection that needs detection must be reported.
  */
 #include "campaign.h"
+#include "tier.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +28,7 @@
 
 #define LIMIT         15.0 /* seconds after the fault (and the deadline) until a rank is said to hang */
 #define LIMIT_BLIND   1.2
-#define SHORT         40 /* injections; of the long tier when PLAIT_TEST_FULL is 1: */
+#define SHORT         40 /* injections; of the long tier when PLAIT_TEST_TIER is full: */
 #define LONG          1000
 #define MOST_JOBS     64
 #define MORE_PATIENCE 10 /* times the deadline, when an injection that failed is run alone */
@@ -107,9 +108,8 @@ static void usage(void)
 static struct options read_options(int argc, char **argv)
 {
     struct options o = { .from = 1, .count = SHORT, .jobs = 4, .kind = -1 };
-    const char *full = getenv("PLAIT_TEST_FULL");
 
-    if (full != NULL && strcmp(full, "1") == 0)
+    if (full())
         o.count = LONG;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--blind") == 0)

@@ -6,6 +6,7 @@
 #include "collective.h"
 #include "comm.h"
 #include "ranks.h"
+#include "tier.h"
 
 #include <plait/log.h>
 #include <plait/message.h>
@@ -410,8 +411,7 @@ static int kill_while_reading(struct plait_comm **comm, uint32_t rank, void *arg
 /* Whoever is killed while others read its memory is named as dead, and nobody takes what it did not send. */
 static void a_rank_that_dies_while_it_is_read_is_named(void **state)
 {
-    const char *full = getenv("PLAIT_TEST_FULL");
-    const uint64_t n = full != NULL && strcmp(full, "1") == 0 ? 1000 : 40;
+    const uint64_t n = full() ? 1000 : 40;
     uint64_t seed;
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = kill_while_reading, .arg = &seed, .processes = true };
 

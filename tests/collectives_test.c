@@ -2,6 +2,7 @@
 /* Every collective on real ranks, by every algorithm: right, in every place and memory, from every root. */
 #include "collective.h"
 #include "ranks.h"
+#include "tier.h"
 
 #include <plait/memory.h>
 
@@ -14,12 +15,6 @@
 #include <cmocka.h>
 
 #define GUARD 64 /* bytes after a buffer that must stay as they are */
-
-static bool full(void)
-{
-    const char *v = getenv("PLAIT_TEST_FULL");
-    return v != NULL && strcmp(v, "1") == 0;
-}
 
 struct trials {
     struct collective *trial;

@@ -8,6 +8,7 @@
 #include "random.h"
 #include "ranks.h"
 #include "request.h"
+#include "tier.h"
 
 #include <plait/group.h>
 #include <plait/message.h>
@@ -62,12 +63,6 @@ struct actor { /* a thread with its ranks */
     size_t npending;
     uint64_t common, own; /* random numbers: equal on all ranks; this thread's */
 };
-
-static bool full(void)
-{
-    const char *v = getenv("PLAIT_TEST_FULL");
-    return v != NULL && strcmp(v, "1") == 0;
-}
 
 static uint32_t below(uint64_t *state, uint32_t n)
 {

@@ -6,6 +6,7 @@
 
 #include "comm.h"
 #include "flight.h"
+#include "tier.h"
 
 #include <plait/memory.h>
 
@@ -32,12 +33,6 @@
 
 #define COUNT 20000
 #define PAGE  4096
-
-static bool full(void)
-{
-    const char *value = getenv("PLAIT_TEST_FULL");
-    return value != NULL && strcmp(value, "1") == 0;
-}
 
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)

@@ -8,6 +8,7 @@
  */
 #include "plans.h"
 #include "specs.h"
+#include "tier.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -382,7 +383,7 @@ static struct counts mutate_plans(const enum plait_coll *colls, uint32_t ncoll)
     struct counts counts = { 0 };
 
     printf("seed %llu (PLAIT_TEST_SEED)\n", (unsigned long long)random);
-    while (counts.mutants < MUTANTS) {
+    while (counts.mutants < (light() ? MUTANTS / 3 : MUTANTS)) {
         struct specs s;
         const struct spec spec = choose_spec(&s, colls[ncoll > 1 ? random_below(&random, ncoll) : 0], &random);
         struct plans p = plans_emit(spec.alg, &spec.shape);

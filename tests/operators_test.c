@@ -6,6 +6,7 @@
 #include "ranks.h"
 #include "reduce_reference.h"
 #include "specs.h"
+#include "tier.h"
 
 #include <plait/plan.h>
 
@@ -23,12 +24,6 @@ static const enum plait_dtype types[] = {
 };
 #define NTYPE (sizeof types / sizeof *types)
 #define COUNT 101
-
-static bool full(void)
-{
-    const char *v = getenv("PLAIT_TEST_FULL");
-    return v != NULL && strcmp(v, "1") == 0;
-}
 
 static void run_ranks(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                       void *arg)

@@ -3,6 +3,7 @@
 #include "../transports/local.h"
 #include "plans.h"
 #include "specs.h"
+#include "tier.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +45,7 @@ static void every_algorithm_gives_the_result_for_any_count_and_root(void **state
 {
     (void)state;
     for (int c = 0; c < PLAIT_NCOLL; c++)
-        for (uint32_t n = 1; n <= 17; n++)
+        for (uint32_t n = 1; n <= 17; n += light() && n > 5 ? 4 : 1)
             for (int inplace = 0; inplace < 2; inplace++)
                 check_coll((enum plait_coll)c, n, inplace);
 }

@@ -8,6 +8,7 @@
 #include "reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
+#include "tier.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,12 +25,6 @@ static const enum plait_dtype narrows[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT
 #define NNARROW (sizeof narrows / sizeof *narrows)
 static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_AVG };
 static const enum plait_round rounds[] = { PLAIT_ROUND_ONCE, PLAIT_ROUND_HOP };
-
-static bool full(void)
-{
-    const char *v = getenv("PLAIT_TEST_FULL");
-    return v != NULL && strcmp(v, "1") == 0;
-}
 
 /*
  * Factors near 1, so that no product leaves the range; terms of both signs and magnitudes 2^-8 to 2^8. For 8-bit floats
