@@ -5,7 +5,9 @@
 
 #include "birth.h"
 #include "clock.h"
+#include "failure.h"
 #include "flight.h"
+#include "look.h"
 #include "meet.h"
 #include "message.h"
 #include "progress.h"

@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include "clock.h"
+#include "failure.h"
 #include "flight.h"
 #include "status.h"
 #include "wait.h"

@@ -50,7 +50,8 @@ static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
 
 static enum plait_status differs(uint32_t rank, const char *what, const char *a, const char *b)
 {
-    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what, a, b, rank);
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what,
+                      a[0] != '\0' ? a : "empty", b[0] != '\0' ? b : "empty", rank);
 }
 
 /* Cards come from other programs: nothing in them is used before this. */

@@ -2,6 +2,7 @@
 #include "message.h"
 
 #include "clock.h"
+#include "failure.h"
 #include "report.h"
 #include "status.h"
 

@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include "clock.h"
+#include "failure.h"
 #include "fork.h"
 #include "fusion/fusion.h"
 #include "message.h"

@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "call.h"
+#include "failure.h"
 #include "fork.h"
 #include "message.h"
 #include "progress.h"

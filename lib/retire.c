@@ -4,6 +4,7 @@
 #include "bells.h"
 #include "flight.h"
 #include "fork.h"
+#include "look.h"
 #include "message.h"
 #include "remote/remote.h"
 #include "wait.h"

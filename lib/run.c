@@ -3,6 +3,8 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "failure.h"
+#include "look.h"
 #include "prog.h"
 #include "report.h"
 #include "status.h"

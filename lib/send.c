@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls: what they refuse, and a message made of the arguments. */
 #include "call.h"
+#include "failure.h"
 #include "message.h"
 #include "status.h"
 

@@ -18,6 +18,7 @@
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
  */
 #include "tiny.h"
+#include "failure.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -70,10 +70,6 @@ static inline uint32_t plait_spins(const struct plait_comm *comm)
 /* This rank no longer waits long: its ring says so, if it said otherwise. */
 void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w);
 
-/* Has the process of another rank ended (threads of this one do not, alone)? And its number. */
-bool plait_peer_died(const struct plait_peer *peer);
-int plait_peer_pid(const struct plait_peer *peer);
-
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
 
@@ -105,31 +101,5 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
         plait_awake(comm);
     w->announced = w->sleepy = false;
 }
-
-/*
- * Has any rank failed? Asked before a success is reported: an operation that failed on one rank should not succeed
- * on a later one, and a rank that failed and left may since have changed the memory that this rank read.
- */
-enum plait_status plait_look_for_failures(struct plait_comm *comm);
-
-/*
- * Did a rank call one of the operations since comm->unheard with other arguments? Where ranks do not hear of each other
- * (rooted collectives) and messages are small, all may have returned from it.
- */
-enum plait_status plait_look_at_past_calls(struct plait_comm *comm);
-
-/* Mark the comm as failed for all ranks, unless it is already. Any thread. culprit: rank + 1, or 0. */
-void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
-
-/*
- * Fail the comm on this rank and, through its control block, on all others. The text becomes
- * plait_last_error() everywhere; "OPERATION: " of the operation in progress is put before it.
- */
-enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* The same where another rank is the cause: the log shows its last operations, too. */
-enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
-                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

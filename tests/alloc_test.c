@@ -8,10 +8,10 @@
 #include "collective.h"
 #include "inject.h"
 #include "ranks.h"
+#include "tier.h"
 #include "values.h"
 
 #include "arena.h"
-#include "tier.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>

@@ -84,7 +84,7 @@ static bool set_option(struct options *o, const char *name, const char *value)
         o->alone = true;
     } else if (strcmp(name, "--from") == 0) {
         o->from = number;
-    } else if (strcmp(name, "--count") == 0) {
+    } else if (strcmp(name, "--count") == 0 && number > 0) {
         o->count = number;
     } else if (strcmp(name, "--jobs") == 0 && number >= 1 && number <= MOST_JOBS) {
         o->jobs = (unsigned)number;

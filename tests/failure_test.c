@@ -3,6 +3,7 @@
 #include "bootstrap/bootstrap.h"
 #include "clock.h"
 #include "comm.h"
+#include "look.h"
 #include "ranks.h"
 #include "wait.h"
 

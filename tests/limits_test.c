@@ -2,17 +2,18 @@
 /* Large numbers: of elements, bytes, messages, operations, comms and processes. Linked with wrapped system calls. */
 #include "ranks.h"
 #include "specs.h"
+#include "tier.h"
 #include "values.h"
 
 #include "comm.h"
 #include "flight.h"
-#include "tier.h"
 
 #include <plait/memory.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define COUNT 20000
@@ -568,10 +570,7 @@ static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *ar
     struct plait_comm_options o = ranks_options(arg, rank);
 
     forbid_pidfds();
-    if (syscall(SYS_pidfd_open, getpid(), 0) >= 0) {
-        fprintf(stderr, "seccomp filters are not permitted: this tests nothing\n");
-        return 0;
-    }
+    CHECK(syscall(SYS_pidfd_open, getpid(), 0) < 0);
     if (rank == 1)
         usleep(200000);
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -582,12 +581,29 @@ static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *ar
     return 0;
 }
 
+/* Can a process forbid itself system calls here? Tried in one that ends at once. */
+static bool can_forbid(void)
+{
+    const pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        forbid_pidfds();
+        _exit(syscall(SYS_pidfd_open, getpid(), 0) >= 0);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 /* What stood in for the descriptor that old kernels and some containers do not give looked like a dead process. */
 static void where_pidfds_are_forbidden_nobody_is_taken_for_dead(void **state)
 {
     struct ranks r = ranks_of(3, 1, wait_without_pidfds, NULL);
 
     (void)state;
+    if (!can_forbid()) {
+        printf("seccomp filters are not permitted\n");
+        skip();
+    }
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);

@@ -2,6 +2,7 @@
 /* What all ranks must register alike, as lines of text: equal hashes, or the first line that differs is told. */
 #include "fusion.h"
 
+#include "../failure.h"
 #include "../hash.h"
 #include "../status.h"
 

@@ -2,6 +2,7 @@
 #include "fusion.h"
 
 #include "../call.h"
+#include "../failure.h"
 #include "../progress.h"
 
 #include <plait/memory.h>

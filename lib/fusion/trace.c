@@ -2,6 +2,7 @@
 #include "fusion.h"
 
 #include "../clock.h"
+#include "../failure.h"
 #include "../request.h"
 #include "../status.h"
 

@@ -2,6 +2,7 @@
 /* What all ranks of a sharded optimiser must give alike, as numbers that everybody sees. */
 #include "optim.h"
 
+#include "../failure.h"
 #include "../status.h"
 #include "../wait.h"
 

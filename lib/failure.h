@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a comm fails: on one rank, with a text that names the culprit; through its control block on all others. */
+#ifndef PLAIT_LIB_FAILURE_H
+#define PLAIT_LIB_FAILURE_H
+
+#include "comm.h"
+
+/*
+ * Has any rank failed? Asked before a success is reported: an operation that failed on one rank should not succeed
+ * on a later one, and a rank that failed and left may since have changed the memory that this rank read.
+ */
+enum plait_status plait_look_for_failures(struct plait_comm *comm);
+
+/* Mark the comm as failed for all ranks, unless it is already. Any thread. culprit: rank + 1, or 0. */
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
+
+/*
+ * Fail the comm on this rank and, through its control block, on all others. The text becomes
+ * plait_last_error() everywhere; "OPERATION: " of the operation in progress is put before it.
+ */
+enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same where another rank is the cause: the log shows its last operations, too. */
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "stall.h"
+
+#include "failure.h"
+#include "fusion/fusion.h"
+#include "look.h"
+#include "remote/remote.h"
+#include "report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INSTEAD 320 /* bytes of text on what a rank does that has not called an operation */
+
+/* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
+static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+    const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed), middle = (w->start + now) / 2;
+
+    if (p->mirror != NULL && rank != 0 && plait_remote_heard(comm->remote) < middle)
+        return false; /* nobody tells */
+    return !plait_peer_finished(comm, rank) && seen < middle;
+}
+
+static bool called(const struct plait_comm *comm, uint32_t rank)
+{
+    return (uint32_t)atomic_load_explicit(&plait_ring_record(&comm->peers[rank].control->ring, comm->sequence)->word,
+                                          memory_order_acquire) == (uint32_t)comm->sequence;
+}
+
+struct verdict {
+    uint32_t culprit; /* rank + 1; 0: nobody in particular */
+    char text[INSTEAD + 128];
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const char *format, ...)
+{
+    const size_t n = strlen(v->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(v->text + n, sizeof v->text - n, format, args);
+    va_end(args);
+}
+
+/* What a rank does that has not called the operation, or lacks, as far as it shows. */
+static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
+                         char *text, size_t room)
+{
+    text[0] = '\0';
+    if (comm->fusion != NULL)
+        plait_fusion_excuse(comm->fusion, rank, text, room);
+    else
+        plait_comm_waits_in(comm, rank, (w->start + now) / 2, text, room);
+}
+
+/* The silent ranks that have not called a fusion's operation: each lacks something else. */
+static void name_lacking(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    char instead[INSTEAD];
+
+    for (uint32_t r = 0, found = 0; r < comm->nrank && found < 3; r++)
+        if (silent(comm, w, r, now) && !called(comm, r)) {
+            says_instead(comm, w, r, now, instead, sizeof instead);
+            add(v, "%srank %u has not called it%s", found++ > 0 ? "; " : "", r, instead);
+            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
+        }
+}
+
+/* The silent ranks that have, or have not, called this operation. */
+static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
+                        struct verdict *v)
+{
+    struct plait_operation o;
+    char progress[80] = "", instead[INSTEAD] = "";
+    unsigned found = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
+        if (silent(comm, w, r, now) && called(comm, r) == inside) {
+            add(v, "%s%u", found++ > 0 ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", r);
+            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
+            if (found == 1)
+                says_instead(comm, w, r, now, instead, sizeof instead);
+            if (inside && plait_comm_operation(comm, r, comm->sequence, &o))
+                plait_operation_progress(&o, progress, sizeof progress);
+        }
+    if (found > 0 && inside)
+        add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
+    else if (found > 0)
+        add(v, " has not called it%s", instead);
+}
+
+/* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
+static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_operation o;
+
+    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress || o.waiting_for > comm->nrank)
+        return 0;
+    return o.waiting_for;
+}
+
+/* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
+static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    char instead[INSTEAD];
+    uint32_t at, next;
+
+    v->culprit = 0;
+    v->text[0] = '\0';
+    if (comm->fusion != NULL)
+        name_lacking(comm, w, now, v);
+    else
+        name_silent(comm, w, now, false, v);
+    name_silent(comm, w, now, true, v);
+    if (v->culprit > 0)
+        return;
+    if (w->awaited(w->context, &at, 1) == 0)
+        at = comm->rank;
+    for (uint32_t i = 0; (next = awaited_by(comm, at)) != 0; i++) {
+        at = next - 1;
+        if (i == comm->nrank) { /* the chain never ends */
+            snprintf(v->text, sizeof v->text,
+                     "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
+            return;
+        }
+    }
+    v->culprit = at + 1;
+    if (called(comm, at)) {
+        add(v, "rank %u is in it and does not answer", at);
+    } else {
+        says_instead(comm, w, at, now, instead, sizeof instead);
+        add(v, "rank %u has not called it%s", at, instead);
+    }
+}
+
+double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait *w)
+{
+    const double own = w->blame != NULL ? w->limit : comm->limit;
+    return own > 0 ? own : comm->deadline;
+}
+
+/* The warning and the error say the same, at different times. */
+#define STALLED "no progress for %g s: %s"
+
+enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
+{
+    const double waited = now - w->start;
+    const double deadline = plait_deadline_of(comm, w);
+    struct verdict v;
+
+    if (waited < deadline && (waited < comm->warn || w->warned))
+        return PLAIT_OK;
+    if (w->blame != NULL)
+        v.culprit = w->blame(w->context, v.text, sizeof v.text);
+    else
+        blame(comm, w, now, &v);
+    if (waited >= deadline)
+        return v.culprit > 0 ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, deadline, v.text)
+                             : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, v.text);
+    plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, v.text);
+    w->warned = true;
+    return PLAIT_OK;
+}
