@@ -6,6 +6,7 @@
 #include "hash.h"
 #include "launcher.h"
 #include "log.h"
+#include "plugin.h"
 #include "secret.h"
 #include "status.h"
 
@@ -136,6 +137,53 @@ static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, c
     return plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
 }
 
+/* ---- By the launcher's own means ---------------------------------------------------------------------------- */
+
+struct offer { /* what each rank gives; rank 0's counts */
+    struct plait_error error;
+    struct plait_unique_id id;
+};
+
+/* Rank 0's id, or why there is none. */
+static enum plait_status take_offer(const struct offer *o, struct plait_unique_id *out)
+{
+    if (o->error.status == PLAIT_OK) {
+        *out = o->id;
+        return PLAIT_OK;
+    }
+    return plait_fail(plait_is_error(o->error.status) ? o->error.status : PLAIT_ERR_MISMATCH, "rank 0: %.*s",
+                      (int)sizeof o->error.text - 16, o->error.text);
+}
+
+/* mpirun, and srun --mpi=pmix. Ranks call this equally often: the k-th call of one belongs to the k-th of the others. */
+static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
+                                      struct plait_unique_id *out)
+{
+    static atomic_uint calls;
+    const struct plait_pass_plugin *plugin;
+    struct offer offer;
+    char key[32], why[256] = "";
+    enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
+
+    if (status != PLAIT_OK) {
+        const struct plait_error missing = plait_error_of(status);
+        return plait_fail(status,
+                          "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
+                          "name or address (mpirun -x MASTER_ADDR=...), or mend this: %s",
+                          says->launcher, missing.text);
+    }
+    snprintf(key, sizeof key, "plait.id.%u", atomic_fetch_add(&calls, 1));
+    memset(&offer, 0, sizeof offer);
+    if (says->rank == 0)
+        offer.error = plait_error_of(plait_unique_id_create_tcp(NULL, &offer.id));
+    if (!plugin->pass(key, says->rank, &offer, sizeof offer, config->timeout, why, sizeof why))
+        return plait_fail(PLAIT_ERR_SYSTEM, "cannot learn rank 0's address from %s: %s; or set MASTER_ADDR to its host",
+                          says->launcher, why);
+    return take_offer(&offer, out);
+}
+
+/* ---- Finding it ----------------------------------------------------------------------------------------------- */
+
 static const char *from_environment(const void *context, const char *name)
 {
     (void)context;
@@ -165,6 +213,8 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     launch.local_nrank = says.local_nrank;
     if (says.local_nrank == says.nrank)
         meet_here(&says, &launch.id);
+    else if (says.host[0] == '\0' && says.address[0] == '\0' && getenv("PMIX_RANK") != NULL)
+        status = meet_by_pmix(&says, &config, &launch.id);
     else
         status = meet_over_tcp(&says, &config, &launch.id);
     if (status == PLAIT_OK)
@@ -173,11 +223,6 @@ enum plait_status plait_launch_find(struct plait_launch *out)
 }
 
 /* ---- By the caller's own means ------------------------------------------------------------------------------ */
-
-struct offer { /* what each rank gives; rank 0's counts */
-    struct plait_error error;
-    struct plait_unique_id id;
-};
 
 enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
                                            enum plait_status (*allgather)(void *, const void *, size_t, void *),
@@ -197,15 +242,9 @@ enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
     if (rank == 0)
         own.error = plait_error_of(plait_unique_id_create_tcp(NULL, &own.id));
     status = allgather(context, &own, sizeof own, all);
-    if (status != PLAIT_OK) {
-        status = plait_fail(status, "plait_unique_id_exchange: the caller's allgather failed: %s",
-                            plait_status_text(status));
-    } else if (all[0].error.status != PLAIT_OK) {
-        status = plait_is_error(all[0].error.status) ? all[0].error.status : PLAIT_ERR_MISMATCH;
-        status = plait_fail(status, "rank 0: %.*s", (int)sizeof all[0].error.text - 16, all[0].error.text);
-    } else {
-        *out = all[0].id;
-    }
+    status = status == PLAIT_OK ? take_offer(&all[0], out)
+                                : plait_fail(status, "plait_unique_id_exchange: the caller's allgather failed: %s",
+                                             plait_status_text(status));
     free(all);
     return status;
 }

@@ -73,10 +73,11 @@ static bool find_file(const char *name, const char *folder, char *out, size_t ro
     return find_own_folder(own, sizeof own) && (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, name) < room;
 }
 
-static enum plait_status load(const char *name, const char *folder, const struct plait_net_plugin **out)
+/* What it exports begins with the number of its interface. */
+static enum plait_status load(const char *name, const char *folder, const char *symbol, uint32_t abi, const void **out)
 {
     char path[4096];
-    const struct plait_net_plugin *p;
+    const uint32_t *p;
     void *handle;
 
     if (!find_file(name, folder, path, sizeof path))
@@ -87,7 +88,7 @@ static enum plait_status load(const char *name, const char *folder, const struct
     if (access(path, F_OK) != 0)
         return plait_fail(
             PLAIT_ERR_UNSUPPORTED,
-            "there is no %s: this build of Plait lacks the network '%s' (install lib%s-dev and build again), "
+            "there is no %s: this build of Plait lacks the plug-in '%s' (install lib%s-dev and build again), "
             "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
             path, name, name);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -95,8 +96,8 @@ static enum plait_status load(const char *name, const char *folder, const struct
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "cannot load %s: %s; install the libraries it was built with, or build Plait again", path,
                           dlerror());
-    p = dlsym(handle, "plait_net_plugin");
-    if (p == NULL || p->abi != PLAIT_NET_ABI) {
+    p = dlsym(handle, symbol);
+    if (p == NULL || *p != abi) {
         dlclose(handle);
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s is not of this build of Plait; install both from one", path);
     }
@@ -112,9 +113,17 @@ enum plait_status plait_plugin_net(const char *name, const char *folder, const c
 
     pthread_mutex_lock(&lock);
     read_handlers(&before);
-    status = load(name, folder, out);
+    status = load(name, folder, "plait_net_plugin", PLAIT_NET_ABI, (const void **)out);
     if (getenv(keep) == NULL) /* not a setting of Plait's: lib/config.c does not know it */
         put_back(&before);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out)
+{
+    pthread_mutex_lock(&lock);
+    const enum plait_status status = load(name, folder, "plait_pass_plugin", PLAIT_PASS_ABI, (const void **)out);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -4,6 +4,7 @@
 #define PLAIT_LIB_PLUGIN_H
 
 #include "net.h"
+#include "pass.h"
 
 #include <plait/status.h>
 
@@ -15,6 +16,9 @@
  */
 enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
                                    const struct plait_net_plugin **out);
+
+/* The same of a launcher's way to pass bytes. */
+enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out);
 
 /* One thread of the process at a time, with all signals blocked for the threads that it starts. */
 bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,

@@ -255,12 +255,22 @@ static void run_again(const struct options *o, struct outcome *out)
 
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
-/* Empty ones of our own, where that is allowed. */
+static bool lies_in(const char *folder, const char *place)
+{
+    const size_t n = strlen(place);
+    return strncmp(folder, place, n) == 0 && (folder[n] == '/' || folder[n] == '\0');
+}
+
+/* Empty ones of our own, where that is allowed and hides none of our files: the whole tree may lie in /tmp. */
 static bool own_places(void)
 {
-    bool own = (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
-               mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+    char here[4096];
+    bool own = getcwd(here, sizeof here) != NULL;
 
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        own = own && !lies_in(here, places[i]);
+    own = own && (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+          mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         own = own && mount("none", places[i], "tmpfs", 0, NULL) == 0;
     return own;

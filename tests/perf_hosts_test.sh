@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # plait-perf under launchers: every process is one rank, rank 0 prints, and Open MPI runs on the same hosts.
-# Arguments: plait-perf, plait-hosts, plait-info, "yes" when the Open MPI peer was built, "yes" when UCX was.
+# Arguments: plait-perf, plait-hosts, plait-info, and "yes" when the Open MPI peer, UCX's plug-in and PMIx's were built.
 set -u
-perf=$(realpath "$1") hosts=$(realpath "$2") info=$(realpath "$3") openmpi=$4 ucx=$5
+perf=$(realpath "$1") hosts=$(realpath "$2") info=$(realpath "$3") openmpi=$4 ucx=$5 pmix=$6
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 failed=0
@@ -84,6 +84,14 @@ if [ "$openmpi" = yes ]; then
         has 3 "$row" && has 1 'openmpi:tcp +: Open MPI' && has 1 'openmpi:ucx +: Open MPI'
     ran 0 "$hosts" 3 --ranks 1+0+0 -- mpirun -x MASTER_ADDR -H host0,host1,host2 "$perf" $quick --peer openmpi:tcp &&
         has 3 "$row" && has 1 'Rank  2 .* host2 '
+fi
+# Nobody says where rank 0 is: mpirun passes its id around, secret included.
+if [ "$openmpi" = yes ] && [ "$pmix" = yes ]; then
+    ran 0 "$hosts" 2 --ranks 1+0 -- env -u MASTER_ADDR mpirun -H host0:2,host1:2 "$info" --peers &&
+        has 2 ' +[23]  host1 +1  ucx +tcp/eth0 ' && has 0 warn
+    strayed="OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_RANK=1"
+    ran 1 env $strayed "$info" --peers && has 1 "cannot learn rank 0's address from openmpi: PMIx_Init: .*MASTER_ADDR"
+    ran 1 env $strayed PLAIT_PLUGINS=/nowhere "$info" --peers && has 1 'set MASTER_ADDR .* there is no /nowhere/plait-pmix.so'
 fi
 
 # plait-info --peers: how each is reached, and a warning where that is slow by surprise.

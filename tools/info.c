@@ -93,6 +93,7 @@ static const struct {
     { "jansson", "libjansson-dev", "JSON output of plait-perf" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
     { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
+    { "pmix", "libpmix-dev", "ranks of mpirun over several hosts find each other (the plug-in plait-pmix.so)" },
     { "ucx", "libucx-dev", "messages between hosts (the plug-in plait-ucx.so)" },
 };
 

@@ -10,9 +10,9 @@
  *
  *     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-endpoint node0 ... --no-python ./program
  *     srun -n 8 ./program
- *     mpirun -n 4 ./program                        on one host; over several set MASTER_ADDR, too (mpirun -x MASTER_ADDR=node0)
+ *     mpirun -H node0:4,node1:4 ./program
  *
- * A launcher passes no secret, so over several hosts it comes from PLAIT_SECRET (16 to 79 characters, the same on all
+ * mpirun passes an id around, secret included (PMIx). Other launchers pass no secret, so over several hosts it comes from PLAIT_SECRET (16 to 79 characters, the same on all
  * hosts) or from ~/.plait-secret, a file of mode 0600 that `plait-info --make-secret` writes. Without either the ranks
  * meet unprotected, which one warning says; PLAIT_REQUIRE_SECRET=1 makes that an error.
  */
@@ -41,14 +41,16 @@ struct plait_launch {
  *
  * MASTER_ADDR, which torchrun sets, names rank 0's host; without it Slurm's list of nodes does. With MASTER_PORT rank 0
  * listens at the first free one of the 8 ports after it (the port itself is torchrun's own); else, and under mpirun, which
- * hands the variable on only when told to, at one of PLAIT_PORTS.
+ * hands the variable on only when told to, at one of PLAIT_PORTS. Where nobody says which host it is but there is PMIx
+ * (mpirun, srun --mpi=pmix), rank 0 makes an id that PMIx takes to the others: they wait for it, PLAIT_TIMEOUT at most, and
+ * all ranks call this equally often.
  * When all ranks are on one host they meet there, without a port and without a secret.
  *
  * out     written only on success. The id is good for one comm at a time; comms made of it have their own
  * Thread: any, while none changes the environment
  * Errors: PLAIT_ERR_CONFIG (a variable that is missing or nonsense, a host name that has no address, a secret that others
  *         may read, or none where PLAIT_REQUIRE_SECRET is 1), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no
- *         libsodium)
+ *         libsodium), PLAIT_ERR_SYSTEM (PMIx fails)
  */
 PLAIT_API enum plait_status plait_launch_find(struct plait_launch *out);
 
