@@ -19,7 +19,7 @@
  *
  * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
  *
- * Over several hosts all-reduces are: up to 4 KiB of at most 8 ranks one-shot; up to 64 KiB, or in the canonical order,
+ * Over several hosts all-reduces are: up to 4 KiB of at most 8 ranks, and 128 KiB of two, one-shot; up to 64 KiB, or in the canonical order,
  * halving-doubling; then a ring where hosts have one rank each or different numbers of neighbours, the torus of ranks by
  * hosts where they have equally many, and the hierarchy where a host's ranks are not neighbours (RATIONALE, Selection).
  *
@@ -49,6 +49,7 @@
 #define MOST_FEW       4096             /* bytes */
 #define MOST_FAR_SHOT  4096             /* bytes that every rank sends every other, over hosts, */
 #define MOST_FAR_RANKS 8                /* of so many at most */
+#define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
@@ -82,7 +83,7 @@ static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t 
     const bool canonical = w->reproducible || w->ordered;
     uint32_t each;
 
-    if (bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS) {
+    if ((bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2)) {
         *why = "several hosts, small, few ranks: one way";
         return "one-shot";
     }
