@@ -19,9 +19,16 @@
  *
  * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
  *
- * Over several hosts all-reduces are: up to 4 KiB of at most 8 ranks, and 128 KiB of two, one-shot; up to 64 KiB, or in the canonical order,
- * halving-doubling; then a ring where hosts have one rank each or different numbers of neighbours, the torus of ranks by
- * hosts where they have equally many, and the hierarchy where a host's ranks are not neighbours (RATIONALE, Selection).
+ * Over several hosts (RATIONALE, Selection) all-reduces are: up to 4 KiB of at most 8 ranks, and 128 KiB of two,
+ * one-shot; up to 64 KiB, or in the canonical order, halving-doubling; then a ring where hosts have one rank each or
+ * different numbers of neighbours, the torus of ranks by hosts where they have equally many, and the hierarchy where a
+ * host's ranks are not neighbours. The others of more than two ranks:
+ *
+ *   reduce-scatter, all-gather           where a host's ranks are neighbours, from 64 KiB of each rank, ring
+ *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical order,
+ *                                        binomial; then a chain
+ *
+ * and what is not said here as on one machine.
  *
  * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
  * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
@@ -76,6 +83,11 @@ static bool is_one_step(const struct plait_alg *alg)
     return *own != NULL && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
+static bool is_short_far(const struct plait_shape *shape, size_t bytes)
+{
+    return bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS;
+}
+
 /* Where the way between hosts takes longer than all else: few of its latencies, or least of its bytes. */
 static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                         const char **why)
@@ -83,7 +95,7 @@ static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t 
     const bool canonical = w->reproducible || w->ordered;
     uint32_t each;
 
-    if ((bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2)) {
+    if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2)) {
         *why = "several hosts, small, few ranks: one way";
         return "one-shot";
     }
@@ -101,6 +113,35 @@ static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t 
     }
     *why = "several hosts of equally many ranks: inside each, between them, inside each again";
     return "torus";
+}
+
+/* The same, of the others; NULL: nothing in particular, as on one machine. */
+static const char *others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                     const char **why)
+{
+    const bool canonical = (w->reproducible || w->ordered) && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    uint32_t each;
+
+    if (w->sized || shape->nrank == 2)
+        return NULL;
+    switch (shape->coll) {
+    case PLAIT_REDUCE_SCATTER:
+    case PLAIT_ALLGATHER:
+        if (bytes < MOST_BINOMIAL || canonical || plait_nodes_of(shape, &each) == 0)
+            return NULL;
+        *why = "several hosts, large: each block crosses each link once";
+        return "ring";
+    case PLAIT_BROADCAST:
+    case PLAIT_REDUCE:
+        if (is_short_far(shape, bytes))
+            return NULL;
+        *why = canonical               ? "several hosts, canonical order: the root talks to the logarithm of the ranks"
+               : bytes > MOST_BINOMIAL ? "several hosts, large: the vector crosses each link once"
+                                       : "several hosts, small: logarithmic depth";
+        return bytes <= MOST_BINOMIAL || canonical ? "binomial" : "chain";
+    default:
+        return NULL;
+    }
 }
 
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
@@ -136,6 +177,9 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
 
     if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
         return allreduce_by_size(shape, bytes, w, why);
+    const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
+    if (far != NULL)
+        return far;
     if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
         *why = "blocks of different sizes: each has its own message";
         return "direct";
@@ -291,6 +335,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.cma = config.cma;
+    for (uint32_t r = 1; shape->node != NULL && r < shape->nrank; r++)
+        w.far |= shape->node[r] != shape->node[0];
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;

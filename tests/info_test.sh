@@ -55,6 +55,20 @@ explain_says_what_and_why() {
         PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&
         says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0
 }
+# explained ALGORITHM COLLECTIVE SIZE NODES [OPTION]
+explained() {
+    local algorithm=$1 coll=$2 size=$3 nodes=$4
+    shift 4
+    says 0 "^algorithm  *$algorithm\$" --explain "$coll" "$size" --nodes "$nodes" "$@" &&
+        says 0 '^why  *several hosts' --explain "$coll" "$size" --nodes "$nodes" "$@"
+}
+explain_has_the_rules_of_several_hosts() {
+    explained one-shot allreduce 128K 2x1 && explained ring allreduce 256K 2x1 && explained torus allreduce 1M 4x2 &&
+        explained ring allreduce 1M 3+1+2 && explained ring allgather 64K 4x2 && explained ring reduce_scatter 1M 4x1 &&
+        explained binomial broadcast 64K 4x1 && explained chain broadcast 128K 4x2 && explained chain reduce 1M 4x1 &&
+        explained binomial reduce 1M 4x1 --reproducible &&
+        says 0 '^algorithm  *two-shot$' --explain allreduce 1M --nodes 1x4
+}
 explain_refuses_what_the_call_would_refuse() {
     says 1 "did you mean 'ring'" --explain allreduce 1M --algo rin
 }
