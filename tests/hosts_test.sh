@@ -190,6 +190,32 @@ END
     touch "$ROOM/enough"
     ends 0
 }
+packets_are_not_cut_where_links_are_shaped() {
+    program <<'END'
+import os, socket, time
+def sent(what):
+    return int(open('/sys/class/net/eth0/statistics/tx_' + what).read())
+if os.environ['RANK'] == '0':
+    there = socket.create_server(('', 4000)).accept()[0]
+    while there.recv(1 << 20):
+        pass
+    there.send(b'.')
+else:
+    for _ in range(600):
+        try:
+            there = socket.create_connection((os.environ['MASTER_ADDR'], 4000))
+            break
+        except ConnectionRefusedError:
+            time.sleep(.1)
+    bytes0, packets0 = sent('bytes'), sent('packets')
+    there.sendall(bytes(30 << 20))
+    there.shutdown(socket.SHUT_WR)
+    assert there.recv(1) == b'.'
+    mean = (sent('bytes') - bytes0) / (sent('packets') - packets0)
+    assert mean > 6000, f'{mean} bytes a packet'
+END
+    ran 0 2 --link 1gbit --share "$ROOM" -- python3 "$ROOM/program"
+}
 unshaped_links_have_no_limit() {
     ran 0 1 -- sh -c 'PATH=$PATH:/usr/sbin:/sbin tc qdisc show dev eth0; echo end' && has out 'end$' &&
         ! grep -q tbf "$room/out"
