@@ -90,6 +90,32 @@ static enum plait_status alltoall(struct plait_comm *comm, const struct operatio
     return plait_alltoall(comm, o->in, o->out, o->count, o->type, call);
 }
 
+static enum plait_status reduce_scatterv(struct plait_comm *comm, const struct operation *o,
+                                         const struct plait_call *call)
+{
+    return plait_reduce_scatterv(comm, o->in, o->out, o->in_parts.count, NULL, o->type, o->op, call);
+}
+
+static enum plait_status allgatherv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_allgatherv(comm, o->in, o->out, o->out_parts.count, NULL, o->type, call);
+}
+
+static enum plait_status gatherv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_gatherv(comm, o->in, *o->in_parts.count, o->out, o->out_parts.count, NULL, o->type, o->root, call);
+}
+
+static enum plait_status scatterv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_scatterv(comm, o->in, o->in_parts.count, NULL, o->out, *o->out_parts.count, o->type, o->root, call);
+}
+
+static enum plait_status alltoallv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    return plait_alltoallv(comm, o->in, o->in_parts.count, NULL, o->out, o->out_parts.count, NULL, o->type, call);
+}
+
 /* A blocking one ends with the group; of a request, the second is the send's. */
 static enum plait_status sendrecv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
 {
@@ -107,11 +133,13 @@ static enum plait_status sendrecv(struct plait_comm *comm, const struct operatio
 }
 
 static const call_fn calls[NCOLL] = {
-    [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
-    [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
-    [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
-    [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
-    [COLL_SENDRECV] = sendrecv,
+    [PLAIT_ALLREDUCE] = allreduce,  [PLAIT_REDUCE_SCATTER] = reduce_scatter,
+    [PLAIT_ALLGATHER] = allgather,  [PLAIT_BROADCAST] = broadcast,
+    [PLAIT_REDUCE] = reduce,        [PLAIT_GATHER] = gather,
+    [PLAIT_SCATTER] = scatter,      [PLAIT_ALLTOALL] = alltoall,
+    [COLL_SENDRECV] = sendrecv,     [COLL_REDUCE_SCATTERV] = reduce_scatterv,
+    [COLL_ALLGATHERV] = allgatherv, [COLL_GATHERV] = gatherv,
+    [COLL_SCATTERV] = scatterv,     [COLL_ALLTOALLV] = alltoallv,
 };
 
 static bool run(void *self, const struct operation *o)

@@ -33,6 +33,12 @@ static double to_others(uint32_t nrank)
     return 1.0 * (nrank - 1);
 }
 
+/* Of what the root has a share of its own: at most its n-th and largest. */
+static double but_the_largest(uint32_t nrank)
+{
+    return (nrank - 1.0) / (nrank + 1.0);
+}
+
 static double every_rank(uint32_t nrank)
 {
     return nrank;
@@ -48,18 +54,45 @@ const struct collective collectives[NCOLLECTIVE] = {
     { PLAIT_SCATTER, "scatter", "scatter_perf", "scatter", the_others, the_others },
     { PLAIT_ALLTOALL, "all-to-all", "alltoall_perf", "alltoall", the_others, to_others },
     { COLL_SENDRECV, "send-receive", "sendrecv_perf", "sendrecv", everything, every_rank },
+    { COLL_REDUCE_SCATTERV, "reduce-scatter-v", "reduce_scatter_v_perf", "reduce_scatter", the_others, to_others },
+    { COLL_ALLGATHERV, "all-gather-v", "all_gather_v_perf", "allgatherv", the_others, to_others },
+    { COLL_GATHERV, "gather-v", "gather_v_perf", "gatherv", the_others, but_the_largest },
+    { COLL_SCATTERV, "scatter-v", "scatter_v_perf", "scatterv", the_others, but_the_largest },
+    { COLL_ALLTOALLV, "all-to-all-v", "alltoall_v_perf", "alltoallv", the_others, to_others },
+};
+
+static const struct beside { /* Plait's */
+    const char *name;
+    enum plait_coll base;
+} beside[NCOLL - PLAIT_NCOLL] = {
+    [COLL_SENDRECV - PLAIT_NCOLL] = { "sendrecv", COLL_SENDRECV },
+    [COLL_REDUCE_SCATTERV - PLAIT_NCOLL] = { "reduce_scatterv", PLAIT_REDUCE_SCATTER },
+    [COLL_ALLGATHERV - PLAIT_NCOLL] = { "allgatherv", PLAIT_ALLGATHER },
+    [COLL_GATHERV - PLAIT_NCOLL] = { "gatherv", PLAIT_GATHER },
+    [COLL_SCATTERV - PLAIT_NCOLL] = { "scatterv", PLAIT_SCATTER },
+    [COLL_ALLTOALLV - PLAIT_NCOLL] = { "alltoallv", PLAIT_ALLTOALL },
 };
 
 const char *collective_name(enum plait_coll coll)
 {
-    return coll == COLL_SENDRECV ? "sendrecv" : plait_coll_name(coll);
+    return (int)coll < PLAIT_NCOLL ? plait_coll_name(coll) : beside[(int)coll - PLAIT_NCOLL].name;
+}
+
+enum plait_coll collective_base(enum plait_coll coll)
+{
+    return (int)coll < PLAIT_NCOLL ? coll : beside[(int)coll - PLAIT_NCOLL].base;
+}
+
+bool collective_sized(enum plait_coll coll)
+{
+    return collective_base(coll) != coll;
 }
 
 /* To the next rank, from the one before: block i is the vector of rank i. */
 struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank)
 {
     if (coll != COLL_SENDRECV)
-        return plait_geometry_of(coll, nrank, root, rank, 1);
+        return plait_geometry_of(collective_base(coll), nrank, root, rank, 1);
     return (struct plait_geometry){
         .kind = PLAIT_KIND_VECTOR,
         .in = { .nslot = 1, .blk = rank, .stride = 1 },
@@ -69,7 +102,7 @@ struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, 
 
 uint32_t collective_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
 {
-    return coll == COLL_SENDRECV ? blk : plait_block_source(coll, nrank, root, blk);
+    return coll == COLL_SENDRECV ? blk : plait_block_source(collective_base(coll), nrank, root, blk);
 }
 
 const struct collective *collective_of(enum plait_coll coll)
@@ -131,6 +164,26 @@ uint64_t collective_count(enum plait_coll coll, uint32_t nrank, uint64_t bytes, 
     if (collective_geometry(coll, nrank, 0, 0).kind == PLAIT_KIND_VECTOR)
         return bytes / width;
     return bytes / nrank / PART_BYTES * (PART_BYTES / width);
+}
+
+static uint64_t block_elements(enum plait_coll coll, uint32_t nrank, uint64_t count, uint32_t blk)
+{
+    const uint64_t k = collective_base(coll) == PLAIT_ALLTOALL ? (blk / nrank + blk % nrank) % nrank : blk;
+
+    /* Those before one more, less those before it: exactly nrank * count in all. */
+    return count * (k + 1) * (k + 2) / (nrank + 1) - count * k * (k + 1) / (nrank + 1);
+}
+
+uint64_t collective_elements(enum plait_coll coll, uint32_t nrank, uint64_t count, const struct plait_side *side,
+                             uint32_t nslot)
+{
+    uint64_t n = 0;
+
+    if (!collective_sized(coll))
+        return nslot * count;
+    for (uint32_t i = 0; i < nslot; i++)
+        n += block_elements(coll, nrank, count, side->blk + i * side->stride);
+    return n;
 }
 
 double collective_touched(enum plait_coll coll, uint32_t nrank)

@@ -340,8 +340,8 @@ static const struct row rows[] = {
     { 'p', "parallel_init", "0|1", NUMBER, AT(parallel_init), 0, 1, NULL, "accepted; ranks always start together" },
     { 'h', "help", NULL, SWITCH, AT(help), 0, 0, NULL, "this text" },
     { 0, "coll", "NAME", PARSED, 0, 0, 0, parse_coll,
-      "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv or all "
-      "(allreduce)" },
+      "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv, "
+      "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv or all (allreduce)" },
     { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2); under a launcher all of its own" },
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
     { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },

@@ -86,7 +86,7 @@ static bool check_collective(const struct options *o, const struct collective *c
 static bool check_algorithm(const struct options *o, const struct collective *c)
 {
     const struct plait_shape shape = {
-        .coll = c->coll, .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
+        .coll = collective_base(c->coll), .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
     };
     const enum plait_op op = collective_geometry(c->coll, 1, 0, 0).combines ? o->op[0] : PLAIT_NOP;
     struct plait_call call = PLAIT_CALL_DEFAULT;

@@ -156,6 +156,37 @@ static int alltoall(const struct call *c)
     return MPI_Alltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
 }
 
+static int reduce_scatterv(const struct call *c)
+{
+    return MPI_Reduce_scatter(c->in, c->out, c->o->in_parts.elements, c->type, c->op, c->comm);
+}
+
+static int allgatherv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Allgatherv(c->in, *in->elements, c->type, c->out, out->elements, out->start, c->type, c->comm);
+}
+
+static int gatherv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Gatherv(c->at_root ? c->in : c->o->in, *in->elements, c->type, c->out, out->elements, out->start,
+                       c->type, c->root, c->comm);
+}
+
+static int scatterv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    void *to = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
+    return MPI_Scatterv(c->o->in, in->elements, in->start, c->type, to, *out->elements, c->type, c->root, c->comm);
+}
+
+static int alltoallv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Alltoallv(c->in, in->elements, in->start, c->type, c->out, out->elements, out->start, c->type, c->comm);
+}
+
 static int sendrecv(const struct call *c)
 {
     return MPI_Sendrecv(c->in, c->count, c->type, c->next, 0, c->out, c->count, c->type, c->before, 0, c->comm,
@@ -163,11 +194,13 @@ static int sendrecv(const struct call *c)
 }
 
 static int (*const calls[NCOLL])(const struct call *) = {
-    [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter,
-    [PLAIT_ALLGATHER] = allgather, [PLAIT_BROADCAST] = broadcast,
-    [PLAIT_REDUCE] = reduce,       [PLAIT_GATHER] = gather,
-    [PLAIT_SCATTER] = scatter,     [PLAIT_ALLTOALL] = alltoall,
-    [COLL_SENDRECV] = sendrecv,
+    [PLAIT_ALLREDUCE] = allreduce,  [PLAIT_REDUCE_SCATTER] = reduce_scatter,
+    [PLAIT_ALLGATHER] = allgather,  [PLAIT_BROADCAST] = broadcast,
+    [PLAIT_REDUCE] = reduce,        [PLAIT_GATHER] = gather,
+    [PLAIT_SCATTER] = scatter,      [PLAIT_ALLTOALL] = alltoall,
+    [COLL_SENDRECV] = sendrecv,     [COLL_REDUCE_SCATTERV] = reduce_scatterv,
+    [COLL_ALLGATHERV] = allgatherv, [COLL_GATHERV] = gatherv,
+    [COLL_SCATTERV] = scatterv,     [COLL_ALLTOALLV] = alltoallv,
 };
 
 /* The same that do not block. */
@@ -218,6 +251,40 @@ static int ialltoall(const struct call *c)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
 }
 
+static int ireduce_scatterv(const struct call *c)
+{
+    return MPI_Ireduce_scatter(c->in, c->out, c->o->in_parts.elements, c->type, c->op, c->comm, c->request);
+}
+
+static int iallgatherv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Iallgatherv(c->in, *in->elements, c->type, c->out, out->elements, out->start, c->type, c->comm,
+                           c->request);
+}
+
+static int igatherv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Igatherv(c->at_root ? c->in : c->o->in, *in->elements, c->type, c->out, out->elements, out->start,
+                        c->type, c->root, c->comm, c->request);
+}
+
+static int iscatterv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    void *to = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
+    return MPI_Iscatterv(c->o->in, in->elements, in->start, c->type, to, *out->elements, c->type, c->root, c->comm,
+                         c->request);
+}
+
+static int ialltoallv(const struct call *c)
+{
+    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
+    return MPI_Ialltoallv(c->in, in->elements, in->start, c->type, c->out, out->elements, out->start, c->type, c->comm,
+                          c->request);
+}
+
 /* 4.1 has no MPI_Isendrecv. */
 static int isendrecv(const struct call *c)
 {
@@ -227,11 +294,13 @@ static int isendrecv(const struct call *c)
 }
 
 static int (*const starts[NCOLL])(const struct call *) = {
-    [PLAIT_ALLREDUCE] = iallreduce, [PLAIT_REDUCE_SCATTER] = ireduce_scatter,
-    [PLAIT_ALLGATHER] = iallgather, [PLAIT_BROADCAST] = ibroadcast,
-    [PLAIT_REDUCE] = ireduce,       [PLAIT_GATHER] = igather,
-    [PLAIT_SCATTER] = iscatter,     [PLAIT_ALLTOALL] = ialltoall,
-    [COLL_SENDRECV] = isendrecv,
+    [PLAIT_ALLREDUCE] = iallreduce,  [PLAIT_REDUCE_SCATTER] = ireduce_scatter,
+    [PLAIT_ALLGATHER] = iallgather,  [PLAIT_BROADCAST] = ibroadcast,
+    [PLAIT_REDUCE] = ireduce,        [PLAIT_GATHER] = igather,
+    [PLAIT_SCATTER] = iscatter,      [PLAIT_ALLTOALL] = ialltoall,
+    [COLL_SENDRECV] = isendrecv,     [COLL_REDUCE_SCATTERV] = ireduce_scatterv,
+    [COLL_ALLGATHERV] = iallgatherv, [COLL_GATHERV] = igatherv,
+    [COLL_SCATTERV] = iscatterv,     [COLL_ALLTOALLV] = ialltoallv,
 };
 
 static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
@@ -252,7 +321,10 @@ static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const
         .request = r->request,
     };
 
-    r->error = o->count > INT32_MAX ? MPI_ERR_COUNT : table[o->coll](&c);
+    const bool fits = o->count * collective_parts(o->coll, collective_sized(o->coll) ? (uint32_t)r->nrank : 1) <=
+                      INT32_MAX; /* starts of parts, too */
+
+    r->error = fits ? table[o->coll](&c) : MPI_ERR_COUNT;
     return r->error == MPI_SUCCESS;
 }
 

@@ -202,7 +202,7 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
 }
 
 /* Room for the pattern of vectors with up to `most` elements. */
-static bool pattern_init(struct pattern *out, const struct inputs *in, uint32_t lead, size_t most)
+static bool pattern_init(struct pattern *out, const struct inputs *in, size_t lead, size_t most)
 {
     const size_t period = most < VERIFY_PERIOD ? most : VERIFY_PERIOD;
 
@@ -231,7 +231,7 @@ bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, 
 }
 
 /* Every rank's input combined. */
-static bool pattern_combined(struct pattern *out, const struct inputs *in, uint32_t lead, size_t most)
+static bool pattern_combined(struct pattern *out, const struct inputs *in, size_t lead, size_t most)
 {
     const bool scaled = in->op == PLAIT_PREMULSUM;
 
@@ -254,7 +254,8 @@ bool pattern_output(struct pattern *out, const struct inputs *in, uint32_t rank,
     const uint32_t block = g.out.blk + slot * g.out.stride;
     const uint32_t source = g.combines ? rank : collective_source(in->coll, in->nrank, in->root, block);
     const struct plait_geometry from = collective_geometry(in->coll, in->nrank, in->root, source);
-    const uint32_t lead = plait_side_slot(&from.in, block);
+    const size_t count = most / collective_parts(in->coll, in->nrank);
+    const size_t lead = collective_elements(in->coll, in->nrank, count, &from.in, plait_side_slot(&from.in, block));
 
     if (g.combines)
         return pattern_combined(out, in, lead, most);
@@ -317,7 +318,7 @@ void pattern_fill(const struct pattern *p, void *buffer, size_t count)
 size_t pattern_differing(const struct pattern *p, const void *buffer, size_t count)
 {
     const unsigned char *have = buffer;
-    size_t wrong = 0, phase = p->lead * count % p->period;
+    size_t wrong = 0, phase = p->lead % p->period;
 
     for (size_t i = 0; i < count; phase = 0) {
         const size_t left = p->period - phase, n = count - i < left ? count - i : left;

@@ -30,14 +30,14 @@ struct inputs { /* of all ranks */
 struct pattern {
     size_t width;           /* bytes of an element */
     size_t period;          /* elements that were worked out */
-    uint32_t lead;          /* so many blocks of the vector come before what it is compared with */
+    size_t lead;            /* so many elements come before what it is compared with */
     unsigned char *element; /* [period] */
 };
 
 /*
  * The input of one rank; what belongs into a slot of its output, a block (collective_geometry()).
  *
- * most  elements of the largest vector, of all its blocks together
+ * most  elements of the largest vector, of all its blocks together; of an output with blocks: of every vector
  * Returns false when out of memory.
  */
 bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, size_t most);

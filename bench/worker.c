@@ -34,9 +34,10 @@ struct worker {
     struct training training;
     /* Of the command that is being obeyed: */
     enum plait_dtype type;
-    struct plait_geometry geometry; /* of this rank */
-    uint32_t noperation;            /* one for each tensor that the command wants */
-    struct operation *operation;    /* [stage->ntensor] */
+    struct plait_geometry geometry;   /* of this rank */
+    struct parts in_parts, out_parts; /* of all its operations; [nrank] as allocated */
+    uint32_t noperation;              /* one for each tensor that the command wants */
+    struct operation *operation;      /* [stage->ntensor] */
 };
 
 static bool fail(struct reply *r, const char *text)
@@ -54,6 +55,48 @@ static bool meet(const struct worker *w, struct reply *r)
     return true;
 }
 
+/* ---- parts that differ in size ----------------------------------------------------------------- */
+
+static bool parts_init(struct parts *p, uint32_t n)
+{
+    p->count = calloc(n, sizeof *p->count);
+    p->elements = calloc(n, sizeof *p->elements);
+    p->start = calloc(n, sizeof *p->start);
+    return p->count != NULL && p->elements != NULL && p->start != NULL;
+}
+
+static void parts_finish(struct parts *p)
+{
+    free(p->count);
+    free(p->elements);
+    free(p->start);
+}
+
+/* As of this operation; NULLs if it has none such. */
+static struct parts parts_of(const struct operation *o, uint32_t nrank, const struct plait_side *side,
+                             const struct parts *room)
+{
+    const struct parts none = { NULL, NULL, NULL };
+    uint64_t start = 0;
+
+    if (!collective_sized(o->coll) || side->nslot == 0)
+        return none;
+    for (uint32_t i = 0; i < side->nslot; i++) {
+        const uint64_t end = collective_elements(o->coll, nrank, o->count, side, i + 1);
+        room->count[i] = end - start;
+        room->elements[i] = (int)(end - start);
+        room->start[i] = (int)start;
+        start = end;
+    }
+    return *room;
+}
+
+/* Elements of a side of an operation. */
+static size_t elements(const struct worker *w, const struct operation *o, const struct plait_side *side)
+{
+    return collective_elements(o->coll, w->stage->nrank, o->count, side, side->nslot);
+}
+
 /* ---- buffers ----------------------------------------------------------------------------------- */
 
 static void tensors_free(struct worker *w)
@@ -64,6 +107,8 @@ static void tensors_free(struct worker *w)
     }
     free(w->tensor);
     free(w->operation);
+    parts_finish(&w->in_parts);
+    parts_finish(&w->out_parts);
 }
 
 static unsigned char *touched(struct worker *w, size_t bytes)
@@ -82,7 +127,8 @@ static bool tensors_alloc(struct worker *w)
 
     w->tensor = calloc(s->ntensor, sizeof *w->tensor);
     w->operation = calloc(s->ntensor, sizeof *w->operation);
-    if (w->tensor == NULL || w->operation == NULL)
+    if (w->tensor == NULL || w->operation == NULL || !parts_init(&w->in_parts, s->nrank) ||
+        !parts_init(&w->out_parts, s->nrank))
         return false;
     for (uint32_t i = 0; i < s->ntensor; i++) {
         const size_t bytes = count[i] * s->width + 8 * (s->unalign + 1);
@@ -96,14 +142,17 @@ static bool tensors_alloc(struct worker *w)
 }
 
 /* IN and OUT of this rank in one buffer: what has the same block is in the same place. */
-static void place_together(struct operation *o, const struct plait_geometry *g, bool front, unsigned char *memory)
+static void place_together(struct operation *o, const struct worker *w, unsigned char *memory)
 {
-    const size_t block = o->count * plait_dtype_size(o->type);
+    const struct plait_geometry *g = &w->geometry;
+    const struct plait_side *in = &g->in, *out = &g->out;
+    const size_t width = plait_dtype_size(o->type);
+    const uint32_t n = w->stage->nrank;
 
-    if (g->in.nslot > 0 && g->in.nslot < g->out.nslot)
-        o->in = memory + plait_side_slot(&g->out, g->in.blk) * block;
-    else if (g->out.nslot > 0 && g->out.nslot < g->in.nslot && !(g->combines && front))
-        o->out = memory + plait_side_slot(&g->in, g->out.blk) * block;
+    if (in->nslot > 0 && in->nslot < out->nslot)
+        o->in = memory + collective_elements(o->coll, n, o->count, out, plait_side_slot(out, in->blk)) * width;
+    else if (out->nslot > 0 && out->nslot < in->nslot && !(g->combines && w->backend->front))
+        o->out = memory + collective_elements(o->coll, n, o->count, in, plait_side_slot(in, out->blk)) * width;
 }
 
 static struct operation operation_on(const struct worker *w, const struct command *c, const struct tensor *t,
@@ -125,7 +174,9 @@ static struct operation operation_on(const struct worker *w, const struct comman
     };
 
     if (c->inplace)
-        place_together(&o, g, w->backend->front, to);
+        place_together(&o, w, to);
+    o.in_parts = parts_of(&o, w->stage->nrank, &g->in, &w->in_parts);
+    o.out_parts = parts_of(&o, w->stage->nrank, &g->out, &w->out_parts);
     return o;
 }
 
@@ -191,12 +242,21 @@ static bool fill_inputs(const struct worker *w, const struct inputs *in)
     for (uint32_t i = 0; i < w->noperation; i++) {
         const struct operation *o = &w->operation[i];
         if (o->out != NULL)
-            memset(o->out, 0xa5, o->count * w->geometry.out.nslot * p.width);
+            memset(o->out, 0xa5, elements(w, o, &w->geometry.out) * p.width);
         if (o->in != NULL)
-            pattern_fill(&p, o->in, o->count * w->geometry.in.nslot);
+            pattern_fill(&p, o->in, elements(w, o, &w->geometry.in));
     }
     pattern_finish(&p);
     return true;
+}
+
+static size_t wrong_in_slot(const struct worker *w, const struct operation *o, uint32_t slot, const struct pattern *p)
+{
+    const struct plait_side *out = &w->geometry.out;
+    const size_t start = collective_elements(o->coll, w->stage->nrank, o->count, out, slot);
+    const size_t end = collective_elements(o->coll, w->stage->nrank, o->count, out, slot + 1);
+
+    return pattern_differing(p, (const unsigned char *)o->out + start * p->width, end - start);
 }
 
 /* Compare every output with what it must be, and every input that had its own buffer with what it was. */
@@ -210,7 +270,7 @@ static bool count_wrong(const struct worker *w, const struct inputs *in, bool in
         if (!pattern_output(&p, in, w->rank, slot, most) || !pattern_as(&p, in->type, w->type))
             return false;
         for (o = w->operation; o < end; o++)
-            *wrong += pattern_differing(&p, (unsigned char *)o->out + slot * o->count * p.width, o->count);
+            *wrong += wrong_in_slot(w, o, slot, &p);
         pattern_finish(&p);
     }
     if (inplace || w->geometry.in.nslot == 0)
@@ -218,7 +278,7 @@ static bool count_wrong(const struct worker *w, const struct inputs *in, bool in
     if (!pattern_input(&p, in, w->rank, most))
         return false;
     for (o = w->operation; o < end; o++)
-        *wrong += pattern_differing(&p, o->in, o->count * w->geometry.in.nslot);
+        *wrong += pattern_differing(&p, o->in, elements(w, o, &w->geometry.in));
     pattern_finish(&p);
     return true;
 }
@@ -248,9 +308,9 @@ static bool check(struct worker *w, const struct command *c, struct reply *r)
     for (uint32_t i = 0; i < w->noperation; i++) {
         const struct operation *o = &w->operation[i];
         if (o->in != NULL)
-            steady_fill(o->in, o->count * w->geometry.in.nslot, o->type, o->op);
+            steady_fill(o->in, elements(w, o, &w->geometry.in), o->type, o->op);
         if (o->out != NULL)
-            steady_fill(o->out, o->count * w->geometry.out.nslot, o->type, o->op);
+            steady_fill(o->out, elements(w, o, &w->geometry.out), o->type, o->op);
     }
     return true;
 }

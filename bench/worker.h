@@ -15,15 +15,21 @@
 
 #include <sys/types.h>
 
+struct parts { /* of a buffer whose parts differ in size, how many elements each has */
+    size_t *count;
+    int *elements, *start; /* as MPI takes them */
+};
+
 struct operation { /* as one rank does it */
     enum plait_coll coll;
     enum plait_dtype type;
     enum plait_op op; /* PLAIT_NOP where nothing is combined */
     uint32_t root;
     bool inplace;
-    size_t count;    /* as in Plait's function */
-    void *in, *out;  /* NULL: this rank has none */
-    uint32_t tensor; /* its number in the list of tensors */
+    size_t count;                     /* as in Plait's function; of parts that differ in size, on average */
+    struct parts in_parts, out_parts; /* NULLs where parts do not differ, and of a buffer that the rank does not have */
+    void *in, *out;                   /* NULL: this rank has none */
+    uint32_t tensor;                  /* its number in the list of tensors */
 };
 
 struct fuser { /* what of a backend has fusion: steps (step.h) of SCHEME_FUSED, of which several kinds are remembered */

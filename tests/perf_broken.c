@@ -77,6 +77,15 @@ enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, e
     return real(comm, out, count, type, from, call);
 }
 
+static size_t sum(const size_t *counts, const struct plait_comm *comm)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; counts != NULL && i < plait_comm_nrank(comm); i++)
+        n += counts[i];
+    return n;
+}
+
 /* The function of this name, with the true one inside; `elements` of out. */
 #define BROKEN(name, parameters, arguments, elements)                                \
     enum plait_status name parameters                                                \
@@ -96,6 +105,7 @@ enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, e
 #define THE_ROOT uint32_t root
 #define CALL     const struct plait_call *call
 #define EVERYONE (count * plait_comm_nrank(comm))
+#define COUNTS   const size_t *counts, const size_t *starts
 
 BROKEN(plait_allreduce, (VECTORS, OPERATOR, CALL), (comm, in, out, count, type, op, call), count)
 BROKEN(plait_reduce_scatter, (VECTORS, OPERATOR, CALL), (comm, in, out, count, type, op, call), count)
@@ -105,3 +115,20 @@ BROKEN(plait_reduce, (VECTORS, OPERATOR, THE_ROOT, CALL), (comm, in, out, count,
 BROKEN(plait_gather, (VECTORS, THE_ROOT, CALL), (comm, in, out, count, type, root, call), EVERYONE)
 BROKEN(plait_scatter, (VECTORS, THE_ROOT, CALL), (comm, in, out, count, type, root, call), count)
 BROKEN(plait_alltoall, (VECTORS, CALL), (comm, in, out, count, type, call), EVERYONE)
+BROKEN(plait_reduce_scatterv,
+       (struct plait_comm * comm, const void *in, void *out, COUNTS, enum plait_dtype type, OPERATOR, CALL),
+       (comm, in, out, counts, starts, type, op, call), counts[plait_comm_rank(comm)])
+BROKEN(plait_allgatherv, (struct plait_comm * comm, const void *in, void *out, COUNTS, enum plait_dtype type, CALL),
+       (comm, in, out, counts, starts, type, call), sum(counts, comm))
+BROKEN(plait_gatherv,
+       (struct plait_comm * comm, const void *in, size_t count, void *out, COUNTS, enum plait_dtype type, THE_ROOT,
+        CALL),
+       (comm, in, count, out, counts, starts, type, root, call), sum(counts, comm))
+BROKEN(plait_scatterv,
+       (struct plait_comm * comm, const void *in, COUNTS, void *out, size_t count, enum plait_dtype type, THE_ROOT,
+        CALL),
+       (comm, in, counts, starts, out, count, type, root, call), count)
+BROKEN(plait_alltoallv,
+       (struct plait_comm * comm, const void *in, const size_t *in_counts, const size_t *in_starts, void *out, COUNTS,
+        enum plait_dtype type, CALL),
+       (comm, in, in_counts, in_starts, out, counts, starts, type, call), sum(counts, comm))

@@ -61,17 +61,18 @@ fi
 
 # Every collective: program, operator, root. Rank 1 is the root, where there is one.
 everything="all_reduce_perf:sum:-1 reduce_scatter_perf:sum:-1 all_gather_perf:none:-1 broadcast_perf:none:1
-    reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1 sendrecv_perf:none:-1"
+    reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1 sendrecv_perf:none:-1
+    reduce_scatter_v_perf:sum:-1 all_gather_v_perf:none:-1 gather_v_perf:none:1 scatter_v_perf:none:1 alltoall_v_perf:none:-1"
 # The rows of one program's table.
 table() {
     sed -n "/starting: $1\$/,/concluded: $1\$/p" "$work/out" | grep -E '^ +[0-9]'
 }
-# Each table has two rows, with the operator, the root, and so many wrong elements; the last two have no form in place.
+# Each table has two rows, with the operator, the root, and so many wrong elements; some have no form in place.
 tables_have() {
     for row in $everything; do
         program=${row%%:*} rest=${row#*:}
         inplace=$1
-        case $program in alltoall_perf | sendrecv_perf) inplace=N/A ;; esac
+        case $program in alltoall_perf | alltoall_v_perf | sendrecv_perf) inplace=N/A ;; esac
         table $program | awk -v op=${rest%:*} -v root=${rest#*:} -v out="$1" -v inplace=$inplace '
             $4 != op || $5 != root || $9 != out || $13 != inplace { exit 1 }
             END { exit NR != 2 }' || fail "$program: not as expected: $(table $program)"
@@ -123,12 +124,12 @@ overlap="--coll all -r 1 -b 64K -e 64K -n 2 --rounds 1 -w 1"
 "$perf" $overlap --overlap both -J "$work/z.json" >"$work/out" 2>&1 || grep -q 'without JSON' "$work/out" ||
     fail "--overlap both: $(tail -3 "$work/out")"
 if [ -f "$work/z-allreduce.json" ]; then
-    [ "$(rows | wc -l)" -eq 96 ] || fail "not 6 rows for each of 16 tables' halves: $(rows)"
+    [ "$(rows | wc -l)" -eq 150 ] || fail "not 6 rows for each of 25 tables' halves: $(rows)"
     for how in busy.nobody busy.tests busy.thread sleep.nobody sleep.tests sleep.thread; do
-        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 16 ] || fail "rows of $how: $(rows)"
+        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 25 ] || fail "rows of $how: $(rows)"
     done
     overlap_follows
-    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 9 ] || fail "wrong elements: $(cat "$work/out")"
+    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 14 ] || fail "wrong elements: $(cat "$work/out")"
     python3 - "$work/z-allgather.json" <<'PYTHON' || fail "JSON of overlap"
 import json, sys
 result, = json.load(open(sys.argv[1]))["results"]
@@ -142,7 +143,7 @@ PYTHON
 fi
 "$perf" $overlap --overlap busy --as threads --ranks 3 --memory plait -d double -o mulsum --overlap-tests 3 \
     --place out >"$work/out" 2>&1 || fail "--overlap of threads: $(tail -3 "$work/out")"
-[ "$(rows | wc -l)" -eq 27 ] || fail "--overlap busy of threads: $(cat "$work/out")"
+[ "$(rows | wc -l)" -eq 42 ] || fail "--overlap busy of threads: $(cat "$work/out")"
 LD_PRELOAD=$preload "$perf" -b 64 -e 64 -n 2 -w 1 --overlap sleep >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "wrong results do not give exit status 1 with --overlap"
 # Out of place and in place one element of the blocking operation and of each that overlaps.
