@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group.h"
 
+#include "exchange.h"
 #include "fork.h"
 #include "progress.h"
 #include "request.h"
@@ -240,9 +241,10 @@ enum plait_status plait_group_end(void)
     atomic_fetch_sub(&plait_ngroup, 1);
     open_up(first);
     note(&o, group.refused, group.text);
-    if (o.status == PLAIT_OK)
+    if (o.status == PLAIT_OK && creations != NULL)
         create_all(creations, &o);
-    for (r = begin_all(first, group.refused); r != NULL; r = next) {
+    const bool begun = group.refused == PLAIT_OK && plait_exchange_group(first);
+    for (r = begun ? first : begin_all(first, group.refused); r != NULL; r = next) {
         next = r->next_of_group;
         const enum plait_status status = plait_wait(&r);
         if (group.refused == PLAIT_OK)

@@ -298,6 +298,12 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
     return pair->stage + k * PLAIT_MESSAGE_SLICE;
 }
 
+/* Copied at once, wherever it lies: that takes less time than to hear that the peer has read it. */
+static bool is_brief(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    return m->bytes <= PLAIT_MESSAGE_BRIEF && comm->peers[m->peer].process != NULL;
+}
+
 /* Offer the next slice; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
@@ -308,7 +314,8 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
 
     if (!link->transport->ready(link, link->next_out))
         return false;
-    lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
+    lend =
+        !small && !is_brief(comm, m) && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)
@@ -374,7 +381,7 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 
 /* ---- Turns ----------------------------------------------------------------------------------------------- */
 
-static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
 
@@ -388,6 +395,13 @@ static bool turn_sends(struct plait_comm *comm, struct plait_pair *pair, enum pl
         else
             end_first(&pair->sends, PLAIT_OK);
     }
+    return moved;
+}
+
+static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
+{
+    bool moved = false;
+
     while (pair->lent.first != NULL) {
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
@@ -461,18 +475,33 @@ static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct
     return differs(comm, &r->letter, r->letter.number, note);
 }
 
+/* What goes out. */
+static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pair->offered = false;
+    if (pair->peer == comm->rank || first_send(pair) == NULL)
+        return PLAIT_OK;
+    if (has_failed(comm, pair->peer))
+        return plait_look_for_failures(comm);
+    pair->offered = offer_sends(comm, pair, &status);
+    return status;
+}
+
+/* What comes in, and what has been read of what went out. */
 static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
 {
     const bool self = pair->peer == comm->rank;
     enum plait_status status = PLAIT_OK;
     bool in, out;
 
-    if (first_recv(pair) == NULL && first_send(pair) == NULL)
+    if (first_recv(pair) == NULL && first_send(pair) == NULL && !pair->offered)
         return PLAIT_OK;
     if (!self && has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
-    out = self ? in : status == PLAIT_OK && turn_sends(comm, pair, &status);
+    out = (self ? in : end_lent(comm, pair)) || pair->offered;
     *moved |= in || out;
     if (PLAIT_GUARDS && status == PLAIT_OK && !in && !self)
         status = look_for_mismatch(comm, pair);
@@ -491,6 +520,10 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 
     if (all == NULL)
         return false;
+    /* What others wait for goes first: while this rank copies what has come they copy too. */
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
+        if (all->pairs[r] != NULL)
+            status = turn_out(comm, all->pairs[r]);
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
         if (all->pairs[r] != NULL)
             status = turn_pair(comm, all->pairs[r], rarely, &moved);

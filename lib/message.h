@@ -16,6 +16,7 @@
 #include "request.h"
 
 #define PLAIT_MESSAGE_SLICE ((size_t)256 << 10) /* bytes; equal at both ends */
+#define PLAIT_MESSAGE_BRIEF ((size_t)2 << 10)   /* bytes that are worth a copy on one host */
 #define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
 
 struct plait_queue {
@@ -28,6 +29,7 @@ struct plait_pair { /* this rank and another, or itself */
     uint32_t peer;
     struct plait_queue sends, recvs;
     struct plait_queue lent;              /* offered, but still read where they lie */
+    bool offered;                         /* something, in this turn */
     struct plait_wait sending, receiving; /* each its own: what moves elsewhere does not excuse who is awaited here */
     char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
     uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */

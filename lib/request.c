@@ -50,7 +50,7 @@ static struct plait_request *make(struct plait_comm *comm)
     return r;
 }
 
-static struct plait_request *get(struct plait_comm *comm)
+struct plait_request *plait_request_get(struct plait_comm *comm)
 {
     struct plait_request *r = take_spare(comm);
 
@@ -111,16 +111,21 @@ static enum plait_status copy_sizes(struct plait_request *r)
 
 /* ---- Beginning ------------------------------------------------------------------------------------------ */
 
-void plait_request_begin(struct plait_request *r)
+void plait_request_open(struct plait_request *r)
 {
-    struct plait_comm *comm = r->comm;
-
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->passed, false, memory_order_relaxed);
     atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
     r->started = true;
     r->next = NULL;
     r->alone = false;
+}
+
+void plait_request_begin(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+
+    plait_request_open(r);
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
@@ -177,7 +182,7 @@ static enum plait_status refuse(struct plait_comm *comm, enum plait_status statu
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
                                            const struct plait_call *call, enum plait_status status)
 {
-    struct plait_request *r = status == PLAIT_OK ? get(comm) : NULL;
+    struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
 
     if (status == PLAIT_OK && r == NULL)
         status = plait_fail_memory("out of memory for a pending operation");
@@ -203,7 +208,7 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
                                         const struct plait_letter *letter, const struct plait_call *call,
                                         enum plait_status status)
 {
-    struct plait_request *r = status == PLAIT_OK ? get(comm) : NULL;
+    struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
 
     if (status == PLAIT_OK && r == NULL)
         status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());

@@ -88,6 +88,10 @@ static inline bool plait_request_is_over(const struct plait_request *r)
     return r->stream != NULL ? atomic_load_explicit(&r->passed, memory_order_acquire) : plait_request_has_ended(r);
 }
 
+/* One for an operation of the comm; NULL: out of memory. It begins, in its place of a queue. */
+struct plait_request *plait_request_get(struct plait_comm *comm);
+void plait_request_open(struct plait_request *r);
+
 /* The comm's lock is held: put it into its queue. It may be ended and taken before this returns, but for its comm. */
 void plait_request_begin(struct plait_request *r);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls: what they refuse, and a message made of the arguments. */
 #include "call.h"
+#include "exchange.h"
 #include "failure.h"
 #include "message.h"
 #include "status.h"
@@ -45,10 +46,14 @@ static enum plait_status transfer(struct plait_comm *comm, enum plait_request_ki
                                          .type = type,
                                          .peer = peer,
                                          .deadline = call != NULL ? call->deadline : 0 };
-    pthread_mutex_lock(&comm->lock);
+    const bool alone = plait_blocks_alone(comm, call);
+    if (!alone)
+        pthread_mutex_lock(&comm->lock);
     status = plait_message_prepare(comm, peer);
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    if (alone)
+        return status == PLAIT_OK ? plait_exchange_call(comm, kind, &letter) : plait_refuse(status);
     return plait_request_message(comm, kind, &letter, call, status);
 }
 

@@ -296,7 +296,7 @@ if [ "$openmpi" = yes ]; then
     tables_have 0
     "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
         fail "overlap of the peer: $(tail -5 "$work/out.overlap")"
-    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 32 ] || fail "overlap: $(cat "$work/out.overlap")"
+    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 50 ] || fail "overlap: $(cat "$work/out.overlap")"
     "$perf" $fusion --layouts ddp --payload bfloat16 --gradients own --peer openmpi:ob1 >"$work/out.fusion" 2>&1 ||
         fail "fusion beside the peer: $(tail -5 "$work/out.fusion")"
     [ "$(grep -cE '^ +float .* openmpi:ob1 +(per tensor|flat) ' "$work/out.fusion")" -eq 2 ] &&
@@ -304,7 +304,7 @@ if [ "$openmpi" = yes ]; then
         fail "fusion: rows of the peer: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out.fusion" && fail "the peer is wrong: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
-    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 32 ] || fail "not every cell has a peer: $(cat "$work/out")"
+    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 50 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi
 [ $failed -eq 0 ] && echo "plait-perf: all as expected"
 exit $failed

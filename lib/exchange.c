@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "exchange.h"
+
+#include "group.h"
+#include "message.h"
+#include "progress.h"
+#include "status.h"
+#include "wait.h"
+
+#include "../transports/net.h"
+
+#include <plait/request.h>
+
+/* How many have ended since this was last asked. */
+static uint32_t tell(struct plait_comm *comm)
+{
+    uint32_t n = 0;
+
+    for (struct plait_request *r = comm->over, *next; r != NULL; r = next, n++) {
+        next = r->next;
+        atomic_store_explicit(&r->ended, true, memory_order_relaxed);
+    }
+    comm->over = NULL;
+    return n;
+}
+
+/* It takes long: whoever waits drives them. */
+static void give_up(struct plait_comm *comm, uint32_t left)
+{
+    atomic_fetch_add_explicit(&comm->pending, left, memory_order_relaxed);
+    plait_progress_add(comm);
+    plait_progress_news();
+}
+
+static void run(struct plait_request *first)
+{
+    struct plait_comm *comm = first->comm;
+    const uint32_t spins = plait_spins(comm);
+    uint32_t left = 0;
+
+    for (struct plait_request *r = first; r != NULL; r = r->next_of_group, left++) {
+        plait_request_open(r);
+        plait_message_add(r);
+    }
+    for (uint32_t turns = 0; left > 0 && turns <= spins; turns++) {
+        plait_network_turn(comm);
+        if (plait_messages_turn(comm, false))
+            turns = 0;
+        else
+            plait_pause();
+        left -= tell(comm);
+    }
+    if (left > 0)
+        give_up(comm, left);
+}
+
+bool plait_exchange_group(struct plait_request *first)
+{
+    if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
+        return false;
+    for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
+        if (!r->own || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != first->comm)
+            return false;
+    if (atomic_load_explicit(&first->comm->pending, memory_order_acquire) > 0)
+        return false;
+    run(first);
+    return true;
+}
+
+enum plait_status plait_exchange_call(struct plait_comm *comm, enum plait_request_kind kind,
+                                      const struct plait_letter *letter)
+{
+    struct plait_request *r = plait_request_get(comm);
+
+    if (r == NULL)
+        return plait_refuse(
+            plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error()));
+    r->kind = kind;
+    r->letter = *letter;
+    if (plait_in_group()) {
+        plait_group_add(r, true);
+        return PLAIT_OK;
+    }
+    r->own = true;
+    r->next_of_group = NULL;
+    if (!plait_exchange_group(r)) {
+        pthread_mutex_lock(&comm->lock);
+        plait_request_run(r);
+    }
+    return plait_wait(&r);
+}
