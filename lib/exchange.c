@@ -87,5 +87,5 @@ enum plait_status plait_exchange_call(struct plait_comm *comm, enum plait_reques
         pthread_mutex_lock(&comm->lock);
         plait_request_run(r);
     }
-    return plait_wait(&r);
+    return plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
 }

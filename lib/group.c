@@ -246,7 +246,7 @@ enum plait_status plait_group_end(void)
     const bool begun = group.refused == PLAIT_OK && plait_exchange_group(first);
     for (r = begun ? first : begin_all(first, group.refused); r != NULL; r = next) {
         next = r->next_of_group;
-        const enum plait_status status = plait_wait(&r);
+        const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
         if (group.refused == PLAIT_OK)
             note(&o, status, plait_last_error());
     }

@@ -53,6 +53,11 @@ struct plait_kernels {
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
     /* The same, multiplied by a factor in fp32. */
     void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
+    /*
+     * dst[i] = src[i] * factor in one loop with squares() of dst; past: past the caches, whole lines to the beginning of
+     * one, without stream_end(). May be NULL: there is no such loop for the type.
+     */
+    double (*look[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
     void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* Copy past the caches; the data is visible to others after a later release store. */
     void (*stream)(void *dst, const void *src, size_t bytes);

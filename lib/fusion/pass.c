@@ -103,6 +103,21 @@ static void cut(const struct job *j, size_t n, struct way ways[NWAY])
     }
 }
 
+/* Convert and look at the next n elements in one loop, if there is one. */
+static bool look_at(const struct job *j, struct way *w, struct plait_vector in, size_t n, double *square)
+{
+    const size_t bytes = n * sizeof(float);
+    char *to = (char *)j->to.data + w->at * sizeof(float);
+
+    if (!j->look || j->to.type != PLAIT_FLOAT32 || j->k->look[in.type] == NULL || (to == in.data && j->factor == 1))
+        return false;
+    if (j->past)
+        to = plait_past_skip(&w->out, bytes);
+    if (to != NULL)
+        *square = j->k->look[in.type]((float *)(void *)to, in.data, n, (float)j->factor, j->past);
+    return to != NULL;
+}
+
 /* The next piece. False: something is not finite. */
 static bool advance(const struct job *j, struct way *w)
 {
@@ -112,8 +127,14 @@ static bool advance(const struct job *j, struct way *w)
     const struct plait_vector made = { j->past ? plait_past_room(&w->out) : (char *)j->to.data + w->at * to_size,
                                        j->to.type };
     bool finite = true;
+    double looked;
 
     plait_pass_fetch(in.data, PIECE * from_size);
+    if (look_at(j, w, in, n, &looked)) {
+        w->square += looked;
+        w->at += n;
+        return isfinite(looked) != 0;
+    }
     convert(j->k, made, in, n, j->factor);
     if (j->look) {
         const double square = squares_of(j->k, made, n);

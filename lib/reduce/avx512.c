@@ -6,6 +6,7 @@
 #include "ops.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 static inline __m512 get_f32x16(const float *p, size_t k)
 {
@@ -142,6 +143,46 @@ static inline __attribute__((always_inline)) void put_f8(uint8_t *p, __m512 v, s
         _mm_mask_storeu_epi8(p, (__mmask16)((1u << k) - 1), bytes);
 }
 
+/* As squares() adds them up. */
+static inline double sum_of_lanes(__m512d low, __m512d high)
+{
+    const __m512d eight = _mm512_add_pd(low, high);
+    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd(eight, 1));
+    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
+/* A fused multiplication and addition is one of each here: the square of a float is exact. */
+#define LOOK(name, T, get)                                                                         \
+    static double name(float *dst, const void *from, size_t count, float factor, bool past)        \
+    {                                                                                              \
+        const __m512 by = _mm512_set1_ps(factor);                                                  \
+        __m512d low = _mm512_setzero_pd(), high = low;                                             \
+        const T *src = from;                                                                       \
+                                                                                                   \
+        for (size_t i = 0; i < count; i += 16) {                                                   \
+            const size_t n = count - i < 16 ? count - i : 16;                                      \
+            const __m512 v = _mm512_maskz_mul_ps((__mmask16)((1u << n) - 1), get(src + i, n), by); \
+            const __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v));                          \
+            const __m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));                       \
+            if (past)                                                                              \
+                _mm512_stream_ps(dst + i, v);                                                      \
+            else                                                                                   \
+                put_f32x16(dst + i, v, n);                                                         \
+            low = _mm512_fmadd_pd(a, a, low);                                                      \
+            high = _mm512_fmadd_pd(b, b, high);                                                    \
+        }                                                                                          \
+        return sum_of_lanes(low, high);                                                            \
+    }
+LOOK(look_f32, float, get_f32x16)
+LOOK(look_f16, uint16_t, get_f16)
+LOOK(look_bf16, uint16_t, get_bf16)
+
+#define LOOKS                                                                                \
+    {                                                                                        \
+        [PLAIT_FLOAT32] = look_f32, [PLAIT_FLOAT16] = look_f16, [PLAIT_BFLOAT16] = look_bf16 \
+    }
 #define HALF_V            __m512
 #define HALF_LANES        16
 #define HALF_VN(name)     name##_f32x16

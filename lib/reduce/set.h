@@ -2,7 +2,7 @@
 /*
  * One set of kernels. A file per instruction set defines how 16- and 8-bit floats are loaded and stored
  * (HALF_V and so on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the
- * caches (STREAM_LINE(d, s) and STREAM_FENCE()), then includes this. The scalar file is the reference.
+ * caches (STREAM_LINE(d, s) and STREAM_FENCE()), and kernels that only it has (LOOKS), then includes this. The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
@@ -203,6 +203,12 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
     (u->nesterov ? update_nesterov : update_plain)(w, v, g, count, u);
 }
 
+#ifndef LOOKS
+#define LOOKS \
+    {         \
+        NULL  \
+    }
+#endif
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
@@ -227,6 +233,7 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                       [PLAIT_BFLOAT16] = widen_by_bf16,                                                               \
                       [PLAIT_FLOAT8E4M3] = widen_by_e4m3,                                                             \
                       [PLAIT_FLOAT8E5M2] = widen_by_e5m2 },                                                           \
+        .look = LOOKS,                                                                                                \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
