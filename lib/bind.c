@@ -17,7 +17,9 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .algorithms = comm->algorithms,
         .spec = call->algorithm != NULL ? call->algorithm : spec,
         .spec_origin = call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
-        .slice = call->slice ? call->slice : comm->config.slice,
+        .slice = sized         ? 0
+                 : call->slice ? call->slice
+                               : comm->config.slice,
         .cache = comm->cache,
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
@@ -155,11 +157,13 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         return plait_fail(PLAIT_ERR_CONFIG,
                           "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
                           o->selection.spec);
-    if (o->prog != NULL && (o->sized || !o->prog->sliceable)) {
+    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
+    /* What the kernel copies, once and to where it belongs, does not wait for a stage to be filled. */
+    const bool whole = o->sized && (!plait_agrees_on_sizes(o) || (comm->cma && !o->geometry.combines));
+    if (o->prog != NULL && (whole || !o->prog->sliceable)) {
         o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
-    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
     o->size = plait_dtype_size(o->type);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);

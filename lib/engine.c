@@ -18,20 +18,22 @@ static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
     return slot * f->q + (slot < f->r ? slot : f->r);
 }
 
-/* Of a block that this rank gives or gets. */
-static size_t sized_elements(const struct plait_run *run, uint32_t blk)
+/* Of this slice of a block that this rank gives or gets. */
+static size_t sized_elements(const struct plait_run *run, const struct plait_flight *f, uint32_t blk)
 {
     const struct plait_geometry *g = &run->o->geometry;
     const struct plait_sizes *v = &run->sizes;
     const uint32_t slot = plait_side_slot(&g->in, blk);
+    const size_t all = slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
+    const size_t left = all > f->start ? all - f->start : 0;
 
-    return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
+    return left < f->n ? left : f->n;
 }
 
 static inline size_t elements(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
     if (run->o->sized)
-        return sized_elements(run, in->blk);
+        return sized_elements(run, f, in->blk);
     return f->n > 0 ? in->nblk * f->n : slot_start(f, in->blk + in->nblk) - slot_start(f, in->blk);
 }
 
@@ -113,7 +115,8 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
 
 static inline bool reaches(const struct plait_run *run, const struct plait_link *link, const void *data, size_t bytes)
 {
-    return link->transport->reaches(link, data, bytes, run->o->selection.once && plait_copies_once(bytes, bytes));
+    const size_t cut = run->o->sized ? 0 : bytes; /* blocks that differ are not: staged whole they would wait */
+    return link->transport->reaches(link, data, bytes, run->o->selection.once && plait_copies_once(bytes, cut));
 }
 
 /* Offer a message; false when the window is full. */
@@ -293,15 +296,15 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
         struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
-        const size_t bytes = bytes_of(run, f, in);
+        const size_t bytes = bytes_of(run, f, in), before = f->start * (in->wide ? sizeof(float) : run->o->size);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
         if (wrong) {
             run->wrong = (uint32_t)in->peer + 1;
-            run->wrong_bytes = sent;
-            run->expected_bytes = bytes;
+            run->wrong_bytes = before + sent;
+            run->expected_bytes = before + bytes;
         }
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
@@ -362,12 +365,12 @@ static bool turn(struct plait_run *run, struct plait_flight *f)
 static void launch(struct plait_run *run, struct plait_flight *f)
 {
     const struct plait_prog *p = run->prog;
-    const size_t start_at = run->next_slice * run->o->selection.slice;
-    const size_t left = plait_run_count(run) - start_at;
+    const size_t start_at = run->next_slice * run->o->selection.slice, left = plait_run_count(run) - start_at;
     const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
 
     f->slice = run->next_slice++;
+    f->start = start_at;
     f->stride = plait_flight_stride(run->o, n);
     if (f->used + run->need > f->bytes)
         f->used = 0;
@@ -505,11 +508,11 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
 
     run->o = job->o;
     run->prog = job->o->prog;
-    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence);
+    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence) + plait_job_salt(job);
     run->sizes = job->sizes;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
-    run->nslice = job->o->selection.nslice;
+    run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = 0;
     run->wrong = 0;
     run->fits = false;

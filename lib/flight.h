@@ -14,6 +14,7 @@ struct plait_late { /* messages to one peer whose staged data it may still read 
 struct plait_flight {
     /* Where in the vector. */
     uint64_t slice;
+    size_t start;   /* element of the vector, or of each block, with which it begins */
     size_t n;       /* elements of a block, where all are equally big; else 0 */
     size_t q, r;    /* slots of IN and OUT are q elements apart, the first r one more */
     char *in, *out; /* of its first element */

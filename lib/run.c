@@ -100,13 +100,18 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 }
 
 /* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
-static void enter_engine(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word)
+static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
 {
+    const uint64_t nslice = plait_job_slices(job);
+    struct plait_what what = job->o->what;
+
     if (!PLAIT_GUARDS)
         return;
-    plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_seq_cst);
-    plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), o->selection.nslice,
-                         o->selection.nslice * o->prog->ninstr);
+    if (plait_agrees_on_sizes(job->o))
+        what.count = job->sizes.most;
+    plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,
+                   memory_order_seq_cst);
+    plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
 }
 
 void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in)
@@ -134,7 +139,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         plait_run_begin_tiny(comm, job, in);
         return PLAIT_OK;
     }
-    enter_engine(comm, o, plait_word(o, ++comm->sequence));
+    enter_engine(comm, job, plait_word(o, ++comm->sequence));
     return plait_engine_begin(comm, job, in);
 }
 

@@ -25,6 +25,25 @@ struct plait_job { /* what is to run: bound, and what belongs to one call */
     struct plait_sizes sizes; /* of o->sized */
 };
 
+/* Blocks may differ in size, and all ranks know all sizes: then they agree on slices of them. */
+static inline bool plait_agrees_on_sizes(const struct plait_op_plan *o)
+{
+    return o->sized && o->geometry.kind == PLAIT_KIND_PART && !o->geometry.rooted;
+}
+
+static inline uint64_t plait_job_slices(const struct plait_job *job)
+{
+    if (!job->o->sized || job->sizes.most == 0)
+        return job->o->selection.nslice;
+    return (job->sizes.most - 1) / job->o->selection.slice + 1;
+}
+
+/* What fingerprints differ by where such slices are several: ranks that count others would not hear of it. */
+static inline uint32_t plait_job_salt(const struct plait_job *job)
+{
+    return PLAIT_GUARDS && job->o->sized ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu : 0;
+}
+
 struct plait_run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;

@@ -217,6 +217,63 @@ static void long_blocks_go_in_slices(void **state)
     free(all.trial);
 }
 
+/* ---- Blocks of different sizes, long ones ---------------------------------------------------------------- */
+
+enum { LONG = 3000001, SHORT = 1200000 };
+
+static int combine_long(struct plait_comm *comm, uint32_t rank, const size_t counts[3], int32_t *in, int32_t *out)
+{
+    struct plait_comm_stats before, after;
+
+    for (size_t i = 0; i < LONG + 1 + SHORT; i++)
+        in[i] = (int32_t)(i * (rank + 1));
+    plait_comm_stats(comm, &before);
+    CHECK(plait_reduce_scatterv(comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    plait_comm_stats(comm, &after);
+    CHECK(after.messages - before.messages > 2); /* to each of the others, more than one */
+    const size_t start = rank == 0 ? 0 : rank == 1 ? LONG : LONG + 1;
+    for (size_t i = 0; i < counts[rank]; i++)
+        CHECK(out[i] == (int32_t)((start + i) * 6));
+    return 0;
+}
+
+static int gather_long(struct plait_comm *comm, uint32_t rank, const size_t counts[3], int32_t *in, int32_t *out)
+{
+    for (size_t i = 0; i < counts[rank]; i++)
+        in[i] = (int32_t)(i * 3 + rank);
+    CHECK(plait_allgatherv(comm, in, out, counts, NULL, PLAIT_INT32, NULL) == PLAIT_OK);
+    for (uint32_t r = 0, at = 0; r < 3; at += (uint32_t)counts[r++])
+        for (size_t i = 0; i < counts[r]; i++)
+            CHECK(out[at + i] == (int32_t)(i * 3 + r));
+    return 0;
+}
+
+static int move_long(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[3] = { LONG, 1, SHORT };
+    int32_t *in = malloc((LONG + 1 + SHORT) * sizeof *in), *out = malloc((LONG + 1 + SHORT) * sizeof *out);
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    for (int i = 0; i < 3; i++)
+        CHECK(combine_long(*comm, rank, counts, in, out) == 0 && gather_long(*comm, rank, counts, in, out) == 0);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* What the kernel copies goes whole, if it may. */
+static void long_blocks_of_different_sizes_go_in_slices(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = move_long };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    setenv("PLAIT_CMA", "0", 1);
+    assert_int_equal(ranks_run(&r), 0);
+    unsetenv("PLAIT_CMA");
+}
+
 /* ---- Blocks of different sizes --------------------------------------------------------------------------- */
 
 #define MOST_RANKS 9
@@ -498,6 +555,7 @@ int main(void)
         cmocka_unit_test(every_collective_is_right_between_processes),
         cmocka_unit_test(every_collective_is_right_between_threads),
         cmocka_unit_test(long_blocks_go_in_slices),
+        cmocka_unit_test(long_blocks_of_different_sizes_go_in_slices),
         cmocka_unit_test(blocks_may_differ_in_size),
         cmocka_unit_test(wrong_sizes_are_named_and_change_nothing),
         cmocka_unit_test(operators_of_the_caller_work_everywhere),

@@ -430,6 +430,52 @@ static int receive_letter(const struct plait_comm *comm, struct plait_link *link
     return 0;
 }
 
+static void offer_byte(const struct plait_comm *comm, struct plait_link *link, uint32_t number)
+{
+    static const unsigned char byte = 7;
+
+    while (!link->transport->ready(link, number))
+        wait_a_turn(comm);
+    link->transport->offer(link, number, 4711, 0, &byte, 1, true);
+}
+
+static void await_byte(const struct plait_comm *comm, struct plait_link *link, uint32_t number)
+{
+    unsigned char landing;
+    size_t bytes = 1;
+
+    while (link->transport->arrived(link, number, 4711, &landing, &bytes) == NULL)
+        wait_a_turn(comm);
+}
+
+/* Of a window the receiver releases one in the middle first: there is room for that which comes a window later, alone. */
+static int release_one_in_the_middle(const struct plait_comm *comm, struct plait_link *link, uint32_t rank,
+                                     uint32_t first)
+{
+    const uint32_t middle = first + PLAIT_WINDOW / 2, end = first + PLAIT_WINDOW;
+
+    for (uint32_t number = first; number < end; number++)
+        if (rank == 0)
+            offer_byte(comm, link, number);
+        else
+            await_byte(comm, link, number);
+    if (rank == 0) {
+        while (!link->transport->ready(link, middle + PLAIT_WINDOW))
+            wait_a_turn(comm);
+        CHECK(!link->transport->ready(link, middle + PLAIT_WINDOW - 1));
+        CHECK(!link->transport->ready(link, middle + PLAIT_WINDOW + 1));
+        offer_byte(comm, link, middle + PLAIT_WINDOW);
+        return 0;
+    }
+    link->transport->release(link, middle);
+    await_byte(comm, link, middle + PLAIT_WINDOW);
+    for (uint32_t number = first; number < end; number++)
+        if (number != middle)
+            link->transport->release(link, number);
+    link->transport->release(link, middle + PLAIT_WINDOW);
+    return 0;
+}
+
 static int exchange_letters(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_link *link = plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES);
@@ -442,6 +488,7 @@ static int exchange_letters(struct plait_comm **comm, uint32_t rank, void *arg)
     for (uint32_t number = 0; number < 96; number++)
         CHECK((rank == 0 ? send_letter(*comm, link, rank, number, memory)
                          : receive_letter(*comm, link, rank, number, landing)) == 0);
+    CHECK(release_one_in_the_middle(*comm, link, rank, 96) == 0);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     free(memory[0]);
     free(landing);

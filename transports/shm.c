@@ -23,7 +23,7 @@ struct shm_link {
     struct plait_link link;
     struct plait_comm *comm;
     uint32_t peer;
-    uint32_t free; /* messages before this number have room, as was once seen */
+    uint32_t room, end; /* messages from the one number to before the other have room, as was once seen */
     bool one_process;
     bool lends; /* the peer reads memory of this process that is not mapped there */
     const struct plait_process *process;
@@ -86,11 +86,12 @@ static bool shm_ready(const struct plait_link *link, uint32_t number)
 {
     struct shm_link *s = shm(link);
 
-    if ((int32_t)(s->free - number) > 0)
+    if (number - s->room < s->end - s->room)
         return true;
     if (!shm_sent(link, number - PLAIT_WINDOW))
         return false;
-    for (s->free = number + 1; s->free - number < PLAIT_WINDOW && shm_sent(link, s->free - PLAIT_WINDOW); s->free++)
+    s->room = number;
+    for (s->end = number + 1; s->end - number < PLAIT_WINDOW && shm_sent(link, s->end - PLAIT_WINDOW); s->end++)
         ;
     return true;
 }
