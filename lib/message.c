@@ -298,12 +298,6 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
     return pair->stage + k * PLAIT_MESSAGE_SLICE;
 }
 
-/* Copied at once, wherever it lies: that takes less time than to hear that the peer has read it. */
-static bool is_brief(const struct plait_comm *comm, const struct plait_letter *m)
-{
-    return m->bytes <= PLAIT_MESSAGE_BRIEF && comm->peers[m->peer].process != NULL;
-}
-
 /* Offer the next slice; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
@@ -314,8 +308,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
 
     if (!link->transport->ready(link, link->next_out))
         return false;
-    lend =
-        !small && !is_brief(comm, m) && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
+    lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)

@@ -16,7 +16,6 @@
 #include "request.h"
 
 #define PLAIT_MESSAGE_SLICE ((size_t)256 << 10) /* bytes; equal at both ends */
-#define PLAIT_MESSAGE_BRIEF ((size_t)2 << 10)   /* bytes that are worth a copy on one host */
 #define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
 
 struct plait_queue {
