@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "exchange.h"
 
+#include "failure.h"
 #include "group.h"
 #include "message.h"
 #include "progress.h"
