@@ -5,7 +5,9 @@
 #include "ranks.h"
 #include "specs.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
 #include <plait/plan.h>
 
 #include <setjmp.h>
@@ -202,9 +204,19 @@ static void meet(_Atomic uint32_t *arrived)
         ;
 }
 
+/* The k-th small operation: all-reduces, and now and then a message in both directions. */
+static bool operate(struct plait_comm *comm, uint32_t rank, unsigned k, const float *in, float *out)
+{
+    static const size_t counts[] = { 1, 16, 250, 500, 2000, 4000 };
+
+    if (k % 7 < 6)
+        return plait_allreduce(comm, in, out, counts[k % 7], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK;
+    return plait_group_start() == PLAIT_OK && plait_recv(comm, out, 8, PLAIT_FLOAT32, 1 - rank, NULL) == PLAIT_OK &&
+           plait_send(comm, in, 8, PLAIT_FLOAT32, 1 - rank, NULL) == PLAIT_OK && plait_group_end() == PLAIT_OK;
+}
+
 static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const size_t counts[] = { 1, 16, 250, 500, 2000, 4000 };
     float in[4000] = { 0 }, out[4000];
     struct calls *calls = arg;
     struct timespec t;
@@ -214,7 +226,7 @@ static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
     CPU_SET(rank, &cpu);
     sched_setaffinity(0, sizeof cpu, &cpu);
     for (unsigned i = 0; i < 60; i++)
-        CHECK(plait_allreduce(*comm, in, out, counts[i % 6], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        CHECK(operate(*comm, rank, i, in, out));
     const int refused = trap_calls();
     if (refused != 0)
         calls->refused = refused;
@@ -229,7 +241,7 @@ static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned batch = 0; batch < CALL_BATCHES; batch++) {
         trapped = 0;
         for (unsigned k = 0; k < 60; k++)
-            ok = plait_allreduce(*comm, in, out, counts[k % 6], PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && ok;
+            ok = operate(*comm, rank, k, in, out) && ok;
         const uint32_t n = (uint32_t)trapped;
         fewest = n < fewest ? n : fewest; /* another program may take the processor from a rank now and then */
     }
