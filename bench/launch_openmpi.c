@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launch_openmpi.h"
 
+#include "beside.h"
 #include "message.h"
 
 #include <errno.h>
@@ -37,21 +38,9 @@ const struct openmpi_config openmpi_configs[] = {
 };
 const uint32_t openmpi_nconfig = sizeof openmpi_configs / sizeof *openmpi_configs;
 
-/* plait-perf-openmpi beside this program (build tree) or in the libexec folder of the installation. */
 static bool find_worker(char *path, size_t room)
 {
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-
-    if (length > 0) {
-        self[length] = '\0';
-        *strrchr(self, '/') = '\0';
-        snprintf(path, room, "%s/plait-perf-openmpi", self);
-        if (access(path, X_OK) == 0)
-            return true;
-    }
-    snprintf(path, room, "%s/plait-perf-openmpi", PERF_LIBEXEC);
-    return access(path, X_OK) == 0 ||
+    return find_beside("plait-perf-openmpi", X_OK, path, room) ||
            complain("--peer openmpi: %s is missing; install libopenmpi-dev (Debian) and build again", path);
 }
 
