@@ -20,7 +20,7 @@ double fusion_exposed(double step, double computing)
 
 uint64_t fusion_memory(const struct options *o, uint64_t elements)
 {
-    const uint64_t flat = elements * sizeof(float), peers = (uint64_t)o->npeer * 2 * flat;
+    const uint64_t flat = elements * sizeof(float), peers = ((uint64_t)o->npeer + 2 * o->ddp) * 2 * flat;
     uint64_t most = 0;
 
     for (uint32_t i = 0; i < o->npayload; i++)
@@ -50,7 +50,7 @@ static void add_row(struct cell *c, uint32_t backend, enum scheme scheme, const 
     struct fusion_row *row = &c->row[c->nrow++];
     *row = (struct fusion_row){ .backend = backend, .scheme = scheme };
     row->payload = backend == 0 ? c->payload : PLAIT_FLOAT32; /* Open MPI 4.1 has no other */
-    row->own = backend == 0 && c->own;
+    row->own = (backend == 0 || scheme == SCHEME_FUSED) && c->own;
     if (layout == NULL) {
         snprintf(row->name, sizeof row->name, "%s", names[scheme]);
         return;
@@ -71,6 +71,7 @@ static void add_rows(const struct bench *b, struct cell *c)
     add_row(c, 0, SCHEME_FLAT, NULL);
     for (uint32_t k = 1; k < b->nbackend; k++) {
         add_row(c, k, SCHEME_UNFUSED, NULL);
+        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* Gloo alone has it */
         add_row(c, k, SCHEME_FLAT, NULL);
     }
 }
@@ -168,7 +169,7 @@ static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
     struct command c;
 
     become(t, row, cell);
-    t->step.traced = row->scheme == SCHEME_FUSED;
+    t->step.traced = row->scheme == SCHEME_FUSED && row->backend == 0;
     c = measure_command(t, row->backend, VERB_FIGURES, FIGURE_STEPS);
     if (t->step.traced && t->bench->options->timeline != NULL)
         path_for(t, row, c.timeline, sizeof c.timeline);
@@ -184,7 +185,7 @@ static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
         row->figures.communicating = fmax(row->figures.communicating, f->communicating);
         row->figures.hidden = fmax(row->figures.hidden, f->hidden);
     }
-    row->counted = true;
+    row->counted = row->backend == 0;
     return true;
 }
 
@@ -251,7 +252,7 @@ bool fusion_measure(struct bench *b, struct cell *c)
     add_rows(b, c);
     bool ok = prepare_all(&t, number) && all_rounds(&t, number);
     for (size_t i = 0; ok && i < c->nrow; i++)
-        if (c->row[i].backend == 0 && c->row[i].scheme != SCHEME_COMPUTE)
+        if (c->row[i].scheme == SCHEME_FUSED || (c->row[i].backend == 0 && c->row[i].scheme != SCHEME_COMPUTE))
             ok = count(&t, &c->row[i], ++number);
     c->type = c->payload;
     for (uint32_t k = 0; k < b->nbackend; k++) {
@@ -281,7 +282,8 @@ void fusion_report_head(const struct bench *b)
                "computing", 1e3 * o->compute);
     else
         printf("# %-20s : none, all gradients appear at once; who waits drives what is fused\n", "computing");
-    printf("# %-20s : x/flat to one all-reduce of the same payload, x/peer to Open MPI per tensor (float)\n", "ratios");
+    printf("# %-20s : x/flat to one all-reduce of the same payload, x/peer to the fastest peer per tensor (float)\n",
+           "ratios");
     printf("# %-20s : of the rank with most; times of traced steps\n", "KiB, messages, ms");
     if (getenv("PLAIT_PACE") != NULL)
         printf("# %-20s : %s slows down plait alone\n", "PLAIT_PACE", getenv("PLAIT_PACE"));
@@ -325,7 +327,7 @@ static void report_row(const struct bench *b, const struct fusion_row *row)
     else
         printf("  %10s  %8s", "-", "-");
     printf("  %7.1f", row->exposed);
-    if (fused)
+    if (fused && row->counted)
         printf("  %9.3f  %9.3f\n", 1e3 * f->communicating, 1e3 * f->hidden);
     else
         printf("  %9s  %9s\n", "-", "-");

@@ -15,13 +15,13 @@ struct fusion_row {
     enum plait_dtype payload;
     bool own;
     char name[32];
-    uint32_t iterations;      /* per round */
-    double round[MAX_ROUNDS]; /* seconds: medians of steps, the slowest rank's */
-    double step;              /* median of the rounds */
-    double to_flat, to_peer;  /* medians of the ratios of the rounds; 0: there is no such row, or it is this one */
-    double exposed;           /* percent of the step */
-    bool counted;             /* the following are known; of the rank with most */
-    struct step_figures figures;
+    uint32_t iterations;         /* per round */
+    double round[MAX_ROUNDS];    /* seconds: medians of steps, the slowest rank's */
+    double step;                 /* median of the rounds */
+    double to_flat, to_peer;     /* medians of the ratios of the rounds; 0: there is no such row, or it is this one */
+    double exposed;              /* percent of the step */
+    bool counted;                /* by the library: all of the following is known, not only nbucket */
+    struct step_figures figures; /* of the rank with most */
 };
 
 /* The part of a step that waits for the exchange, in percent. Times in any unit. */

@@ -250,8 +250,9 @@ static json_t *fusion_rows(const struct bench *b, const struct cell *c)
             json_object_set_new(o, "bytes_sent", integer(f->bytes));
             json_object_set_new(o, "messages", integer(f->messages));
         }
-        if (from->scheme == SCHEME_FUSED) {
+        if (from->scheme == SCHEME_FUSED)
             json_object_set_new(o, "buckets", integer(f->nbucket));
+        if (from->scheme == SCHEME_FUSED && from->counted) {
             json_object_set_new(o, "communicating_ms", number(1e3 * f->communicating));
             json_object_set_new(o, "hidden_ms", number(1e3 * f->hidden));
         }

@@ -272,15 +272,18 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
     if (strncmp(name, "openmpi:", 8) == 0)
         name += 8;
     if (strcmp(name, "gloo") == 0)
-        return complain("%s gloo: not built: Gloo has no C interface and moves host memory over TCP only, some hundred "
-                        "times slower than the others here; use openmpi:best",
-                        flag);
+        return complain("%s gloo: it comes with PyTorch, and in steps only: plait-perf fusion --tensors FILE %s ddp; "
+                        "else use openmpi:best",
+                        flag, flag);
+    if (strcmp(name, "ddp") == 0)
+        return o->ddp = true;
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         if (strcmp(name, openmpi_configs[i].name) == 0)
             return add_peer(o, i);
     if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
         return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma, openmpi:tuned, "
-                        "openmpi:tcp or openmpi:best (all that suit one machine, or under a launcher several)",
+                        "openmpi:tcp or openmpi:best (all that suit one machine, or under a launcher several); fusion "
+                        "has ddp too",
                         flag, name);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         if (o->launched ? openmpi_configs[i].hosts : openmpi_configs[i].machine)
@@ -363,7 +366,7 @@ static const struct row rows[] = {
     { 0, "gradients", "WHERE", PARSED, 0, 0, 0, parse_gradients,
       "fusion: they live in buckets, have their own memory, or both (both)" },
     { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
-      "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); commas" },
+      "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); fusion: ddp, PyTorch's; commas" },
     { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
     { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
     { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard,

@@ -62,6 +62,7 @@ struct options {
     const char *nodes;
     /* Peers: indices into openmpi_configs, each once. */
     uint32_t npeer, peer[MAX_PEERS];
+    bool ddp; /* and PyTorch's DDP */
     /* Files; NULL: none. */
     const char *json, *plot, *tensors;
     bool help;

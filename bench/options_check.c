@@ -115,6 +115,21 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     return true;
 }
 
+/* PyTorch multiplies by 1 / ranks before it adds up: for other numbers of ranks nobody knows the result to the last bit. */
+static bool check_ddp(const struct options *o)
+{
+    if (!o->ddp)
+        return true;
+    if (o->launched)
+        return complain("--peer ddp: only on one machine, with ranks that plait-perf starts; leave it out under %s",
+                        o->launch.launcher);
+    return (o->nrank & (o->nrank - 1)) == 0 ||
+           complain(
+               "--peer ddp with --ranks %llu: its averages can only be verified where the ranks are a power of two; "
+               "use --ranks 2, 4 or 8",
+               (unsigned long long)o->nrank);
+}
+
 /* It has a table of its own, of sums of float32 gradients. */
 static bool check_fusion(const struct options *o)
 {
@@ -141,7 +156,7 @@ static bool check_fusion(const struct options *o)
                         (unsigned long long)o->max_elements);
     if (o->timeline != NULL && strlen(o->timeline) > 160)
         return complain("--timeline %s: a path of at most 160 characters", o->timeline);
-    return o->timeline == NULL || check_folder("--timeline", o->timeline);
+    return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
 }
 
 /* And what only it has. */
@@ -151,6 +166,8 @@ static bool check_no_fusion(const struct options *o)
                         : o->compute > 0                             ? "--compute-ms"
                         : o->min_elements > 0 || o->max_elements > 0 ? "--min-elements or --max-elements"
                                                                      : NULL;
+    if (o->ddp)
+        return complain("--peer ddp: PyTorch's DDP has steps only: plait-perf fusion --tensors FILE --peer ddp");
     return other == NULL ||
            complain("%s: only plait-perf fusion has it: plait-perf fusion --tensors FILE %s", other, other);
 }

@@ -9,6 +9,7 @@
 #include "backend_plait.h"
 #include "fusion.h"
 #include "json.h"
+#include "launch_ddp.h"
 #include "launch_openmpi.h"
 #include "launch_plait.h"
 #include "measure.h"
@@ -284,6 +285,13 @@ static uint32_t widest(const struct options *o)
     return width;
 }
 
+static bool start_ddp(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
+{
+    struct ranks *r = &b->ranks[b->nbackend++];
+
+    return ranks_init(r, "gloo", b->options, ntensor, counts, width) && ddp_launch(r) && ranks_greet(r, START_SECONDS);
+}
+
 /* Plait's ranks first: they are forked, and must not hold what later backends open. */
 static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
 {
@@ -301,7 +309,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
             !ranks_greet(r, START_SECONDS))
             return false;
     }
-    return true;
+    return !o->ddp || start_ddp(b, ntensor, counts, width);
 }
 
 /* What can be known to fail without ranks. */

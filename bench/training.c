@@ -101,12 +101,26 @@ static bool appear(struct training *t, const struct operation *o, uint32_t i)
     }
 }
 
+bool training_before(const struct training *t)
+{
+    const struct fuser *f = t->backend->fuser;
+
+    return t->step.scheme != SCHEME_FUSED || f->before == NULL || f->before(t->self);
+}
+
+bool training_averages(const struct training *t)
+{
+    return t->step.scheme == SCHEME_FUSED && t->backend->fuser->averages;
+}
+
 /* The computation is elsewhere: it goes on while this rank waits for an exchange. */
 bool training_step(struct training *t, const struct operation *o, uint32_t n)
 {
     const double begin = t->step.seconds > 0 ? now() : 0;
     uint64_t done = 0;
 
+    if (t->step.scheme == SCHEME_FUSED && t->backend->fuser->step != NULL)
+        return t->backend->fuser->step(t->self);
     for (uint32_t i = 0; i < n; i++) {
         done += o[i].count;
         if (t->step.seconds > 0)

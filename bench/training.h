@@ -24,8 +24,14 @@ struct training {
 bool training_arrange(struct training *t, const struct step *s, struct operation *o, uint32_t *n);
 void training_finish(struct training *t);
 
+/* Ranks call it before they meet for a step. false: see backend->error(). */
+bool training_before(const struct training *t);
+
 /* One step. false: see backend->error(). */
 bool training_step(struct training *t, const struct operation *o, uint32_t n);
+
+/* Are the results averages? */
+bool training_averages(const struct training *t);
 
 /* What the inputs must be exact in. */
 static inline enum plait_dtype training_exact(const struct step *s, enum plait_dtype type)

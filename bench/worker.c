@@ -49,6 +49,8 @@ static bool fail(struct reply *r, const char *text)
 
 static bool meet(const struct worker *w, struct reply *r)
 {
+    if (!training_before(&w->training))
+        return fail(r, w->backend->error(w->self));
     if (w->stage->apart)
         return w->backend->barrier(w->self) || fail(r, w->backend->error(w->self));
     stage_barrier(w->stage);
@@ -288,7 +290,7 @@ static bool check_once(struct worker *w, const struct command *c, uint32_t seed,
     const struct inputs in = {
         .coll = (enum plait_coll)c->coll,
         .type = training_exact(&c->step, (enum plait_dtype)c->dtype),
-        .op = (enum plait_op)c->op,
+        .op = training_averages(&w->training) ? PLAIT_AVG : (enum plait_op)c->op,
         .nrank = w->stage->nrank,
         .root = c->root,
         .seed = seed,

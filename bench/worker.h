@@ -33,6 +33,7 @@ struct operation { /* as one rank does it */
 };
 
 struct fuser { /* what of a backend has fusion: steps (step.h) of SCHEME_FUSED, of which several kinds are remembered */
+    bool averages; /* the results are averages, not sums */
     /* Library memory, of which operations need no copy. */
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *memory);
@@ -44,9 +45,15 @@ struct fuser { /* what of a backend has fusion: steps (step.h) of SCHEME_FUSED, 
     void (*forget)(void *self); /* all kinds */
     bool (*ready)(void *self, uint32_t i);
     bool (*finish)(void *self); /* wait for all */
+    /*
+     * Of a backend where gradients appear by themselves, instead of these two: what comes before a step and belongs to none,
+     * then all of the step, with its computation. Else NULL.
+     */
+    bool (*before)(void *self);
+    bool (*step)(void *self);
     /* Bytes and messages so far, of fused steps or of operations; seconds since the last call. */
     void (*figures)(void *self, bool fused, struct step_figures *out);
-    /* Write what happened in traced steps since the last call. */
+    /* Write what happened in traced steps since the last call. NULL: no step is traced. */
     bool (*timeline)(void *self, const char *path);
 };
 

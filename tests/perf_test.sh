@@ -207,6 +207,9 @@ mistake 'no CUDA graphs' -G 1
 mistake '-b 8 is more than -e 4' -b 8 -e 4
 mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
+mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
+mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
+mistake 'ranks are a power of two; use --ranks 2, 4 or 8' $fusion --peer ddp --ranks 3
 mistake 'the nearest is allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
@@ -305,6 +308,33 @@ if [ "$openmpi" = yes ]; then
     grep -q 'plait-perf: openmpi.*wrong' "$work/out.fusion" && fail "the peer is wrong: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
     [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 50 ] || fail "not every cell has a peer: $(cat "$work/out")"
+fi
+# PyTorch's DDP: no python3 of this machine needs to have it. Stand-ins for one that has no PyTorch, or one without Gloo.
+refused() {
+    PYTHONPATH=$work/$1 "$perf" $fusion --peer ddp >"$work/out" 2>"$work/err"
+    status=$?
+    [ $status -eq 3 ] || fail "--peer ddp with $1: exit status $status, expected 3"
+    grep -q "gloo did not start: exit status 1" "$work/err" && grep -q "$2.*pip install torch.*PYTHONPATH" "$work/err" ||
+        fail "--peer ddp with $1: $(cat "$work/err")"
+    [ -z "$(living)" ] || fail "--peer ddp with $1: these live on: $(living)"
+}
+mkdir -p "$work/nothing" "$work/gloo-less/torch"
+echo 'raise ImportError("there is no torch")' >"$work/nothing/torch.py"
+echo '__version__ = "2.15"' >"$work/gloo-less/torch/__init__.py"
+printf 'def is_available(): return True\ndef is_gloo_available(): return False\n' >"$work/gloo-less/torch/distributed.py"
+refused nothing 'there is no torch'
+refused gloo-less 'PyTorch 2.15 was built without Gloo'
+
+if python3 -c 'import torch' 2>"$work/err"; then
+    "$perf" $fusion --layouts ddp --payload float --compute-ms 1 --peer ddp >"$work/out" 2>&1 ||
+        fail "PyTorch's DDP: $(tail -5 "$work/out")"
+    for row in 'own .* gloo +per tensor' 'buckets .* gloo +ddp +1' 'own .* gloo +ddp +1'; do
+        grep -qE "^ +float +$row " "$work/out" || fail "no row '$row': $(cat "$work/out")"
+    done
+    grep -q 'plait-perf: gloo.*wrong' "$work/out" && fail "DDP is wrong: $(cat "$work/out")"
+    [ -z "$(living)" ] || fail "after --peer ddp these live on: $(living)"
+else
+    echo "python3 has no PyTorch ($(tail -1 "$work/err")); its DDP is not tested"
 fi
 [ $failed -eq 0 ] && echo "plait-perf: all as expected"
 exit $failed

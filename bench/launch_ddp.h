@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* PyTorch's DistributedDataParallel over Gloo as a peer: its ranks are processes of python3, which runs plait-perf-ddp.py. */
+#ifndef PLAIT_BENCH_LAUNCH_DDP_H
+#define PLAIT_BENCH_LAUNCH_DDP_H
+
+#include "ranks.h"
+
+/* Start the ranks; ranks_greet() waits for them. */
+bool ddp_launch(struct ranks *r);
+
+#endif

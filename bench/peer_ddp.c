@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-perf-ddp.so: one rank of PyTorch as a worker of plait-perf. ddp.py loads it, gives it what only Python can do as
+ * functions, and serves through it: so neither the build nor this file knows Python or PyTorch.
+ */
+#include "collectives.h"
+#include "worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What ddp.py does. Functions return false when they fail, then `error` says why. ddp.py has the same list. */
+struct ddp_calls {
+    char *error;
+    /* Sum over the ranks, in place. */
+    bool (*allreduce)(float *memory, uint64_t count);
+    /*
+     * Make steps of tensors, as they appear, or use those that were made: of [n] counts, whose gradients a step takes from
+     * [n] `from`, and it leaves averages at [n] `to`, which is written.
+     *
+     * in_buckets  these are views of DDP's buckets; else they are `from`
+     * seconds     of computation
+     */
+    bool (*fuse)(uint32_t n, float *const *from, const uint64_t *count, bool in_buckets, double seconds, float **to);
+    bool (*forward)(void);
+    bool (*backward)(void);
+    uint32_t (*nbucket)(void);
+    void (*forget)(void);
+};
+
+static void *alloc(void *self, size_t bytes)
+{
+    (void)self;
+    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+}
+
+static void release(void *self, void *memory)
+{
+    (void)self;
+    free(memory);
+}
+
+static bool supports(void *self, const struct operation *o)
+{
+    (void)self;
+    return o->coll == PLAIT_ALLREDUCE && o->type == PLAIT_FLOAT32 && o->op == PLAIT_SUM;
+}
+
+static bool run(void *self, const struct operation *o)
+{
+    const struct ddp_calls *c = self;
+
+    if (!o->inplace)
+        memcpy(o->out, o->in, o->count * sizeof(float));
+    return c->allreduce(o->out, o->count);
+}
+
+static const char *error_text(void *self)
+{
+    return ((const struct ddp_calls *)self)->error;
+}
+
+static bool fuse(void *self, const struct step *s, struct operation *g, uint32_t n)
+{
+    const struct ddp_calls *c = self;
+    float **from = calloc(n, sizeof *from), **to = calloc(n, sizeof *to);
+    uint64_t *count = calloc(n, sizeof *count);
+    bool ok = from != NULL && to != NULL && count != NULL;
+
+    for (uint32_t i = 0; ok && i < n; i++) {
+        from[i] = g[i].in;
+        count[i] = g[i].count;
+    }
+    ok = ok && c->fuse(n, from, count, !s->own, s->seconds, to);
+    for (uint32_t i = 0; ok && i < n; i++)
+        g[i].out = to[i];
+    free(from);
+    free(to);
+    free(count);
+    return ok;
+}
+
+static void forget(void *self)
+{
+    ((const struct ddp_calls *)self)->forget();
+}
+
+static bool before(void *self)
+{
+    return ((const struct ddp_calls *)self)->forward();
+}
+
+static bool step(void *self)
+{
+    return ((const struct ddp_calls *)self)->backward();
+}
+
+/* Nobody counts what Gloo sends. */
+static void figures(void *self, bool fused, struct step_figures *out)
+{
+    *out = (struct step_figures){ .nbucket = fused ? ((const struct ddp_calls *)self)->nbucket() : 0 };
+}
+
+static const struct fuser fuser = {
+    .averages = true,
+    .alloc = alloc,
+    .free = release,
+    .fuse = fuse,
+    .forget = forget,
+    .before = before,
+    .step = step,
+    .figures = figures,
+};
+
+static const struct backend ddp = {
+    .name = "gloo",
+    .alloc = alloc,
+    .free = release,
+    .supports = supports,
+    .run = run,
+    .error = error_text,
+    .fuser = &fuser,
+};
+
+/* Only ddp.py calls it. As worker_serve(), with the rank bound to a processor as those of other backends are. */
+__attribute__((visibility("default"))) bool plait_perf_ddp(const char *where, uint32_t rank, const char *about,
+                                                           struct ddp_calls *calls);
+
+bool plait_perf_ddp(const char *where, uint32_t rank, const char *about, struct ddp_calls *calls)
+{
+    int fd;
+    struct stage *stage = worker_meet(where, rank, about, &fd);
+
+    if (stage == NULL)
+        return false;
+    if (stage->nrank <= worker_cpus())
+        worker_pin(rank);
+    worker_watch(fd);
+    const bool ok = worker_serve(fd, stage, rank, &ddp, calls);
+    stage_unmap(stage);
+    return ok;
+}
