@@ -19,6 +19,7 @@
 #include "report.h"
 #include "tensors.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -285,11 +286,14 @@ static uint32_t widest(const struct options *o)
     return width;
 }
 
+/* The first import of PyTorch after the machine has started reads gigabytes. */
 static bool start_ddp(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
 {
+    const struct options *o = b->options;
     struct ranks *r = &b->ranks[b->nbackend++];
 
-    return ranks_init(r, "gloo", b->options, ntensor, counts, width) && ddp_launch(r) && ranks_greet(r, START_SECONDS);
+    return ranks_init(r, "gloo", o, ntensor, counts, width) && ddp_launch(r) &&
+           ranks_greet(r, fmax(START_SECONDS, o->timeout));
 }
 
 /* Plait's ranks first: they are forked, and must not hold what later backends open. */
