@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Elastic averaging: ranks that train on their own, each with its own weights, and are pulled together by a centre
+ * (EASGD: Zhang, Choromanska, LeCun 2015; the modes: You, Buluc, Demmel 2017, arXiv 1708.02983).
+ *
+ *     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+ *     o.mode = PLAIT_ELASTIC_SYNC3; o.weights = w; o.count = n;      w: all layers packed, from plait_mem_alloc() at best
+ *     plait_elastic_create(comm, &o, &elastic);
+ *
+ *     for every step:
+ *         plait_elastic_start(elastic);                 the exchange of these weights begins
+ *         forward and backward pass: gradients of w     which only read w
+ *         plait_elastic_finish(elastic);                w = w - a (w - centre)
+ *         the optimiser's step on w                     w = w - lr g; or plait_elastic_step(elastic, g)
+ *
+ *     plait_elastic_centre(elastic, w);                 what was trained
+ *     plait_elastic_destroy(elastic);
+ *
+ * plait_elastic_exchange() is start and finish in one. Called between the backward pass and the optimiser's step it
+ * gives the same bits, only later.
+ *
+ * What an exchange does, for worker i of P with weights W_i, the centre C, and the pull a:
+ *
+ *     D_i = W_i - C                 rounded to the payload's type
+ *     W_i = W_i - a D_i             then the optimiser's step: together (1) of the paper, with momentum (5) and (6)
+ *     C   = C + a sum over i of D_i     (2) of the paper
+ *     a   = lr rho, or beta / P, P being the workers that are alive
+ *
+ * All in float32, rounded after every operation. Which D_i there are, and which C they see:
+ *
+ *     original         Round robin. Servers take the workers' exchanges in the order of their ranks, one after the
+ *                      other: worker i sees what 0 to i-1 gave in this round. Deterministic while no worker goes.
+ *     async            Servers take exchanges one at a time as they come: C = C + a D_i, with the C of that moment.
+ *     async-momentum   The same for workers whose step has momentum (options.momentum, 0.9 if it is 0): (5) and (6). With
+ *                      an optimiser of the caller's that has momentum, `async` is the same.
+ *     hogwild          As async, with several serving threads that update C without a lock: a relaxed load and a
+ *                      relaxed store for each element. What two threads add to one element at once may be lost; how much
+ *                      was is counted.
+ *     sync1            All workers at once with one C. The master (rank 0) has it: a tree broadcast of C, a tree reduction
+ *                      of all W_i, all in the call that finishes. The paper's; here to be compared with.
+ *     sync2            The same equations without a master: one all-reduce, and every rank updates its own copy of C;
+ *                      or, sharded, a reduce-scatter, each rank updates its shard, and an all-gather of C.
+ *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
+ *                      sharded the all-gather until the next finish.
+ *
+ * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where they
+ * lie. So C = C + a (S - P C), S the sum of coll.h. They give the same bits on all ranks and in every run; with options.reproducible
+ * also in sync1, sync2 and sync3, for all algorithms, slices and both places of the centre.
+ *
+ * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
+ * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
+ * their own, so nobody waits for a worker that is late or stopped, and one that dies or leaves only lowers P. Its last
+ * exchange is applied wholly or not at all. Inside a node the servers read the weights where they lie and answer in a
+ * slot for each worker; over a network weights and answers are messages, and with several servers an exchange is whole
+ * in each of them, but a worker that dies while it sends may have reached some of them only.
+ *
+ * Thread: each object by one thread at a time; creation, restore and what is marked so are collective.
+ */
+#ifndef PLAIT_ELASTIC_H
+#define PLAIT_ELASTIC_H
+
+#include <plait/comm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plait_elastic;
+
+/* symbol, name, has it servers */
+#define PLAIT_ELASTIC_LIST(X)                            \
+    X(PLAIT_ELASTIC_ORIGINAL, "original", 1)             \
+    X(PLAIT_ELASTIC_ASYNC, "async", 1)                   \
+    X(PLAIT_ELASTIC_ASYNC_MOMENTUM, "async-momentum", 1) \
+    X(PLAIT_ELASTIC_HOGWILD, "hogwild", 1)               \
+    X(PLAIT_ELASTIC_SYNC1, "sync1", 0)                   \
+    X(PLAIT_ELASTIC_SYNC2, "sync2", 0)                   \
+    X(PLAIT_ELASTIC_SYNC3, "sync3", 0)
+
+enum plait_elastic_mode {
+#define PLAIT_X(symbol, name, served) symbol,
+    PLAIT_ELASTIC_LIST(PLAIT_X)
+#undef PLAIT_X
+        PLAIT_NELASTIC
+};
+
+enum plait_centre {                       /* where it is */
+                    PLAIT_CENTRE_DEFAULT, /* sync1: master; sync2, sync3: replicated; else at the servers, sharded if they are several */
+                    PLAIT_CENTRE_MASTER,     /* rank 0: sync1. The one server: the modes with servers */
+                    PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
+                    PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
+};
+
+/* Start from PLAIT_ELASTIC_OPTIONS_DEFAULT. All must be equal on all ranks but weights. */
+struct plait_elastic_options {
+    size_t size;      /* sizeof (struct plait_elastic_options) */
+    const char *name; /* for messages; NULL: "elastic" */
+    enum plait_elastic_mode mode;
+    float *weights; /* [count] of this worker; servers: not looked at. It stays where it is until destruction */
+    size_t count;
+    uint32_t period;          /* of `period` exchanges that are called the first is made, the others do nothing */
+    double beta;              /* P times the pull; 0.9 is what the authors of EASGD recommend. 0: rho is given */
+    double rho;               /* elasticity: the pull is lr rho. 0: beta is given */
+    double lr;                /* learning rate, see plait_elastic_set_lr(); 0 where nothing needs it */
+    double momentum;          /* of plait_elastic_step(): 0 to below 1 */
+    enum plait_dtype payload; /* of D_i: PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16 */
+    enum plait_centre centre;
+    uint32_t nserver;      /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
+    uint32_t threads;      /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
+    int reproducible;      /* sync modes: bits that do not depend on mode, algorithm and slices */
+    const char *algorithm; /* sync2, sync3: of the all-reduce or reduce-scatter; NULL: chosen by size */
+};
+#define PLAIT_ELASTIC_OPTIONS_DEFAULT                                                                             \
+    {                                                                                                             \
+        sizeof(struct plait_elastic_options), NULL, PLAIT_ELASTIC_SYNC3, NULL, 0, 1, 0.9, 0, 0, 0, PLAIT_FLOAT32, \
+            PLAIT_CENTRE_DEFAULT, 0, 0, 0, NULL                                                                   \
+    }
+
+/** Name of a mode; "?" for an unknown value. The mode with this name; -1 when there is none. Thread: any. */
+PLAIT_API const char *plait_elastic_name(enum plait_elastic_mode mode);
+PLAIT_API int plait_elastic_find(const char *name);
+
+/**
+ * Make the centre, which begins as the weights of rank 0.
+ *
+ * comm    of which a duplicate is made; modes with servers also make a comm of each worker and server. It must live as
+ *         long as the object
+ * options copied
+ * out     written only on success; free it with plait_elastic_destroy()
+ * Memory: in this process's arena, n being 4 count bytes: sync1: 2 n; replicated: 2 n, with 16 bits also n; sharded: n
+ *         and n / P; a worker of servers: n where weights are not library memory; a server: its part and one slot of
+ *         that size for each worker. Momentum is n of other memory, from the first plait_elastic_step() on
+ * Order:  collective, servers too
+ * Thread: as the comm's calls
+ * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values; those
+ *         of plait_comm_split()
+ */
+PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
+                                                 struct plait_elastic **out);
+
+/**
+ * Leave. NULL is allowed. An exchange that was started is waited for. The other workers go on in the modes with servers.
+ *
+ * Thread: one, while no other is in a call with it
+ * Errors: the error with which it failed; it is freed in any case
+ */
+PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic);
+
+/**
+ * Begin an exchange of the weights as they are. sync3 and the modes with servers go on while the caller computes;
+ * sync1 and sync2 only remember it. The weights may be read, and not written, until plait_elastic_finish() returns.
+ *
+ * Order:  sync modes: every rank as often
+ * Thread: one at a time
+ * Errors: PLAIT_ERR_ARG (one was started already; a server), those of the exchange
+ */
+PLAIT_API enum plait_status plait_elastic_start(struct plait_elastic *elastic);
+
+/**
+ * Wait for its end; the weights are pulled.
+ *
+ * Order:  as plait_elastic_start()
+ * Thread: one at a time
+ * Errors: PLAIT_ERR_ARG (none was started); sync modes: those of the collectives, on every rank; with servers:
+ *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed; the weights
+ *         may be pulled or not.
+ */
+PLAIT_API enum plait_status plait_elastic_finish(struct plait_elastic *elastic);
+
+/** Start and finish. Order, Thread, Errors: theirs. */
+PLAIT_API enum plait_status plait_elastic_exchange(struct plait_elastic *elastic);
+
+/**
+ * The local step, for who has no optimiser: w = w - lr g, or, with options.momentum, v = momentum v - lr g, w = w + v.
+ *
+ * gradient [count]
+ * Thread:  one at a time
+ * Errors:  PLAIT_ERR_ARG (lr is 0; an exchange is under way), PLAIT_ERR_NOMEM
+ */
+PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, const float *gradient);
+
+/**
+ * Another learning rate from now on: of the step, and with rho of the pull.
+ *
+ * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
+ * Thread: one at a time
+ * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and rates)
+ */
+PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
+
+/**
+ * A server: take exchanges until every worker has left or died.
+ *
+ * Thread: one; hogwild starts options.threads - 1 more for the time of the call
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see
+ *         plait_elastic_counts
+ */
+PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
+
+/**
+ * Copy the centre.
+ *
+ * out     [count]; may be the weights
+ * Order:  sync modes: collective; a worker of servers: at any time between exchanges
+ * Thread: one at a time
+ * Errors: PLAIT_ERR_ARG (an exchange is under way; a server), those of the exchange
+ */
+PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, float *out);
+
+/** Bytes that plait_elastic_save() writes on this rank; 0 on a server and for NULL. Thread: one at a time. */
+PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
+
+/**
+ * Write what a later object needs to go on: the centre, the momenta, the place in the period, the learning rate. Not the weights.
+ *
+ * state   [plait_elastic_state()] bytes, of this machine's byte order
+ * Order, Thread, Errors: as plait_elastic_centre()
+ */
+PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, void *state);
+
+/**
+ * Go on from there: with the weights of that time the sync modes give the same bits as if nothing had happened. The
+ * centre is that of rank 0's state. Mode and number of ranks may be others than at the time.
+ *
+ * state   of plait_elastic_save(), of any object with this count; NULL on a server
+ * bytes   of it
+ * Order:  collective, servers too, before the first exchange and before plait_elastic_serve()
+ * Thread: one at a time
+ * Errors: PLAIT_ERR_ARG (what is wrong with it), PLAIT_ERR_MISMATCH (another rank's is wrong); nothing has changed then
+ */
+PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic, const void *state, size_t bytes);
+
+/* What has happened on this rank. */
+struct plait_elastic_counts {
+    uint32_t workers;    /* alive; of a worker with servers: at its last exchange */
+    uint32_t left;       /* a server: that have left, */
+    uint32_t died;       /* and died */
+    uint64_t exchanges;  /* made by this worker, or applied by this server */
+    double pull;         /* of the last one */
+    uint64_t behind;     /* updates of the centre by others between two exchanges of this worker: the sum, */
+    uint64_t behind_max; /* and the most. A server: of all its workers */
+    double forces;       /* hogwild, a server, after plait_elastic_serve(): sum of all a D_i of all elements, */
+    double movement;     /* and by how much the sum of its centre has grown: the difference is lost (and rounding) */
+    size_t slots;        /* a server: bytes of the slots of all its workers */
+    uint64_t staged;     /* bytes copied as others cannot read them where they lie */
+};
+
+/** Thread: one at a time, between exchanges; on a server also while another serves. */
+PLAIT_API void plait_elastic_counts(const struct plait_elastic *elastic, struct plait_elastic_counts *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Life of an object, and what is the same in all modes: periods, the local step, what may be called when. */
+#include "elastic.h"
+
+#include "pass.h"
+
+#include "../call.h"
+#include "../group.h"
+
+#include <plait/memory.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k)
+{
+    const size_t line = PLAIT_LINE / sizeof(float);
+    const size_t share = ((count + n - 1) / n + line - 1) / line * line;
+    const size_t start = share * k < count ? share * k : count;
+
+    return (struct plait_extent){ start, count - start < share ? count - start : share };
+}
+
+/* ---- Life -------------------------------------------------------------------------------------------------- */
+
+static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o, uint32_t nrank, uint32_t rank)
+{
+    e->options = *o;
+    snprintf(e->name, sizeof e->name, "%s", o->name != NULL ? o->name : "elastic");
+    snprintf(e->algorithm, sizeof e->algorithm, "%s", o->algorithm != NULL ? o->algorithm : "");
+    e->options.name = e->name;
+    e->options.algorithm = o->algorithm != NULL ? e->algorithm : NULL;
+    if (o->mode == PLAIT_ELASTIC_ASYNC_MOMENTUM && o->momentum <= 0)
+        e->options.momentum = 0.9;
+    if (o->threads == 0)
+        e->options.threads = o->mode == PLAIT_ELASTIC_HOGWILD ? 2 : 1;
+    e->nserver = !plait_elastic_has_servers(o->mode) ? 0 : o->nserver > 0 ? o->nserver : 1;
+    e->nworker = nrank - e->nserver;
+    e->serves = rank >= e->nworker;
+    e->way = e->nserver > 0 ? &plait_elastic_served : &plait_elastic_sync;
+    e->weights = e->serves ? NULL : o->weights;
+    e->count = o->count;
+    e->counts.workers = e->nworker;
+    e->alive = e->nworker;
+}
+
+static enum plait_status discard(struct plait_elastic *e)
+{
+    char text[1024] = "";
+
+    e->way->leave(e);
+    const enum plait_status status = plait_comm_destroy(e->comm);
+    if (status != PLAIT_OK)
+        snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_mem_free(e->centre);
+    plait_mem_free(e->sums);
+    plait_mem_free(e->differences);
+    plait_mem_free(e->memory);
+    plait_mem_free(e->offer);
+    if (e->offered != e->weights)
+        plait_mem_free(e->offered);
+    free(e->shard_counts);
+    free(e->velocity);
+    free(e);
+    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", text);
+}
+
+/* The caller's comm is as it was; ranks that have come further fail with the duplicate. */
+static enum plait_status give_up(struct plait_elastic *e, enum plait_status status)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    if (e->comm != NULL)
+        plait_comm_abort(e->comm, text);
+    discard(e);
+    return plait_fail(status, "%s", text);
+}
+
+enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
+                                       struct plait_elastic **out)
+{
+    enum plait_status status = plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL);
+
+    if (status == PLAIT_OK && plait_in_group())
+        status = plait_fail(PLAIT_ERR_ARG,
+                            "plait_elastic_create: not possible in a group; call it before plait_group_start()");
+    if (status == PLAIT_OK && out == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: out is NULL");
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_elastic *e = calloc(1, sizeof *e);
+    if (e == NULL)
+        return plait_fail_memory("out of memory for elastic averaging");
+    e->way = &plait_elastic_sync;
+    status = plait_elastic_check_options(options, comm);
+    if (status == PLAIT_OK)
+        copy_options(e, options, comm->nrank, comm->rank);
+    status = plait_elastic_agree(e, comm, status);
+    if (status == PLAIT_OK)
+        status = plait_comm_duplicate(comm, e->name, &e->comm);
+    if (status == PLAIT_OK)
+        status = e->way->prepare(e);
+    if (status == PLAIT_OK)
+        status = plait_elastic_spread(e, e->weights);
+    if (status != PLAIT_OK)
+        return give_up(e, status);
+    *out = e;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_destroy(struct plait_elastic *e)
+{
+    if (e == NULL || plait_comm_inherited(e->comm)) /* a forked child: it is the parent's */
+        return PLAIT_OK;
+    if (e->started)
+        plait_elastic_finish(e);
+    const enum plait_status failed = e->failed;
+    char text[sizeof e->failure];
+    memcpy(text, e->failure, sizeof text);
+    const enum plait_status status = discard(e);
+    return failed != PLAIT_OK ? plait_fail(failed, "%s", text) : status;
+}
+
+/* ---- Exchanges --------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_elastic_check(const struct plait_elastic *e, const char *call)
+{
+    if (e == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
+    if (plait_comm_inherited(e->comm))
+        return plait_comm_is_closed(e->comm, call);
+    if (e->failed != PLAIT_OK)
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
+    if (e->serves)
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call,
+                          e->comm->rank, e->name);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_idle(const struct plait_elastic *e, const char *call)
+{
+    const enum plait_status status = plait_elastic_check(e, call);
+
+    if (status == PLAIT_OK && e->started)
+        return plait_fail(PLAIT_ERR_ARG, "%s: an exchange of %s is under way; call plait_elastic_finish() first", call,
+                          e->name);
+    return status;
+}
+
+/* What an exchange has come to: its error is every later call's. */
+static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
+{
+    if (status != PLAIT_OK && e->failed == PLAIT_OK) {
+        e->failed = status;
+        snprintf(e->failure, sizeof e->failure, "%s", plait_last_error());
+    }
+    return status;
+}
+
+enum plait_status plait_elastic_start(struct plait_elastic *e)
+{
+    enum plait_status status = check_idle(e, "plait_elastic_start");
+
+    if (status == PLAIT_OK && plait_in_group())
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_start: not possible in a group; call it before "
+                                           "plait_group_start()");
+    if (status != PLAIT_OK)
+        return status;
+    e->exchanges = e->calls % e->options.period == 0;
+    if (e->exchanges)
+        status = keep(e, e->way->start(e));
+    if (status != PLAIT_OK)
+        return status;
+    e->calls++;
+    e->started = true;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_finish(struct plait_elastic *e)
+{
+    enum plait_status status = plait_elastic_check(e, "plait_elastic_finish");
+
+    if (status == PLAIT_OK && !e->started)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_finish: no exchange of %s was started", e->name);
+    if (status != PLAIT_OK)
+        return status;
+    if (e->exchanges) {
+        const uint32_t environment = plait_fpenv_enter();
+        status = keep(e, e->way->finish(e));
+        plait_fpenv_leave(environment);
+        e->counts.exchanges += status == PLAIT_OK;
+    }
+    e->started = false;
+    return status;
+}
+
+enum plait_status plait_elastic_exchange(struct plait_elastic *e)
+{
+    const enum plait_status status = plait_elastic_start(e);
+    return status == PLAIT_OK ? plait_elastic_finish(e) : status;
+}
+
+enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
+{
+    enum plait_status status = check_idle(e, "plait_elastic_centre");
+
+    if (status == PLAIT_OK && out == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
+    return status == PLAIT_OK ? keep(e, e->way->read(e, out)) : status;
+}
+
+/* ---- The local step ---------------------------------------------------------------------------------------- */
+
+enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradient)
+{
+    enum plait_status status = check_idle(e, "plait_elastic_step");
+
+    if (status == PLAIT_OK && gradient == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_step: gradient is NULL");
+    if (status == PLAIT_OK && e->options.lr <= 0)
+        status =
+            plait_fail(PLAIT_ERR_ARG, "plait_elastic_step: lr is 0; set options.lr or call plait_elastic_set_lr()");
+    if (status == PLAIT_OK && e->options.momentum > 0 && e->velocity == NULL) {
+        e->velocity = calloc(e->count, sizeof *e->velocity);
+        if (e->velocity == NULL)
+            status = plait_fail_memory("out of memory for momenta of %zu weights", e->count);
+    }
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t environment = plait_fpenv_enter();
+    plait_elastic_local(e->weights, e->velocity, gradient, e->count, (float)e->options.momentum, (float)e->options.lr);
+    plait_fpenv_leave(environment);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
+{
+    enum plait_status status = check_idle(e, "plait_elastic_set_lr");
+
+    if (status == PLAIT_OK && !(lr > 0 && isfinite(lr)))
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);
+    if (status == PLAIT_OK && e->options.rho > 0 && e->nserver == 0)
+        status = plait_elastic_agree_on(e, "plait_elastic_set_lr", "lr", lr);
+    if (status == PLAIT_OK)
+        e->options.lr = lr;
+    return status;
+}
+
+void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_counts *out)
+{
+    struct plait_comm_stats stats;
+
+    if (e == NULL || out == NULL)
+        return;
+    *out = e->counts;
+    if (e->serves) {
+        out->workers = e->alive;
+        out->left = e->left;
+        out->died = e->died;
+        out->exchanges = e->updates;
+        out->behind = e->behind;
+        out->behind_max = e->behind_max;
+        out->pull = e->last_pull;
+        out->forces = e->forces;
+    } else if (e->nserver == 0) {
+        plait_comm_stats(e->comm, &stats);
+        out->staged += stats.bytes_staged;
+    }
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside elastic averaging: one object, and the two ways to exchange: collectives (sync.c), servers (worker.c, server.c). */
+#ifndef PLAIT_LIB_ELASTIC_ELASTIC_H
+#define PLAIT_LIB_ELASTIC_ELASTIC_H
+
+#include <plait/elastic.h>
+#include <plait/request.h>
+
+#include "../comm.h"
+
+struct plait_elastic;
+
+/* How exchanges go. start() and finish() are one exchange of the whole. */
+struct plait_elastic_way {
+    enum plait_status (*prepare)(struct plait_elastic *e);
+    enum plait_status (*start)(struct plait_elastic *e);
+    enum plait_status (*finish)(struct plait_elastic *e);
+    enum plait_status (*read)(struct plait_elastic *e, float *out); /* the centre */
+    void (*leave)(struct plait_elastic *e);                         /* nothing is in flight; also half prepared */
+};
+extern const struct plait_elastic_way plait_elastic_sync, plait_elastic_served;
+
+struct plait_extent { /* elements of the vector */
+    size_t start, count;
+};
+
+/* The k-th of n equal parts; the last ones may be shorter. Parts begin at whole lines. */
+struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
+
+/* What travels between a worker and a server. A worker's: kind, number, pull (0: of beta); a server's answer: all. */
+enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE };
+struct plait_note {
+    uint32_t kind;
+    uint32_t workers; /* alive */
+    uint64_t number;  /* of the exchanges and reads of this worker, from 1 */
+    uint64_t behind;  /* updates by others since its last exchange */
+    double pull;
+};
+_Static_assert(sizeof(struct plait_note) <= PLAIT_POST_DATA, "it travels in one line");
+
+/*
+ * Where a worker says, in its arena, what it has asked all servers for: who finds it dead looks here, and all find the
+ * same. number is written last.
+ */
+struct plait_offer {
+    double pull;
+    uint32_t kind;
+    _Atomic uint64_t number;
+};
+
+struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver], server: [nworker] */
+    struct plait_comm *comm;
+    struct plait_request *note; /* receives what the other says; persistent */
+    struct plait_request *data; /* weights, or what answers them, when they are messages */
+    struct plait_request *sent;
+    struct plait_note said, heard;
+    struct plait_extent part; /* worker: the server's */
+    char *slot;               /* server: its own; worker: mapped, or where the message lands */
+
+    /* Server: */
+    const float *weights;            /* mapped; NULL: they are messages */
+    const struct plait_offer *offer; /* the same */
+    uint64_t served;                 /* number */
+    uint64_t seen;                   /* updates at its last exchange */
+    bool receives;                   /* what is awaited is data */
+    bool waits;                      /* its exchange is complete here and not yet applied */
+    bool gone;
+};
+
+struct plait_elastic {
+    struct plait_elastic_options options;
+    const struct plait_elastic_way *way;
+    char name[64], algorithm[PLAIT_MAX_SPEC];
+    struct plait_comm *comm;
+    uint32_t nworker, nserver;
+    bool serves;    /* this rank */
+    float *weights; /* [count] */
+    size_t count;
+    float *velocity; /* [count] momenta; NULL before the first step that has them */
+    uint64_t calls;  /* of exchange or start */
+    bool started, exchanges;
+    enum plait_status failed; /* sticky; with servers: */
+    char failure[512];
+    struct plait_elastic_counts counts;
+
+    /* The centre: sync: [count] where the whole is, or was spread; a server: its part. Library memory. */
+    float *centre;
+    struct plait_extent own; /* what of it this rank updates */
+
+    /* sync.c: */
+    void *sums, *differences; /* library memory; of the payload's type, differences NULL if that is float32 */
+    struct plait_request *broadcast, *reduce, *gather;
+    size_t *shard_counts;
+    bool gathering;
+
+    /* worker.c, server.c: */
+    struct plait_pair_end *ends;
+    bool mapped;     /* worker: all its servers read its weights in place */
+    uint64_t number; /* worker: of its last exchange or read */
+    float *offered;  /* worker: what they read: the weights, or a copy */
+    char *memory;    /* worker: room for answers that are messages; server: the slots */
+    struct plait_offer *offer;
+    uint32_t turn;          /* original: worker that is next */
+    _Atomic uint32_t alive; /* server: workers */
+    _Atomic uint32_t left, died;
+    _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
+    _Atomic double forces, last_pull;
+};
+
+/* ---- options.c */
+enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm);
+bool plait_elastic_has_servers(enum plait_elastic_mode mode);
+
+/* Have all ranks the same? status is this rank's own so far; of one that failed every rank is told. */
+enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status);
+
+/* Is it so on all ranks? Else PLAIT_ERR_MISMATCH with the values of two. */
+enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *call, const char *what, double value);
+
+/* ---- elastic.c */
+
+/* May `call` be made now by a worker? */
+enum plait_status plait_elastic_check(const struct plait_elastic *e, const char *call);
+
+/* ---- state.c: rank 0's `from` becomes the centre. */
+enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);
+
+/* ---- pairs.c: comms of workers and servers, and where they see each other's memory. They are left by way->leave(). */
+enum plait_status plait_elastic_pair(struct plait_elastic *e);
+void plait_elastic_part_pairs(struct plait_elastic *e);
+
+/* ---- server.c: this worker's exchange, or whatever it wants, is under way no longer. */
+static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
+{
+    return e->serves ? e->nworker : e->nserver;
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the options must be, here and on all ranks alike. */
+#include "elastic.h"
+
+#include "../arguments.h"
+#include "../hash.h"
+#include "../status.h"
+#include "../wait.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool served;
+} modes[PLAIT_NELASTIC] = {
+#define PLAIT_X(symbol, name, served) [symbol] = { name, served },
+    PLAIT_ELASTIC_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+const char *plait_elastic_name(enum plait_elastic_mode mode)
+{
+    return (unsigned)mode < PLAIT_NELASTIC ? modes[mode].name : "?";
+}
+
+int plait_elastic_find(const char *name)
+{
+    for (int m = 0; name != NULL && m < PLAIT_NELASTIC; m++)
+        if (strcmp(modes[m].name, name) == 0)
+            return m;
+    return -1;
+}
+
+bool plait_elastic_has_servers(enum plait_elastic_mode mode)
+{
+    return modes[mode].served;
+}
+
+/* ---- Here -------------------------------------------------------------------------------------------------- */
+
+static enum plait_status check_numbers(const struct plait_elastic_options *o)
+{
+    const struct {
+        const char *name, *remedy;
+        double value;
+        bool good;
+    } rows[] = {
+        { "count", "1 or more elements", (double)o->count,
+          o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
+        { "period", "1 or more", o->period, o->period > 0 },
+        { "beta", "above 0 to 1, or 0 with rho", o->beta, o->beta >= 0 && o->beta <= 1 },
+        { "rho", "0 (beta is given) or above", o->rho, o->rho >= 0 && isfinite(o->rho) },
+        { "lr", "0 (not needed) or above", o->lr, o->lr >= 0 && isfinite(o->lr) },
+        { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].good)
+            return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: %s is %g; %s is possible", rows[i].name,
+                              rows[i].value, rows[i].remedy);
+    if ((o->beta > 0) == (o->rho > 0))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_create: beta is %g and rho is %g; give one and set the other to 0", o->beta,
+                          o->rho);
+    if (o->rho > 0 && o->lr <= 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: rho is %g, but lr is %g; the pull is lr rho", o->rho,
+                          o->lr);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_servers(const struct plait_elastic_options *o, uint32_t nrank)
+{
+    const bool served = modes[o->mode].served;
+
+    if (!served && o->nserver > 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: nserver is %u, but mode %s has no servers", o->nserver,
+                          modes[o->mode].name);
+    if (served && (o->nserver >= nrank || nrank < 2))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_create: nserver is %u of %u ranks; at least one must be a worker, and mode %s "
+                          "needs a server",
+                          o->nserver, nrank, modes[o->mode].name);
+    if (o->threads > 1 && o->mode != PLAIT_ELASTIC_HOGWILD)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: threads is %u; only hogwild may have more than 1",
+                          o->threads);
+    if (o->threads > 256)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: threads is %u; 256 are possible", o->threads);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_centre(const struct plait_elastic_options *o)
+{
+    static const char *const names[] = { "default", "master", "replicated", "sharded" };
+    const bool served = modes[o->mode].served;
+    bool good;
+
+    if ((unsigned)o->centre > PLAIT_CENTRE_SHARDED)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: centre is %d, which is no enum plait_centre",
+                          (int)o->centre);
+    if (o->centre == PLAIT_CENTRE_DEFAULT)
+        return PLAIT_OK;
+    if (served)
+        good = o->centre == PLAIT_CENTRE_SHARDED || (o->centre == PLAIT_CENTRE_MASTER && o->nserver <= 1);
+    else
+        good = (o->centre == PLAIT_CENTRE_MASTER) == (o->mode == PLAIT_ELASTIC_SYNC1);
+    if (!good)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_create: centre is %s, which mode %s%s has not; see enum "
+                          "plait_centre",
+                          names[o->centre], modes[o->mode].name,
+                          served && o->nserver > 1 ? " with several servers" : "");
+    if (!served && o->centre == PLAIT_CENTRE_SHARDED && o->payload != PLAIT_FLOAT32)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_elastic_create: centre is sharded and payload is %s; a centre that is spread travels as "
+            "float32: take it replicated",
+            plait_dtype_name(o->payload));
+    return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm)
+{
+    if (o == NULL || o->size != sizeof *o)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: options %s; start from PLAIT_ELASTIC_OPTIONS_DEFAULT",
+                          o == NULL ? "are NULL" : "have another size than this library's");
+    if ((unsigned)o->mode >= PLAIT_NELASTIC)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: mode is %d; there are 0 to %d, see PLAIT_ELASTIC_LIST",
+                          (int)o->mode, PLAIT_NELASTIC - 1);
+    if (o->payload != PLAIT_FLOAT32 && o->payload != PLAIT_FLOAT16 && o->payload != PLAIT_BFLOAT16)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_create: payload is %s; float32, float16 and bfloat16 are possible",
+                          plait_dtype_name(o->payload));
+    enum plait_status status = check_numbers(o);
+    if (status == PLAIT_OK)
+        status = check_servers(o, comm->nrank);
+    if (status == PLAIT_OK)
+        status = check_centre(o);
+    const uint32_t nserver = modes[o->mode].served && o->nserver == 0 ? 1 : o->nserver;
+    if (status == PLAIT_OK && o->weights == NULL && comm->rank < comm->nrank - nserver)
+        status =
+            plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", comm->rank);
+    return status;
+}
+
+/* ---- On all ranks ------------------------------------------------------------------------------------------ */
+
+static const char *const names[] = {
+    "status",       "mode",     "count",  "period",  "beta",    "rho",          "lr",
+    "payload",      "momentum", "centre", "nserver", "threads", "reproducible", "algorithm (a hash)",
+    "name (a hash)"
+};
+enum { NFIELD = sizeof names / sizeof *names };
+
+static double hash_of(const char *text)
+{
+    return (double)(plait_hash(PLAIT_HASH_START, text, strlen(text)) >> 16);
+}
+
+static void describe(const struct plait_elastic *e, enum plait_status status, double fields[NFIELD])
+{
+    const struct plait_elastic_options *o = &e->options;
+    const double all[] = { status,
+                           o->mode,
+                           (double)o->count,
+                           o->period,
+                           o->beta,
+                           o->rho,
+                           o->lr,
+                           o->payload,
+                           o->momentum,
+                           o->centre,
+                           o->nserver,
+                           o->threads,
+                           o->reproducible != 0,
+                           hash_of(e->algorithm),
+                           hash_of(e->name) };
+
+    _Static_assert(sizeof all / sizeof *all == NFIELD, "a name for each");
+    memcpy(fields, all, sizeof all);
+}
+
+/* Of one that is wrong by itself only that is told. */
+static enum plait_status compare(const double *all, uint32_t nrank)
+{
+    for (uint32_t r = 0; r < nrank; r++)
+        if (all[(size_t)r * NFIELD] != PLAIT_OK)
+            return plait_fail(PLAIT_ERR_MISMATCH, "plait_elastic_create: rank %u failed: %s", r,
+                              plait_status_text((enum plait_status)all[(size_t)r * NFIELD]));
+    for (size_t i = 1; i < NFIELD; i++)
+        for (uint32_t r = 1; r < nrank; r++)
+            if (all[r * NFIELD + i] != all[i])
+                return plait_fail(PLAIT_ERR_MISMATCH,
+                                  "plait_elastic_create: %s is %.17g on rank 0 and %.17g on rank %u", names[i], all[i],
+                                  all[r * NFIELD + i], r);
+    return PLAIT_OK;
+}
+
+/* Everybody's numbers; the comm has failed when they cannot be asked for. */
+static enum plait_status ask(struct plait_comm *comm, const double *own, size_t n, double **all)
+{
+    *all = calloc((size_t)comm->nrank * n, sizeof **all);
+    if (*all == NULL)
+        return plait_comm_fail(comm, plait_fail_memory("out of memory for %u ranks", comm->nrank), "%s",
+                               plait_last_error());
+    return plait_allgather(comm, own, *all, n, PLAIT_FLOAT64, NULL);
+}
+
+enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status)
+{
+    double own[NFIELD], *all;
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    describe(e, status, own);
+    const enum plait_status met = ask(comm, own, NFIELD, &all);
+    if (status != PLAIT_OK)
+        plait_fail(status, "%s", text);
+    else
+        status = met == PLAIT_OK ? compare(all, comm->nrank) : met;
+    free(all);
+    return status;
+}
+
+enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *call, const char *what, double value)
+{
+    double *all;
+    enum plait_status status = ask(e->comm, &value, 1, &all);
+
+    for (uint32_t r = 1; r < e->comm->nrank && status == PLAIT_OK; r++)
+        if (all[r] != all[0])
+            status = plait_fail(PLAIT_ERR_MISMATCH, "%s: %s is %.17g on rank 0 and %.17g on rank %u", call, what,
+                                all[0], all[r], r);
+    free(all);
+    return status;
+}

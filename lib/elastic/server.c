@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server: it waits for what any of its workers says, takes exchanges as they come, and answers each in the worker's
+ * slot. Nothing here waits for one worker: what it says is awaited together with what the others say, and notes and
+ * data that go to it are its own affair.
+ *
+ * An exchange is complete when the weights can be read: at once where they are mapped, else when they have come. Then it
+ * `waits` to be applied, which is at once, but in the mode `original` when it is its turn. A dead worker's exchange that
+ * is complete is applied, too: mapped memory stays, and so does what the worker has published (struct plait_offer).
+ */
+#include "elastic.h"
+
+#include "pass.h"
+
+#include "../status.h"
+
+#include <plait/message.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKER = 0 };
+
+struct shift { /* what one thread serves: every n-th worker from the first on */
+    struct plait_elastic *e;
+    uint32_t first, n;
+    uint32_t next;                  /* worker that is looked at first: who was just served is last */
+    struct plait_request **awaited; /* [nworker] */
+    uint32_t *who;                  /* [nworker] */
+    bool cancelled;                 /* it does nothing */
+    enum plait_status status;
+    pthread_t thread;
+};
+
+static struct plait_call forever(struct plait_request **request)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    call.deadline = 1e9;
+    return call;
+}
+
+/* ---- Exchanges --------------------------------------------------------------------------------------------- */
+
+static void note_staleness(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    const uint64_t before = atomic_fetch_add(&e->updates, 1);
+    uint64_t most = atomic_load(&e->behind_max);
+
+    end->said.behind = before - end->seen;
+    end->seen = before + 1;
+    atomic_fetch_add(&e->behind, end->said.behind);
+    while (end->said.behind > most && !atomic_compare_exchange_weak(&e->behind_max, &most, end->said.behind))
+        ;
+}
+
+static void apply(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    const struct plait_elastic_options *o = &e->options;
+    const uint32_t alive = atomic_load(&e->alive);
+    const double pull = end->heard.pull > 0 ? end->heard.pull : o->beta / (alive > 0 ? alive : 1);
+    const void *weights = end->weights != NULL ? (const void *)end->weights : end->slot;
+    const struct plait_kernels *k = e->comm->kernels;
+
+    if (o->mode == PLAIT_ELASTIC_HOGWILD) {
+        const double forces =
+            plait_elastic_serve_unlocked(k, o->payload, end->slot, weights, e->centre, e->own.count, (float)pull);
+        double sum = atomic_load(&e->forces);
+        while (!atomic_compare_exchange_weak(&e->forces, &sum, sum + forces))
+            ;
+    } else {
+        plait_elastic_serve_one(k, o->payload, end->slot, weights, e->centre, e->own.count, (float)pull);
+    }
+    end->waits = false;
+    end->served = end->heard.number;
+    end->said.pull = pull;
+    atomic_store(&e->last_pull, pull);
+    note_staleness(e, end);
+}
+
+/* ---- What workers say -------------------------------------------------------------------------------------- */
+
+static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
+{
+    end->gone = true;
+    atomic_fetch_sub(&e->alive, 1);
+    atomic_fetch_add(died ? &e->died : &e->left, 1);
+}
+
+/* Its last exchange, if all servers find it so. */
+static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    if (end->gone)
+        return;
+    if (end->offer != NULL && !end->waits && end->offer->kind == PLAIT_NOTE_EXCHANGE &&
+        atomic_load_explicit(&end->offer->number, memory_order_acquire) == end->served + 1) {
+        end->heard = (struct plait_note){ .number = end->served + 1, .pull = end->offer->pull };
+        end->waits = true;
+    }
+    is_gone(e, end, true);
+}
+
+/* What is in the slot, and then the next note. */
+static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
+{
+    struct plait_call call = forever(&end->sent);
+
+    end->said.kind = end->heard.kind;
+    end->said.number = end->heard.number;
+    end->said.workers = atomic_load(&e->alive);
+    enum plait_status status = plait_wait(&end->sent); /* the worker has had the last answer */
+    if (status == PLAIT_OK)
+        status = plait_start(end->note);
+    if (status == PLAIT_OK)
+        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, WORKER, NULL);
+    if (status == PLAIT_OK && end->weights == NULL)
+        status = plait_send(end->comm, end->slot, e->own.count, type, WORKER, &call);
+    return status;
+}
+
+static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    apply(e, end);
+    if (!end->gone && answer(e, end, e->options.payload) != PLAIT_OK)
+        has_died(e, end);
+}
+
+static void exchange_in_turn(struct plait_elastic *e)
+{
+    for (uint32_t passed = 0; passed < e->nworker; passed++, e->turn = (e->turn + 1) % e->nworker) {
+        struct plait_pair_end *end = &e->ends[e->turn];
+        if (end->waits) {
+            exchange(e, end);
+            passed = 0;
+        } else if (!end->gone)
+            return;
+    }
+}
+
+static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    _Atomic float *from = (_Atomic float *)e->centre;
+    float *to = (float *)(void *)end->slot;
+
+    for (size_t i = 0; i < e->own.count; i++)
+        to[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
+    end->served = end->heard.number;
+    end->said.pull = atomic_load(&e->last_pull);
+    return answer(e, end, PLAIT_FLOAT32);
+}
+
+static enum plait_status read_note(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    struct plait_call call = forever(&end->data);
+
+    if (end->heard.kind == PLAIT_NOTE_LEAVE) {
+        is_gone(e, end, false);
+        return PLAIT_OK;
+    }
+    if (end->heard.kind == PLAIT_NOTE_READ)
+        return give_centre(e, end);
+    if (end->weights != NULL) {
+        end->waits = true;
+        return PLAIT_OK;
+    }
+    const enum plait_status status = plait_wait(&end->sent); /* the slot is free: the worker has had what was in it */
+    end->receives = status == PLAIT_OK;
+    return status == PLAIT_OK ? plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call) : status;
+}
+
+/* Something has come from this worker, or it is dead. */
+static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
+{
+    if (status == PLAIT_OK && end->receives) {
+        end->receives = false;
+        end->waits = true;
+    } else if (status == PLAIT_OK) {
+        status = read_note(e, end);
+    }
+    if (status != PLAIT_OK)
+        has_died(e, end);
+    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
+        exchange_in_turn(e);
+    else if (end->waits)
+        exchange(e, end);
+}
+
+/* ---- Serving ----------------------------------------------------------------------------------------------- */
+
+/* All that this thread waits for, who was served last at the end. */
+static uint32_t list_awaited(struct shift *s)
+{
+    const struct plait_elastic *e = s->e;
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < e->nworker; k++) {
+        const uint32_t w = (s->next + k) % e->nworker;
+        const struct plait_pair_end *end = &e->ends[w];
+        if (w % s->n != s->first || end->gone || end->waits)
+            continue;
+        s->awaited[n] = end->receives ? end->data : end->note;
+        s->who[n++] = w;
+    }
+    return n;
+}
+
+static void *work(void *arg)
+{
+    struct shift *s = arg;
+    struct plait_elastic *e = s->e;
+    const uint32_t environment = plait_fpenv_enter();
+    uint32_t n;
+
+    while (!s->cancelled && (n = list_awaited(s)) > 0) {
+        size_t i = n;
+        const enum plait_status status = plait_wait_any(s->awaited, n, &i);
+        if (i == n) { /* nothing was there to wait for */
+            s->status = status;
+            break;
+        }
+        struct plait_pair_end *end = &e->ends[s->who[i]];
+        if (end->receives)
+            end->data = s->awaited[i]; /* taken: NULL */
+        s->next = (s->who[i] + 1) % e->nworker;
+        hear(e, end, status);
+    }
+    plait_fpenv_leave(environment);
+    return NULL;
+}
+
+static void finish_shifts(struct shift *s, uint32_t n)
+{
+    for (uint32_t t = 0; s != NULL && t < n; t++) {
+        free(s[t].awaited);
+        free(s[t].who);
+    }
+    free(s);
+}
+
+static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
+{
+    struct shift *s = calloc(n, sizeof *s);
+    bool good = s != NULL;
+
+    for (uint32_t t = 0; good && t < n; t++) {
+        s[t] = (struct shift){ .e = e, .first = t, .n = n };
+        s[t].awaited = calloc(e->nworker, sizeof *s[t].awaited);
+        s[t].who = calloc(e->nworker, sizeof *s[t].who);
+        good = s[t].awaited != NULL && s[t].who != NULL;
+    }
+    if (good)
+        return s;
+    finish_shifts(s, n);
+    return NULL;
+}
+
+/* Held while threads are started, so that they serve only when all are there. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *begin_work(void *shift)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return work(shift);
+}
+
+/* The first shift is this thread's; the others' threads take no signals of the caller's. */
+static enum plait_status run_shifts(struct shift *s, uint32_t n)
+{
+    sigset_t all, saved;
+    uint32_t started = 1;
+    int error = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    pthread_mutex_lock(&gate);
+    while (started < n && error == 0) {
+        error = pthread_create(&s[started].thread, NULL, begin_work, &s[started]);
+        started += error == 0;
+    }
+    for (uint32_t t = 0; t < n; t++)
+        s[t].cancelled = error != 0;
+    pthread_mutex_unlock(&gate);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    work(&s[0]);
+    enum plait_status status = s[0].status;
+    for (uint32_t t = 1; t < started; t++) {
+        pthread_join(s[t].thread, NULL);
+        status = status == PLAIT_OK ? s[t].status : status;
+    }
+    return error == 0 ? status
+                      : plait_fail_errno(error, "plait_elastic_serve: cannot start thread %u of %u", started, n);
+}
+
+static double sum_of(const float *x, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static enum plait_status check_serve(const struct plait_elastic *e)
+{
+    if (e == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_serve: elastic is NULL");
+    if (plait_comm_inherited(e->comm))
+        return plait_comm_is_closed(e->comm, "plait_elastic_serve");
+    if (!e->serves)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_serve: rank %u of %s is a worker; servers are the last %u ranks",
+                          e->comm->rank, e->name, e->nserver);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_serve(struct plait_elastic *e)
+{
+    enum plait_status status = check_serve(e);
+
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t n = e->options.threads < e->nworker ? e->options.threads : e->nworker;
+    struct shift *s = make_shifts(e, n);
+    if (s == NULL)
+        return plait_fail_memory("out of memory for serving %u workers", e->nworker);
+    const double before = sum_of(e->centre, e->own.count);
+    for (uint32_t w = 0; w < e->nworker; w++)
+        if (!e->ends[w].gone && plait_start(e->ends[w].note) != PLAIT_OK)
+            has_died(e, &e->ends[w]);
+    status = run_shifts(s, n);
+    e->counts.movement = sum_of(e->centre, e->own.count) - before;
+    finish_shifts(s, n);
+    return status;
+}

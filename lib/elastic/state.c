@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an object goes on from: its first centre, and states that were saved. */
+#include "elastic.h"
+
+#include "../status.h"
+#include "../wait.h"
+
+#include <plait/memory.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Before a state: centre, then momenta if there are any. */
+struct head {
+    char magic[8];
+    uint64_t count, calls, momenta;
+    double lr;
+};
+static const char magic[8] = "elastic1";
+
+enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from)
+{
+    void *all = e->centre;
+
+    if (e->nserver > 0) { /* nobody has room for all of it */
+        const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
+        if (status != PLAIT_OK)
+            return plait_comm_fail(e->comm, status, "%s", plait_last_error());
+    }
+    if (e->comm->rank == 0 && all != from)
+        memcpy(all, from, e->count * sizeof(float));
+    const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
+    if (all != e->centre) {
+        if (status == PLAIT_OK && e->serves)
+            memcpy(e->centre, (float *)all + e->own.start, e->own.count * sizeof(float));
+        if (status == PLAIT_OK)
+            plait_barrier(e->comm, NULL); /* nobody reads what goes */
+        plait_mem_free(all);
+    }
+    return status;
+}
+
+size_t plait_elastic_state(const struct plait_elastic *e)
+{
+    if (e == NULL || e->serves)
+        return 0;
+    return sizeof(struct head) + e->count * sizeof(float) * (e->options.momentum > 0 ? 2 : 1);
+}
+
+enum plait_status plait_elastic_save(struct plait_elastic *e, void *state)
+{
+    enum plait_status status = plait_elastic_check(e, "plait_elastic_save");
+
+    if (status == PLAIT_OK && state == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_save: state is NULL");
+    if (status != PLAIT_OK)
+        return status;
+    struct head h = { .count = e->count, .calls = e->calls, .momenta = e->options.momentum > 0, .lr = e->options.lr };
+    memcpy(h.magic, magic, sizeof magic);
+    float *centre = (float *)((char *)state + sizeof h);
+    status = plait_elastic_centre(e, centre);
+    if (status != PLAIT_OK)
+        return status;
+    memcpy(state, &h, sizeof h);
+    if (h.momenta && e->velocity != NULL)
+        memcpy(centre + e->count, e->velocity, e->count * sizeof(float));
+    else if (h.momenta)
+        memset(centre + e->count, 0, e->count * sizeof(float));
+    return PLAIT_OK;
+}
+
+static enum plait_status check_state(const struct plait_elastic *e, const void *state, size_t bytes, struct head *h)
+{
+    if (e->calls > 0 || e->updates > 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: %s has exchanged already; restore into a new object",
+                          e->name);
+    if (e->serves)
+        return PLAIT_OK;
+    if (state == NULL || bytes < sizeof *h || memcmp(state, magic, sizeof magic) != 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: state is %s",
+                          state == NULL ? "NULL" : "not one of plait_elastic_save()");
+    memcpy(h, state, sizeof *h);
+    if (h->count != e->count || h->momenta > 1 || bytes != sizeof *h + e->count * sizeof(float) * (1 + h->momenta))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_restore: the state has %zu bytes and says %llu weights; %s has %zu", bytes,
+                          (unsigned long long)h->count, e->name, e->count);
+    return PLAIT_OK;
+}
+
+/* Have all ranks a good one? In the sync modes also all the same place in the period. */
+static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_status status, const struct head *h)
+{
+    char text[512];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    const double place = status != PLAIT_OK ? -1 : e->nserver == 0 ? (double)h->calls : 0;
+    const enum plait_status all = plait_elastic_agree_on(
+        e, "plait_elastic_restore", "the number of calls in the state (-1: it cannot be restored)", place);
+    return status == PLAIT_OK ? all : plait_fail(status, "%s", text);
+}
+
+enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *state, size_t bytes)
+{
+    struct head h = { .count = 0 };
+    float *velocity = NULL;
+
+    if (e == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: elastic is NULL");
+    enum plait_status status = check_state(e, state, bytes, &h);
+    if (status == PLAIT_OK && h.momenta && e->options.momentum > 0) {
+        velocity = malloc(e->count * sizeof(float));
+        if (velocity == NULL)
+            status = plait_fail_memory("out of memory for momenta of %zu weights", e->count);
+    }
+    status = agree_on_state(e, status, &h);
+    const float *centre = e->serves || status != PLAIT_OK ? NULL : (const float *)((const char *)state + sizeof h);
+    if (status == PLAIT_OK)
+        status = plait_elastic_spread(e, centre);
+    if (status != PLAIT_OK || e->serves) {
+        free(velocity);
+        return status;
+    }
+    if (velocity != NULL)
+        memcpy(velocity, centre + e->count, e->count * sizeof(float));
+    free(e->velocity);
+    e->velocity = velocity;
+    e->calls = h.calls;
+    if (h.lr > 0)
+        e->options.lr = h.lr;
+    return PLAIT_OK;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All workers at once: collectives of one comm, bound once. Of each exchange
+ *
+ *     broadcast   sync1: the master's centre
+ *     reduce      the sum of weights or of rounded differences: to the master, to all, or each rank its shard
+ *     update      of the weights, and of what of the centre this rank has to keep
+ *     gather      sharded: the new centre; of sync3 it may go on until the next exchange needs it
+ */
+#include "elastic.h"
+
+#include "pass.h"
+
+#include "../progress.h"
+#include "../status.h"
+#include "../wait.h"
+
+#include <plait/memory.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_sharded(const struct plait_elastic *e)
+{
+    return e->options.centre == PLAIT_CENTRE_SHARDED;
+}
+
+static bool overlaps(const struct plait_elastic *e)
+{
+    return e->options.mode == PLAIT_ELASTIC_SYNC3;
+}
+
+/* ---- Preparation ------------------------------------------------------------------------------------------- */
+
+static enum plait_status allocate(struct plait_elastic *e)
+{
+    const uint32_t nrank = e->comm->nrank, rank = e->comm->rank;
+    const bool narrow = e->options.payload != PLAIT_FLOAT32;
+    const size_t size = plait_dtype_size(e->options.payload);
+    void *centre = NULL;
+
+    e->own = is_sharded(e)                                        ? plait_elastic_part(e->count, nrank, rank)
+             : e->options.mode == PLAIT_ELASTIC_SYNC1 && rank > 0 ? (struct plait_extent){ 0, 0 }
+                                                                  : (struct plait_extent){ 0, e->count };
+    e->shard_counts = calloc(nrank, sizeof *e->shard_counts);
+    if (e->shard_counts == NULL)
+        return plait_fail_memory("out of memory for %u ranks", nrank);
+    for (uint32_t r = 0; r < nrank; r++)
+        e->shard_counts[r] = plait_elastic_part(e->count, nrank, r).count;
+    enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &centre);
+    e->centre = centre;
+    if (status == PLAIT_OK && e->own.count > 0)
+        status = plait_mem_alloc(e->own.count * size, &e->sums);
+    if (status == PLAIT_OK && narrow)
+        status = plait_mem_alloc(e->count * size, &e->differences);
+    return status;
+}
+
+static struct plait_call bound(const struct plait_elastic *e, const char *algorithm, struct plait_request **request)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.algorithm = algorithm;
+    call.reproducible = e->options.reproducible;
+    call.persistent = 1;
+    call.request = request;
+    return call;
+}
+
+static enum plait_status bind_master(struct plait_elastic *e, const void *in, enum plait_dtype type)
+{
+    struct plait_call call = bound(e, "binomial", &e->broadcast);
+    enum plait_status status = plait_broadcast(e->comm, e->centre, e->centre, e->count, PLAIT_FLOAT32, 0, &call);
+
+    call.request = &e->reduce;
+    return status == PLAIT_OK ? plait_reduce(e->comm, in, e->sums, e->count, type, PLAIT_SUM, 0, &call) : status;
+}
+
+static enum plait_status bind_shards(struct plait_elastic *e, const void *in, enum plait_dtype type)
+{
+    struct plait_call call = bound(e, e->options.algorithm, &e->reduce);
+    enum plait_status status =
+        plait_reduce_scatterv(e->comm, in, e->sums, e->shard_counts, NULL, type, PLAIT_SUM, &call);
+
+    call = bound(e, NULL, &e->gather);
+    return status == PLAIT_OK ? plait_allgatherv(e->comm, e->centre + e->own.start, e->centre, e->shard_counts, NULL,
+                                                 PLAIT_FLOAT32, &call)
+                              : status;
+}
+
+static enum plait_status bind_all(struct plait_elastic *e)
+{
+    const void *in = e->differences != NULL ? e->differences : e->weights;
+    struct plait_call call = bound(e, e->options.algorithm, &e->reduce);
+
+    if (e->options.mode == PLAIT_ELASTIC_SYNC1)
+        return bind_master(e, in, e->options.payload);
+    if (is_sharded(e))
+        return bind_shards(e, in, e->options.payload);
+    return plait_allreduce(e->comm, in, e->sums, e->count, e->options.payload, PLAIT_SUM, &call);
+}
+
+static enum plait_status prepare(struct plait_elastic *e)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (overlaps(e) && !e->comm->progress) {
+        status = plait_progress_thread_start();
+        e->comm->progress = status == PLAIT_OK;
+    }
+    if (status == PLAIT_OK)
+        status = allocate(e);
+    if (status == PLAIT_OK)
+        status = bind_all(e);
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
+}
+
+/* ---- Exchanges --------------------------------------------------------------------------------------------- */
+
+static enum plait_status begin(struct plait_elastic *e)
+{
+    if (e->broadcast != NULL) {
+        const enum plait_status status = plait_run_again(e->broadcast);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (e->differences != NULL)
+        plait_elastic_subtract(e->comm->kernels, e->options.payload, e->differences, e->weights, e->centre, e->count);
+    return plait_start(e->reduce);
+}
+
+/* The last centre is still on its way. */
+static enum plait_status end_gather(struct plait_elastic *e)
+{
+    if (!e->gathering)
+        return PLAIT_OK;
+    e->gathering = false;
+    return plait_wait(&e->gather);
+}
+
+static void update(struct plait_elastic *e, float pull)
+{
+    const struct plait_kernels *k = e->comm->kernels;
+    const enum plait_dtype payload = e->options.payload;
+    const size_t from = e->own.start, to = from + e->own.count;
+
+    if (e->differences != NULL) {
+        plait_elastic_give(k, payload, e->weights, e->differences, e->count, pull);
+        plait_elastic_gain(k, payload, e->centre + from, e->sums, e->own.count, pull);
+        return;
+    }
+    plait_elastic_pull(e->weights, e->centre, from, pull);
+    plait_elastic_meet(e->weights + from, e->centre + from, e->sums, e->own.count, pull, (float)e->nworker);
+    plait_elastic_pull(e->weights + to, e->centre + to, e->count - to, pull);
+}
+
+static enum plait_status start(struct plait_elastic *e)
+{
+    return overlaps(e) ? begin(e) : PLAIT_OK;
+}
+
+static enum plait_status finish(struct plait_elastic *e)
+{
+    const struct plait_elastic_options *o = &e->options;
+    enum plait_status status = overlaps(e) ? PLAIT_OK : begin(e);
+
+    if (status == PLAIT_OK)
+        status = plait_wait(&e->reduce);
+    if (status == PLAIT_OK)
+        status = end_gather(e);
+    if (status != PLAIT_OK)
+        return status;
+    e->counts.pull = o->rho > 0 ? o->lr * o->rho : o->beta / e->nworker;
+    update(e, (float)e->counts.pull);
+    if (e->gather == NULL)
+        return PLAIT_OK;
+    status = plait_start(e->gather);
+    e->gathering = status == PLAIT_OK;
+    return status == PLAIT_OK && !overlaps(e) ? end_gather(e) : status;
+}
+
+static enum plait_status read_centre(struct plait_elastic *e, float *out)
+{
+    enum plait_status status = end_gather(e);
+
+    if (status == PLAIT_OK && e->broadcast != NULL)
+        status = plait_run_again(e->broadcast);
+    if (status == PLAIT_OK)
+        memcpy(out, e->centre, e->count * sizeof(float));
+    return status;
+}
+
+static void leave(struct plait_elastic *e)
+{
+    struct plait_request **const all[] = { &e->broadcast, &e->reduce, &e->gather };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i] != NULL)
+            plait_wait(all[i]);
+        plait_request_free(all[i]);
+    }
+}
+
+const struct plait_elastic_way plait_elastic_sync = { prepare, start, finish, read_centre, leave };

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A worker of servers. It asks each with a note, and waits for a note from each. Inside a node that is all: the servers
+ * read the weights where they lie, and what answers them lies in the server's slot. Else weights follow the note, and the
+ * answer is a message.
+ *
+ * The slot is the server's to write from the worker's note to the server's, and the worker's to read from then to its
+ * next note: nobody writes what another reads, and a worker that stops anywhere keeps nobody waiting.
+ */
+#include "elastic.h"
+
+#include "pass.h"
+
+#include "../status.h"
+
+#include <plait/message.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SERVER = 1 };
+
+static struct plait_call as_request(struct plait_request **request)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    return call;
+}
+
+/* What all servers will find, also when this worker is dead before it has sent a note to each. */
+static void publish(struct plait_elastic *e, enum plait_note_kind kind, double pull)
+{
+    e->offer->kind = kind;
+    e->offer->pull = pull;
+    atomic_store_explicit(&e->offer->number, e->number, memory_order_release);
+}
+
+static enum plait_dtype answer_type(const struct plait_elastic *e, enum plait_note_kind kind)
+{
+    return kind == PLAIT_NOTE_READ ? PLAIT_FLOAT32 : e->options.payload;
+}
+
+static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_note_kind kind,
+                                 double pull)
+{
+    struct plait_call call = as_request(&end->data);
+
+    end->said = (struct plait_note){ .kind = kind, .number = e->number, .pull = pull };
+    enum plait_status status = plait_start(end->note);
+    if (status == PLAIT_OK && !e->mapped)
+        status = plait_recv(end->comm, end->slot, end->part.count, answer_type(e, kind), SERVER, &call);
+    if (status == PLAIT_OK)
+        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, SERVER, NULL);
+    call = as_request(&end->sent);
+    if (status == PLAIT_OK && !e->mapped && kind == PLAIT_NOTE_EXCHANGE)
+        status = plait_send(end->comm, e->offered + end->part.start, end->part.count, PLAIT_FLOAT32, SERVER, &call);
+    return status;
+}
+
+/* The error of a server, by its name. */
+static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
+                      text);
+}
+
+static enum plait_status await_one(struct plait_pair_end *end)
+{
+    struct plait_request **const all[] = { &end->note, &end->data, &end->sent };
+    enum plait_status status = PLAIT_OK;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all && status == PLAIT_OK; i++)
+        status = plait_wait(all[i]); /* NULL is success */
+    return status;
+}
+
+static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
+{
+    char text[512];
+    const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : 0;
+
+    if (e->offered != e->weights && kind == PLAIT_NOTE_EXCHANGE) {
+        memcpy(e->offered, e->weights, e->count * sizeof(float));
+        e->counts.staged += e->count * sizeof(float);
+    }
+    e->number++;
+    publish(e, kind, pull);
+    for (uint32_t s = 0; s < e->nserver; s++) {
+        enum plait_status status = ask_one(e, &e->ends[s], kind, pull);
+        if (status == PLAIT_OK)
+            continue;
+        status = blame(e, s, status);
+        snprintf(text, sizeof text, "%s", plait_last_error());
+        for (uint32_t asked = 0; asked < s; asked++)
+            await_one(&e->ends[asked]); /* which may still read the weights */
+        return plait_fail(status, "%s", text);
+    }
+    return PLAIT_OK;
+}
+
+/* Of an exchange, what server s gave is applied; of a reading, copied to `out`. */
+static void take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
+{
+    if (out != NULL)
+        memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
+    else
+        plait_elastic_give(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
+                           end->part.count, (float)end->heard.pull);
+    e->counts.workers = end->heard.workers;
+}
+
+/* All servers are heard, also after an error, so that none reads what the caller may write again. */
+static enum plait_status hear(struct plait_elastic *e, float *out)
+{
+    enum plait_status first = PLAIT_OK;
+    char text[512];
+
+    for (uint32_t s = 0; s < e->nserver; s++) {
+        struct plait_pair_end *end = &e->ends[s];
+        const enum plait_status status = await_one(end);
+        if (status == PLAIT_OK)
+            take(e, end, out);
+        else if (first == PLAIT_OK) {
+            first = blame(e, s, status);
+            snprintf(text, sizeof text, "%s", plait_last_error());
+        }
+    }
+    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+}
+
+static enum plait_status start(struct plait_elastic *e)
+{
+    return ask(e, PLAIT_NOTE_EXCHANGE);
+}
+
+static enum plait_status finish(struct plait_elastic *e)
+{
+    const enum plait_status status = hear(e, NULL);
+    const struct plait_note *first = &e->ends[0].heard; /* staleness is nearly the same at all */
+
+    if (status != PLAIT_OK)
+        return status;
+    e->counts.pull = first->pull;
+    e->counts.behind += first->behind;
+    if (first->behind > e->counts.behind_max)
+        e->counts.behind_max = first->behind;
+    return PLAIT_OK;
+}
+
+static enum plait_status read_centre(struct plait_elastic *e, float *out)
+{
+    const enum plait_status status = ask(e, PLAIT_NOTE_READ);
+    return status == PLAIT_OK ? hear(e, out) : status;
+}
+
+static void leave(struct plait_elastic *e)
+{
+    const struct plait_note bye = { .kind = PLAIT_NOTE_LEAVE };
+
+    for (uint32_t i = 0; e->ends != NULL && i < plait_elastic_nend(e); i++) {
+        struct plait_pair_end *end = &e->ends[i];
+        if (end->comm == NULL || end->gone)
+            continue;
+        if (e->serves)
+            plait_comm_abort(end->comm, "the server has left before this worker");
+        else
+            plait_send(end->comm, &bye, sizeof bye, PLAIT_UINT8, SERVER, NULL);
+    }
+    plait_elastic_part_pairs(e);
+}
+
+const struct plait_elastic_way plait_elastic_served = { plait_elastic_pair, start, finish, read_centre, leave };

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elastic averaging: the bits of the equations, nothing lost or doubled, minima that are found, wrong use named. */
+#include "elastic_model.h"
+#include "pending.h"
+#include "random.h"
+
+#include <plait/elastic.h>
+#include <plait/group.h>
+#include <plait/memory.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT 3001 /* of weights: no multiple of anything */
+
+static bool says(const char *text)
+{
+    return strstr(plait_last_error(), text) != NULL;
+}
+
+/* A way to exchange, as a row of a test. */
+struct kind {
+    enum plait_elastic_mode mode;
+    enum plait_centre centre;
+    enum plait_dtype payload;
+    uint32_t nworker, nserver;
+    bool library, apart; /* weights in library memory; start and finish instead of exchange */
+    const char *algorithm;
+};
+
+static struct plait_elastic_options options_of(const struct kind *k, float *weights)
+{
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+
+    o.mode = k->mode;
+    o.centre = k->centre;
+    o.payload = k->payload;
+    o.nserver = k->nserver;
+    o.algorithm = k->algorithm;
+    o.weights = weights;
+    o.count = COUNT;
+    o.reproducible = 1;
+    return o;
+}
+
+static float *new_weights(bool library)
+{
+    void *p = NULL;
+
+    if (!library)
+        return calloc(COUNT, sizeof(float));
+    return plait_mem_alloc(COUNT * sizeof(float), &p) == PLAIT_OK ? p : NULL;
+}
+
+static void free_weights(bool library, float *w)
+{
+    if (library)
+        plait_mem_free(w);
+    else
+        free(w);
+}
+
+static enum plait_status exchange(const struct kind *k, struct plait_elastic *e)
+{
+    if (!k->apart)
+        return plait_elastic_exchange(e);
+    const enum plait_status status = plait_elastic_start(e);
+    return status == PLAIT_OK ? plait_elastic_finish(e) : status;
+}
+
+/* ---- Bits -------------------------------------------------------------------------------------------------- */
+
+/* A gradient that everybody can work out: of the weights as they were before the exchange. */
+static void gradient_of(const float *w, uint32_t rank, float *g)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        g[i] = w[i] * 0.75F - (float)((i + rank) % 13) * 0.1F;
+}
+
+static int serve(struct plait_elastic *e, uint32_t rank)
+{
+    CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    return 0;
+}
+
+/* Every rank runs the model of all beside the object. */
+static int follow_the_model(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = new_weights(k->library), *g = malloc(COUNT * sizeof *g), *centre = malloc(COUNT * sizeof *centre);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_comm *workers;
+    struct plait_elastic *e;
+    struct model m;
+
+    CHECK(plait_comm_split(*comm, rank < k->nworker ? 0 : PLAIT_NO_COLOR, 0, NULL, &workers) == PLAIT_OK);
+    o.momentum = 0.5;
+    o.lr = 0.125;
+    CHECK(w != NULL && g != NULL && centre != NULL && model_make(&m, k->mode, k->payload, k->nworker, COUNT));
+    if (rank < k->nworker)
+        memcpy(w, m.w[rank], COUNT * sizeof *w);
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker) {
+        model_free(&m);
+        free_weights(k->library, w);
+        free(g);
+        free(centre);
+        return serve(e, rank);
+    }
+    for (uint32_t step = 0; step < 6; step++) {
+        for (uint32_t r = 0; r < k->nworker; r++)
+            gradient_of(m.w[r], r, m.g[r]);
+        gradient_of(w, rank, g);
+        model_step(&m, (float)(0.9 / k->nworker), 0.5F, 0.125F);
+        CHECK(exchange(k, e) == PLAIT_OK);
+        CHECK(plait_elastic_step(e, g) == PLAIT_OK);
+        CHECK(memcmp(w, m.w[rank], COUNT * sizeof *w) == 0);
+        if (k->mode == PLAIT_ELASTIC_ORIGINAL && k->nworker > 1)
+            continue; /* what a reader finds depends on who came meanwhile */
+        CHECK(plait_elastic_centre(e, centre) == PLAIT_OK);
+        CHECK(memcmp(centre, m.centre, COUNT * sizeof *centre) == 0);
+    }
+    CHECK(plait_barrier(workers, NULL) == PLAIT_OK); /* the pull is another one when a worker has left */
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK && plait_comm_destroy(workers) == PLAIT_OK);
+    model_free(&m);
+    free_weights(k->library, w);
+    free(g);
+    free(centre);
+    return 0;
+}
+
+static const enum plait_dtype payloads[] = { PLAIT_FLOAT32, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
+
+/* Every mode whose bits are promised: sync with every number of workers, servers with one, original with all. */
+static void the_bits_are_those_of_the_equations(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
+        for (uint32_t i = 0; i < 12; i++) {
+            const bool sync = mode >= PLAIT_ELASTIC_SYNC1, several = sync || mode == PLAIT_ELASTIC_ORIGINAL;
+            struct kind k = { .mode = (enum plait_elastic_mode)mode,
+                              .payload = payloads[i % 3],
+                              .nworker = several ? 1 + i % 5 : 1,
+                              .nserver = sync ? 0 : 1 + i % 3,
+                              .library = i % 2 == 0,
+                              .apart = i % 4 < 2 };
+            run(k.nworker + k.nserver, 1, follow_the_model, &k);
+            if (i % 4 == 3)
+                run(1, k.nworker + k.nserver, follow_the_model, &k);
+            if (mode < PLAIT_ELASTIC_SYNC2 || k.payload != PLAIT_FLOAT32)
+                continue;
+            k.centre = PLAIT_CENTRE_SHARDED;
+            run(k.nworker, 1, follow_the_model, &k);
+        }
+}
+
+/* The model has one order of summing: so these depend on no algorithm. */
+static void reproducible_bits_depend_on_no_algorithm(void **state)
+{
+    static const char *const algorithms[] = { "one-shot", "two-shot", "binomial", "halving-doubling" };
+
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
+                          .payload = payloads[i % 3],
+                          .nworker = 4,
+                          .algorithm = algorithms[i / 2],
+                          .library = true };
+        run(4, 1, follow_the_model, &k);
+    }
+}
+
+/* ---- Nothing lost, nothing doubled ------------------------------------------------------------------------- */
+
+#define MOST 8
+
+struct totals {           /* of a run, where all processes see them */
+    double workers[MOST]; /* sum of its weights at the end */
+    double added[MOST], first[MOST];
+    double centre;
+    struct plait_elastic_counts server[MOST];
+};
+
+struct conserved {
+    struct kind kind;
+    struct totals *totals;
+};
+
+static double sum_of(const float *x)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < COUNT; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* A pull of 1 swaps weights and centre, of 1/4 and whole numbers stays exact for a few steps: sums are exact. */
+static int keep_the_sum(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct conserved *c = arg;
+    const struct kind *k = &c->kind;
+    const bool sync = k->nserver == 0;
+    float *w = new_weights(k->library), *centre = malloc(COUNT * sizeof *centre);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+    struct plait_comm *workers;
+    uint64_t seed = 99 + rank;
+
+    CHECK(w != NULL && centre != NULL);
+    o.beta = 0;
+    o.rho = 1;
+    o.lr = sync ? 0.25 : 1;
+    o.momentum = k->mode == PLAIT_ELASTIC_ASYNC_MOMENTUM ? 0.5 : 0;
+    CHECK(plait_comm_split(*comm, rank < k->nworker ? 0 : PLAIT_NO_COLOR, 0, NULL, &workers) == PLAIT_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (float)(random_next(&seed) % 64);
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker) {
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+        plait_elastic_counts(e, &c->totals->server[rank - k->nworker]);
+        CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+        free_weights(k->library, w);
+        free(centre);
+        return 0;
+    }
+    c->totals->first[rank] = sum_of(w);
+    for (uint32_t step = 0; step < (sync ? 4 : 20); step++) {
+        CHECK(exchange(k, e) == PLAIT_OK);
+        for (size_t i = 0; i < COUNT && step % 4 == 0; i += 7) {
+            w[i] += 1;
+            c->totals->added[rank] += 1;
+        }
+    }
+    CHECK(plait_barrier(workers, NULL) == PLAIT_OK);
+    CHECK(plait_elastic_centre(e, centre) == PLAIT_OK);
+    c->totals->workers[rank] = sum_of(w);
+    c->totals->centre = sum_of(centre);
+    CHECK(plait_barrier(workers, NULL) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    CHECK(plait_comm_destroy(workers) == PLAIT_OK);
+    free_weights(k->library, w);
+    free(centre);
+    return 0;
+}
+
+static struct totals *shared_totals(void)
+{
+    static struct totals *t;
+
+    if (t == NULL)
+        t = model_shared(sizeof *t);
+    assert_non_null(t);
+    memset(t, 0, sizeof *t);
+    return t;
+}
+
+static void what_workers_give_up_the_centre_gains(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
+        for (uint32_t i = 0; i < 6; i++) {
+            const bool sync = mode >= PLAIT_ELASTIC_SYNC1;
+            struct conserved c = { { .mode = (enum plait_elastic_mode)mode,
+                                     .payload = sync ? PLAIT_FLOAT32 : payloads[i % 3],
+                                     .nworker = 4,
+                                     .nserver = sync ? 0 : 1 + i % 2,
+                                     .library = i % 2 == 0,
+                                     .apart = i < 3 },
+                                   shared_totals() };
+            double before = 0, after = c.totals->centre;
+            run_both(4 + c.kind.nserver, keep_the_sum, &c);
+            memset(c.totals, 0, sizeof *c.totals);
+            run(4 + c.kind.nserver, 1, keep_the_sum, &c);
+            before = c.totals->first[0]; /* which the centre begins with */
+            after = c.totals->centre;
+            for (uint32_t r = 0; r < 4; r++) {
+                before += c.totals->first[r] + c.totals->added[r];
+                after += c.totals->workers[r];
+            }
+            double lost = 0;
+            for (uint32_t s = 0; s < c.kind.nserver; s++) {
+                const struct plait_elastic_counts *n = &c.totals->server[s];
+                assert_true(n->left == 4 && n->died == 0 && n->workers == 0 && n->exchanges == 80);
+                lost += n->forces - n->movement;
+            }
+            if (mode == PLAIT_ELASTIC_HOGWILD)
+                printf("hogwild, %u servers: %g lost of %g\n", c.kind.nserver, lost, before);
+            assert_true(before - after == (mode == PLAIT_ELASTIC_HOGWILD ? lost : 0));
+        }
+}
+
+/* ---- Minima ------------------------------------------------------------------------------------------------ */
+
+/* 1/2 k (w - b)^2 of every weight; the k differ between ranks, the minimum b does not. */
+static int descend(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = new_weights(k->library), *g = malloc(COUNT * sizeof *g), *centre = malloc(COUNT * sizeof *centre);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+    uint32_t step = 0;
+    float error = 1;
+
+    CHECK(w != NULL && g != NULL && centre != NULL);
+    o.lr = 0.1;
+    o.period = 2;
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (float)(i % 17) - 8 + (float)rank;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank < k->nworker) {
+        for (; error > 1e-4F; step++) {
+            CHECK(step < 3000);
+            CHECK(plait_elastic_start(e) == PLAIT_OK);
+            for (size_t i = 0; i < COUNT; i++)
+                g[i] = (0.5F + 0.25F * (float)rank) * (w[i] - (float)(i % 29) * 0.5F);
+            CHECK(plait_elastic_finish(e) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK);
+            if (step % 10 != 9)
+                continue;
+            CHECK(plait_elastic_centre(e, centre) == PLAIT_OK);
+            error = 0;
+            for (size_t i = 0; i < COUNT; i++)
+                error = fmaxf(error, fabsf(centre[i] - (float)(i % 29) * 0.5F));
+        }
+        if (rank == 0)
+            printf("%s: %u steps until the centre is within 1e-4 of the minimum\n", plait_elastic_name(k->mode), step);
+    } else {
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free_weights(k->library, w);
+    free(g);
+    free(centre);
+    return 0;
+}
+
+static void every_mode_finds_the_minimum_of_a_convex_problem(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < PLAIT_NELASTIC; mode++) {
+        const bool sync = mode >= PLAIT_ELASTIC_SYNC1;
+        struct kind k = { .mode = (enum plait_elastic_mode)mode,
+                          .payload = PLAIT_FLOAT32,
+                          .nworker = 3,
+                          .nserver = sync ? 0 : 2,
+                          .library = true };
+        run(k.nworker + k.nserver, 1, descend, &k);
+    }
+}
+
+/* ---- States ------------------------------------------------------------------------------------------------ */
+
+static int go_on(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = new_weights(k->library), *g = malloc(COUNT * sizeof *g), *then = malloc(COUNT * sizeof *then);
+    float *end = malloc(COUNT * sizeof *end);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+    void *state = NULL;
+    size_t bytes = 0;
+
+    CHECK(w != NULL && g != NULL && then != NULL && end != NULL);
+    o.lr = 0.125;
+    o.momentum = 0.5;
+    o.period = 2;
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (float)(i % 31) / (float)(3 + rank);
+    for (uint32_t life = 0; life < 2; life++) { /* all eleven steps; and from the fifth on again */
+        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+        if (life == 1)
+            CHECK(plait_elastic_restore(e, rank < k->nworker ? state : NULL, rank < k->nworker ? bytes : 0) ==
+                  PLAIT_OK);
+        for (uint32_t step = life == 0 ? 0 : 5; rank < k->nworker && step < 11; step++) {
+            if (life == 0 && step == 5) {
+                bytes = plait_elastic_state(e);
+                state = malloc(bytes);
+                CHECK(state != NULL && plait_elastic_save(e, state) == PLAIT_OK);
+                memcpy(then, w, COUNT * sizeof *w);
+            }
+            gradient_of(w, rank, g);
+            CHECK(plait_elastic_exchange(e) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK);
+        }
+        if (rank >= k->nworker)
+            CHECK(plait_elastic_serve(e) == PLAIT_OK && plait_elastic_state(e) == 0);
+        else if (life == 0)
+            memcpy(end, w, COUNT * sizeof *w);
+        else
+            CHECK(memcmp(end, w, COUNT * sizeof *w) == 0);
+        memcpy(w, then, COUNT * sizeof *w);
+        CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    }
+    free(state);
+    free(g);
+    free(then);
+    free(end);
+    free_weights(k->library, w);
+    return 0;
+}
+
+static void a_saved_state_goes_on_with_the_same_bits(void **state)
+{
+    const struct kind kinds[] = {
+        { PLAIT_ELASTIC_SYNC1, 0, PLAIT_FLOAT32, 3, 0, false, false, NULL },
+        { PLAIT_ELASTIC_SYNC2, 0, PLAIT_BFLOAT16, 3, 0, true, false, NULL },
+        { PLAIT_ELASTIC_SYNC3, PLAIT_CENTRE_SHARDED, PLAIT_FLOAT32, 3, 0, true, false, NULL },
+        { PLAIT_ELASTIC_ASYNC, 0, PLAIT_FLOAT16, 1, 2, false, false, NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct kind k = kinds[i];
+        run_both(k.nworker + k.nserver, go_on, &k);
+    }
+}
+
+/* ---- Costs ------------------------------------------------------------------------------------------------- */
+
+static int count_copies(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = new_weights(true);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic_counts counts;
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker)
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    for (uint32_t step = 0; rank < k->nworker && step < 3; step++)
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    CHECK(RANKS_ON_HOSTS || counts.staged == 0);
+    CHECK(rank < k->nworker ? counts.slots == 0 : counts.slots >= COUNT / k->nserver * sizeof(float) * k->nworker);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    plait_mem_free(w);
+    return 0;
+}
+
+static void weights_in_library_memory_are_not_staged(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
+        for (uint32_t i = 0; i < 3 && mode != PLAIT_ELASTIC_SYNC1; i++) {
+            const bool sync = mode >= PLAIT_ELASTIC_SYNC2;
+            struct kind k = { .mode = (enum plait_elastic_mode)mode,
+                              .payload = payloads[i],
+                              .nworker = 3,
+                              .nserver = sync ? 0 : 2,
+                              .centre = sync && i == 0 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT };
+            run(k.nworker + k.nserver, 1, count_copies, &k);
+        }
+}
+
+/* ---- Wrong use --------------------------------------------------------------------------------------------- */
+
+static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float w[COUNT], g[COUNT];
+    const struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2, .payload = PLAIT_FLOAT32 };
+    const struct plait_elastic_options good = options_of(&sync, w);
+    struct plait_elastic_options o = good;
+    struct plait_elastic *e = NULL;
+    char state[64] = "nothing";
+
+    (void)arg;
+#define WRONG(field, value, text)                                                               \
+    do {                                                                                        \
+        o = good;                                                                               \
+        o.field = value;                                                                        \
+        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && e == NULL && says(text)); \
+    } while (0)
+    WRONG(size, 3, "start from PLAIT_ELASTIC_OPTIONS_DEFAULT");
+    WRONG(mode, (enum plait_elastic_mode)77, "mode is 77");
+    WRONG(weights, NULL, "weights is NULL");
+    WRONG(count, 0, "count is 0");
+    WRONG(period, 0, "period is 0");
+    WRONG(beta, -1, "beta is -1");
+    WRONG(beta, 0, "give one");
+    WRONG(rho, 1, "give one");
+    WRONG(rho, (double)NAN, "rho is nan");
+    WRONG(lr, -1, "lr is -1");
+    WRONG(momentum, 1, "momentum is 1");
+    WRONG(payload, PLAIT_INT32, "payload is int32");
+    WRONG(centre, PLAIT_CENTRE_MASTER, "centre is master");
+    WRONG(centre, (enum plait_centre)9, "centre is 9");
+    WRONG(nserver, 1, "has no servers");
+    WRONG(threads, 2, "only hogwild");
+#undef WRONG
+    o = good;
+    o.algorithm = "nonsense";
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_CONFIG && e == NULL && says("no algorithm 'nonsense'"));
+    o = good;
+    o.mode = PLAIT_ELASTIC_ASYNC;
+    o.nserver = 2;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
+    o = good;
+    o.centre = PLAIT_CENTRE_SHARDED;
+    o.payload = PLAIT_FLOAT16;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
+    CHECK(plait_elastic_create(*comm, NULL, &e) == PLAIT_ERR_ARG &&
+          plait_elastic_create(NULL, &good, &e) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_create(*comm, &good, &e) == PLAIT_OK);
+    CHECK(plait_elastic_finish(e) == PLAIT_ERR_ARG && says("no exchange"));
+    CHECK(plait_elastic_step(e, g) == PLAIT_ERR_ARG && says("lr is 0"));
+    CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("above 0"));
+    CHECK(plait_elastic_serve(e) == PLAIT_ERR_ARG && says("is a worker"));
+    CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG && plait_elastic_save(e, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_restore(e, state, sizeof state) == PLAIT_ERR_ARG && says("not one of plait_elastic_save()"));
+    CHECK(plait_elastic_restore(e, rank == 1 ? NULL : state, 0) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_start(e) == PLAIT_OK);
+    CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("under way"));
+    CHECK(plait_elastic_centre(e, g) == PLAIT_ERR_ARG && says("under way"));
+    CHECK(plait_elastic_finish(e) == PLAIT_OK);
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("group"));
+    CHECK(plait_group_end() == PLAIT_OK);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK && plait_elastic_destroy(NULL) == PLAIT_OK);
+    CHECK(plait_elastic_exchange(NULL) == PLAIT_ERR_ARG && plait_elastic_state(NULL) == 0);
+    CHECK(plait_elastic_find("sync3") == PLAIT_ELASTIC_SYNC3 && plait_elastic_find("?") == -1);
+    return 0;
+}
+
+/* Ranks that differ: every one is told the option, both ranks and values; and their comm goes on. */
+static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float w[4] = { 0 };
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+    struct plait_elastic *e = NULL;
+
+    (void)arg;
+    o.weights = w;
+    o.count = 4;
+    o.period = rank == 1 ? 3 : 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH && says("period is 1 on rank 0 and 3 on rank 1"));
+    o.period = rank == 1 ? 0 : 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
+    CHECK(says(rank == 1 ? "period is 0" : "rank 1 failed"));
+    o.period = 1;
+    o.beta = 0;
+    o.rho = 1;
+    o.lr = 0.5;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    CHECK(plait_elastic_set_lr(e, 0.25 * (1 + rank)) == PLAIT_ERR_MISMATCH &&
+          says("lr is 0.25 on rank 0 and 0.5 on rank 1"));
+    CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_use_is_named_and_changes_nothing(void **state)
+{
+    (void)state;
+    run(2, 1, misuse, NULL);
+    run_both(2, differ, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_those_of_the_equations),
+        cmocka_unit_test(reproducible_bits_depend_on_no_algorithm),
+        cmocka_unit_test(what_workers_give_up_the_centre_gains),
+        cmocka_unit_test(every_mode_finds_the_minimum_of_a_convex_problem),
+        cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
+        cmocka_unit_test(weights_in_library_memory_are_not_staged),
+        cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
+    };
+
+    return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);
+}
