@@ -251,6 +251,7 @@ enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 
 void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_counts *out)
 {
+    const uint32_t ncomm = e == NULL || e->serves ? 0 : e->nserver > 0 ? e->nserver : 1;
     struct plait_comm_stats stats;
 
     if (e == NULL || out == NULL)
@@ -265,8 +266,9 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         out->behind_max = e->behind_max;
         out->pull = e->last_pull;
         out->forces = e->forces;
-    } else if (e->nserver == 0) {
-        plait_comm_stats(e->comm, &stats);
+    }
+    for (uint32_t i = 0; i < ncomm; i++) {
+        plait_comm_stats(e->nserver > 0 ? e->ends[i].comm : e->comm, &stats);
         out->staged += stats.bytes_staged;
     }
 }

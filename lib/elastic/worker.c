@@ -110,7 +110,6 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
     else
         plait_elastic_give(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
                            end->part.count, (float)end->heard.pull);
-    e->counts.workers = end->heard.workers;
 }
 
 /* All servers are heard, also after an error, so that none reads what the caller may write again. */
@@ -129,7 +128,10 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
             snprintf(text, sizeof text, "%s", plait_last_error());
         }
     }
-    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+    if (first != PLAIT_OK)
+        return plait_fail(first, "%s", text);
+    e->counts.workers = e->ends[0].heard.workers;
+    return PLAIT_OK;
 }
 
 static enum plait_status start(struct plait_elastic *e)

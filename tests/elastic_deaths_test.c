@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elastic averaging when workers leave, come late, stop or die, and when a server does: who is told what, and no hang. */
+#include "elastic_model.h"
+#include "pending.h"
+#include "random.h"
+
+#include <plait/elastic.h>
+#include <plait/memory.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT 20000
+#define MOST  8
+
+static bool says(const char *text)
+{
+    return strstr(plait_last_error(), text) != NULL;
+}
+
+/* What the processes of a test show each other. */
+struct board {
+    _Atomic uint32_t stage;
+    _Atomic int pid;
+    _Atomic uint32_t created;         /* ranks that have the object */
+    _Atomic uint32_t served;          /* servers that came to the end */
+    _Atomic uint64_t exchanges[MOST]; /* each had applied */
+    _Atomic uint32_t died[MOST], left[MOST];
+};
+
+static struct board *fresh_board(void)
+{
+    static struct board *b;
+
+    if (b == NULL)
+        b = model_shared(sizeof *b);
+    assert_non_null(b);
+    memset(b, 0, sizeof *b);
+    return b;
+}
+
+static void await_stage(struct board *b, uint32_t stage)
+{
+    while (atomic_load(&b->stage) < stage)
+        usleep(200);
+}
+
+struct plan {
+    enum plait_elastic_mode mode;
+    uint32_t nworker, nserver;
+    bool library;
+    uint32_t victim; /* rank */
+    uint32_t after;  /* microseconds */
+    struct board *board;
+};
+
+static struct plait_elastic_options options_of(const struct plan *p, float *w)
+{
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+
+    o.mode = p->mode;
+    o.nserver = p->nserver;
+    o.weights = w;
+    o.count = COUNT;
+    return o;
+}
+
+static int serve(const struct plan *p, struct plait_elastic *e, uint32_t rank)
+{
+    struct plait_elastic_counts counts;
+    const uint32_t s = rank - p->nworker;
+
+    CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    CHECK(counts.workers == 0 && counts.left + counts.died == p->nworker);
+    p->board->exchanges[s] = counts.exchanges;
+    p->board->died[s] = counts.died;
+    p->board->left[s] = counts.left;
+    p->board->served++;
+    plait_elastic_destroy(e); /* its comm may have lost a rank */
+    return 0;
+}
+
+/* ---- Leaving early, coming late ---------------------------------------------------------------------------- */
+
+/* Exchange until this many workers are left; then the pull is theirs. */
+static int exchange_until(struct plait_elastic *e, uint32_t workers, uint32_t rank)
+{
+    struct plait_elastic_counts counts;
+
+    do {
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+        plait_elastic_counts(e, &counts);
+    } while (counts.workers > workers);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    CHECK(counts.workers == workers && fabs(counts.pull - 0.9 / workers) < 1e-12);
+    return 0;
+}
+
+static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    float *w = calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= p->nworker) {
+        free(w);
+        return serve(p, e, rank);
+    }
+    await_stage(p->board, rank);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(exchange_until(e, p->nworker - rank, rank) == 0);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    p->board->stage++;
+    free(w);
+    return 0;
+}
+
+static void workers_finish_early_and_come_late(void **state)
+{
+    static const enum plait_elastic_mode modes[] = { PLAIT_ELASTIC_ASYNC, PLAIT_ELASTIC_HOGWILD };
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct plan p = { .mode = modes[i], .nworker = 3, .nserver = 2, .board = fresh_board() };
+        run(5, 1, come_and_go, &p);
+        assert_true(p.board->left[0] == 3 && p.board->left[1] == 3);
+    }
+}
+
+/* ---- Stopping ---------------------------------------------------------------------------------------------- */
+
+static int stop_another(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    float *w = calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= p->nworker) {
+        free(w);
+        return serve(p, e, rank);
+    }
+    if (rank == 1)
+        atomic_store(&p->board->pid, getpid());
+    for (uint32_t round = 0; rank == 0 && round < 20; round++) {
+        while (atomic_load(&p->board->pid) == 0)
+            usleep(100);
+        CHECK(kill(atomic_load(&p->board->pid), SIGSTOP) == 0);
+        for (uint32_t i = 0; i < 10; i++)
+            CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+        CHECK(kill(atomic_load(&p->board->pid), SIGCONT) == 0);
+        usleep(300);
+    }
+    p->board->stage += rank == 0;
+    while (atomic_load(&p->board->stage) == 0)
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    return 0;
+}
+
+static void a_stopped_worker_keeps_nobody_waiting(void **state)
+{
+    struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .board = fresh_board() };
+
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = stop_another, .arg = &p, .processes = true };
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
+/* ---- Dying ------------------------------------------------------------------------------------------------- */
+
+static int lose_one(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    float *w = calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank == p->victim && rank >= p->nworker) {
+        await_stage(p->board, p->nworker);
+        raise(SIGKILL);
+    }
+    if (rank >= p->nworker) {
+        free(w);
+        return serve(p, e, rank);
+    }
+    if (p->victim < p->nworker) {
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+        if (rank == p->victim)
+            raise(SIGKILL);
+        CHECK(exchange_until(e, p->nworker - 1, rank) == 0);
+        p->board->stage++;
+        await_stage(p->board, p->nworker - 1); /* or the pull would be that of fewer */
+        plait_elastic_destroy(e);
+        free(w);
+        return 0;
+    }
+    p->board->stage++;
+    const enum plait_status status = plait_elastic_exchange(e);
+    CHECK(status == PLAIT_ERR_PEER && says("server 1 (rank 3)") && says("died"));
+    CHECK(plait_elastic_exchange(e) == PLAIT_ERR_FAILED && says("failed earlier") && says("server 1 (rank 3)"));
+    CHECK(plait_elastic_destroy(e) == PLAIT_ERR_PEER && says("server 1 (rank 3)"));
+    free(w);
+    return 0;
+}
+
+static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 1; victim < 4; victim += 2) { /* a worker; a server */
+        struct plan p = {
+            .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2, .victim = victim, .board = fresh_board()
+        };
+        ranks = (struct ranks){ .nprocess = 4, .nthread = 1, .body = lose_one, .arg = &p, .processes = true };
+        assert_int_equal(ranks_run(&ranks), 1);
+        assert_int_equal(p.board->served, victim == 1 ? 2 : 1);
+        if (victim == 1)
+            assert_true(p.board->died[0] == 1 && p.board->died[1] == 1 && p.board->left[0] == 1);
+    }
+}
+
+/* ---- Dying at any moment ----------------------------------------------------------------------------------- */
+
+static void *kill_later(void *arg)
+{
+    const struct plan *p = arg;
+
+    usleep(p->after);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* The victim goes on until it dies; the others, in the sync modes, until they are told. */
+static int meet_death(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    const bool served = p->nserver > 0;
+    struct plait_elastic *e;
+    pthread_t killer;
+    void *room = NULL;
+    char name[64];
+
+    if (rank == p->victim)
+        CHECK(pthread_create(&killer, NULL, kill_later, arg) == 0);
+    if (p->library)
+        CHECK(plait_mem_alloc(COUNT * sizeof(float), &room) == PLAIT_OK);
+    float *w = p->library ? room : calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    enum plait_status status = plait_elastic_create(*comm, &o, &e);
+    if (status != PLAIT_OK) { /* it died during creation, of which all know something */
+        CHECK(status == PLAIT_ERR_PEER || status == PLAIT_ERR_FAILED);
+        plait_comm_destroy(*comm);
+        *comm = NULL;
+        return 0;
+    }
+    p->board->created++;
+    if (rank >= p->nworker) {
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+        struct plait_elastic_counts counts;
+        plait_elastic_counts(e, &counts);
+        while (rank == p->victim)
+            pause();
+        p->board->exchanges[rank - p->nworker] = counts.exchanges;
+        p->board->served++;
+        plait_elastic_destroy(e);
+        return 0;
+    }
+    for (uint32_t step = 0; status == PLAIT_OK && (!served || rank == p->victim || step < 60); step++) {
+        status = plait_elastic_start(e);
+        usleep(20);
+        if (status == PLAIT_OK)
+            status = plait_elastic_finish(e);
+    }
+    snprintf(name, sizeof name, served ? "(rank %u)" : "rank %u (process ", p->victim);
+    if (status != PLAIT_OK && p->board->created == p->nworker + p->nserver)
+        CHECK(says(name) && (!served || p->victim >= p->nworker));
+    plait_elastic_destroy(e);
+    return 0;
+}
+
+static void kill_somebody(uint64_t seed)
+{
+    struct plan p = { .mode = (enum plait_elastic_mode)(seed % PLAIT_NELASTIC), .board = fresh_board() };
+    uint64_t random = seed;
+
+    p.nworker = 2 + (uint32_t)(random_next(&random) % 2);
+    p.nserver = p.mode >= PLAIT_ELASTIC_SYNC1 ? 0 : 1 + (uint32_t)(random_next(&random) % 2);
+    p.library = random_next(&random) % 2 == 0;
+    p.victim = (uint32_t)(random_next(&random) % (p.nworker + p.nserver));
+    p.after = (uint32_t)(random_next(&random) % 40000);
+    printf("seed %llu: %s, %u workers, %u servers, rank %u dies after %u us\n", (unsigned long long)seed,
+           plait_elastic_name(p.mode), p.nworker, p.nserver, p.victim, p.after);
+    ranks = (struct ranks){
+        .nprocess = p.nworker + p.nserver, .nthread = 1, .limit = 120, .body = meet_death, .arg = &p, .processes = true
+    };
+    assert_int_equal(ranks_run(&ranks), 1);
+    if (p.board->served == 2 && !RANKS_ON_HOSTS) /* wholly or not at all: the same at both */
+        assert_int_equal(p.board->exchanges[0], p.board->exchanges[1]);
+}
+
+static void a_rank_dies_at_any_moment_in_any_mode(void **state)
+{
+    const char *full = getenv("PLAIT_TEST_FULL");
+    const uint64_t n = full != NULL && strcmp(full, "1") == 0 ? 100 : 14;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= n; seed++)
+        kill_somebody(seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_finish_early_and_come_late),
+        cmocka_unit_test(a_stopped_worker_keeps_nobody_waiting),
+        cmocka_unit_test(a_dead_worker_is_counted_and_a_dead_server_named),
+        cmocka_unit_test(a_rank_dies_at_any_moment_in_any_mode),
+    };
+
+    return cmocka_run_group_tests_name("elastic_deaths", tests, NULL, NULL);
+}
