@@ -4,8 +4,10 @@
 #include "pending.h"
 #include "random.h"
 
-#include <plait/elastic.h>
+#include "../lib/elastic/elastic.h"
+
 #include <plait/memory.h>
+#include <plait/message.h>
 
 #include <math.h>
 #include <pthread.h>
@@ -235,6 +237,38 @@ static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
     }
 }
 
+/* A worker that dies when it has offered an exchange to all, and told only one server. */
+static int die_half_way(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    float *w = calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank == 0) {
+        const struct plait_note note = { .kind = PLAIT_NOTE_EXCHANGE, .number = 1 };
+        e->offer->kind = note.kind;
+        atomic_store(&e->offer->number, note.number);
+        CHECK(plait_send(e->ends[0].comm, &note, sizeof note, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
+        raise(SIGKILL);
+    }
+    free(w);
+    return serve(p, e, rank);
+}
+
+static void what_reached_one_server_is_applied_by_all(void **state)
+{
+    struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 2, .board = fresh_board() };
+
+    (void)state;
+    if (RANKS_ON_HOSTS) /* what is not promised there */
+        return;
+    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die_half_way, .arg = &p, .processes = true };
+    assert_int_equal(ranks_run(&ranks), 1);
+    assert_true(p.board->exchanges[0] == 1 && p.board->exchanges[1] == 1);
+}
+
 /* ---- Dying at any moment ----------------------------------------------------------------------------------- */
 
 static void *kill_later(void *arg)
@@ -330,6 +364,7 @@ int main(void)
         cmocka_unit_test(workers_finish_early_and_come_late),
         cmocka_unit_test(a_stopped_worker_keeps_nobody_waiting),
         cmocka_unit_test(a_dead_worker_is_counted_and_a_dead_server_named),
+        cmocka_unit_test(what_reached_one_server_is_applied_by_all),
         cmocka_unit_test(a_rank_dies_at_any_moment_in_any_mode),
     };
 
