@@ -242,6 +242,24 @@ static bool parse_compute(struct options *o, const char *flag, const char *value
            complain("%s %s: expected milliseconds from 0 to 60000", flag, value);
 }
 
+static bool parse_modes(struct options *o, const char *flag, const char *value)
+{
+    char list[256], *state = NULL;
+    const bool all = strcmp(value, "all") == 0;
+
+    snprintf(list, sizeof list, "%s", value);
+    for (int m = 0; m < PLAIT_NELASTIC; m++)
+        o->mode[m] = all;
+    for (char *name = strtok_r(list, ",", &state); name != NULL && !all; name = strtok_r(NULL, ",", &state)) {
+        const int mode = plait_elastic_find(name);
+        if (mode < 0)
+            return complain("%s %s: use original, async, async-momentum, hogwild, sync1, sync2, sync3 or all", flag,
+                            name);
+        o->mode[mode] = true;
+    }
+    return true;
+}
+
 static bool parse_guard(struct options *o, const char *flag, const char *value)
 {
     o->guard = strcmp(value, "on") == 0;
@@ -357,7 +375,13 @@ static const struct row rows[] = {
     { 0, "min-elements", "N", NUMBER, AT(min_elements), 0, UINT64_MAX / 8, NULL, "leave out smaller tensors (0)" },
     { 0, "max-elements", "N", NUMBER, AT(max_elements), 1, UINT64_MAX / 8, NULL, "leave out larger tensors" },
     { 0, "compute-ms", "T", PARSED, 0, 0, 0, parse_compute,
-      "fusion: gradients appear during a sleep of so many milliseconds (0)" },
+      "fusion: gradients appear during a sleep of so many milliseconds; elastic: computing is one (0)" },
+    { 0, "bytes", "SIZE", SIZE, AT(bytes), 0, 0, NULL, "elastic: weights of each worker (16M)" },
+    { 0, "mode", "LIST", PARSED, 0, 0, 0, parse_modes,
+      "elastic: original, async, async-momentum, hogwild, sync1, sync2, sync3 or all; commas (all)" },
+    { 0, "servers", "N", NUMBER, AT(nserver), 1, MAX_RANKS / 2, NULL,
+      "elastic: servers of the asynchronous modes, besides --ranks (1)" },
+    { 0, "sharded", NULL, SWITCH, AT(sharded), 0, 0, NULL, "elastic: sync2 and sync3 with a sharded centre" },
     { 0, "timeline", "FILE", TEXT, AT(timeline), 0, 0, NULL,
       "fusion: write what happens in one step, for ui.perfetto.dev" },
     { 0, "layouts", "LIST", PARSED, 0, 0, 0, parse_layouts,
@@ -391,9 +415,11 @@ static const struct row rows[] = {
 
 void options_help(void)
 {
-    printf("Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n\n"
+    printf("Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n"
+           "  or:  plait-perf elastic [options]\n\n"
            "Measures and verifies collectives between ranks that it starts on this machine; with fusion, steps that\n"
-           "exchange the gradients of a list of tensors in several ways (see docs/benchmark.md).\n"
+           "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
+           "(see docs/benchmark.md).\n"
            "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");
     for (size_t i = 0; i < NROW; i++) {
         const struct row *r = &rows[i];
@@ -482,6 +508,9 @@ static void set_defaults(struct options *o)
         .npayload = 2,
         .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
         .gradients = { true, true },
+        .bytes = 16 << 20,
+        .mode = { true, true, true, true, true, true, true },
+        .nserver = 1,
         .nlayout = 7,
         .layout = { { RULE_THRESHOLD, 1 << 20 },
                     { RULE_THRESHOLD, 4 << 20 },
@@ -527,8 +556,9 @@ bool options_parse(int argc, char **argv, struct options *out)
     set_defaults(out);
     if (!ask_launcher(out))
         return false;
-    if (argc > 1 && strcmp(argv[1], "fusion") == 0) {
-        out->fusion = true;
+    out->fusion = argc > 1 && strcmp(argv[1], "fusion") == 0;
+    out->elastic = argc > 1 && strcmp(argv[1], "elastic") == 0;
+    if (out->fusion || out->elastic) {
         argv++;
         argc--;
     }

@@ -7,6 +7,7 @@
 #include "compute.h"
 #include "step.h"
 
+#include <plait/elastic.h>
 #include <plait/launch.h>
 
 #include <stdbool.h>
@@ -49,6 +50,11 @@ struct options {
     double compute;    /* seconds */
     uint64_t min_elements, max_elements;
     const char *timeline;
+    /* plait-perf elastic: payload[0], compute, and */
+    bool elastic, sharded;
+    size_t bytes; /* of weights */
+    bool mode[PLAIT_NELASTIC];
+    uint64_t nserver;
     /* Ranks. */
     bool launched;              /* a launcher has started them all: this process is one */
     struct plait_launch launch; /* which */

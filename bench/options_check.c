@@ -159,6 +159,34 @@ static bool check_fusion(const struct options *o)
     return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
 }
 
+/* It starts processes of its own for each mode, and has a table of its own. */
+static bool check_elastic(const struct options *o)
+{
+    const char *other = o->overlap            ? "--overlap"
+                        : o->tensors != NULL  ? "--tensors"
+                        : o->json != NULL     ? "-J"
+                        : o->threads          ? "--as threads"
+                        : o->npeer > 0        ? "--peer"
+                        : o->aggregate > 1    ? "-m"
+                        : o->timeline != NULL ? "--timeline"
+                                              : NULL;
+
+    if (other != NULL)
+        return complain("%s does not go with plait-perf elastic; leave it out", other);
+    if (o->launched)
+        return complain("plait-perf elastic starts its own ranks on this machine; set PLAIT_LAUNCHER=none, or start it "
+                        "without %s",
+                        o->launch.launcher);
+    if (o->bytes < sizeof(float) || o->bytes % sizeof(float) != 0)
+        return complain("--bytes %zu: weights are float32: a multiple of 4, at least 4", o->bytes);
+    if (o->sharded && o->payload[0] != PLAIT_FLOAT32)
+        return complain("--sharded goes with --payload float: what is spread is the centre itself");
+    if (o->nrank + o->nserver > MAX_RANKS)
+        return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
+                        (unsigned long long)o->nserver, MAX_RANKS);
+    return o->plot == NULL || plot_possible(o->plot);
+}
+
 /* And what only it has. */
 static bool check_no_fusion(const struct options *o)
 {
@@ -193,6 +221,8 @@ bool options_check(struct options *o)
     if (!check_launched(o))
         return false;
 
+    if (o->elastic)
+        return check_elastic(o);
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)

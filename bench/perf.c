@@ -7,6 +7,7 @@
  * for every collective, by the same ranks.
  */
 #include "backend_plait.h"
+#include "elastic.h"
 #include "fusion.h"
 #include "json.h"
 #include "launch_ddp.h"
@@ -485,7 +486,7 @@ int main(int argc, char **argv)
         catch_signals();
         if (o.help && o.launch.rank == 0)
             options_help();
-        status = o.help ? 0 : run(&b);
+        status = o.help ? 0 : o.elastic ? elastic_run(&o) : run(&b);
     }
     options_finish(&o);
     return status;

@@ -115,8 +115,9 @@ static void describe(const struct cell *c, char *out, size_t room)
         *out = '\0';
 }
 
-static void write_script(FILE *f, const struct bench *b, const char *path)
+static void write_script(FILE *f, const void *bench, const char *path)
 {
+    const struct bench *b = bench;
     const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
     const struct options *o = b->options;
     const struct cell *first = &b->cell[0];
@@ -163,15 +164,13 @@ static int run_gnuplot(int script, int *status)
     return 0;
 }
 
-bool plot_draw(const struct bench *b, const char *path)
+bool plot_script(const char *path, void (*write)(FILE *f, const void *what, const char *path), const void *what)
 {
-    if (b->ncell == 0)
-        return complain("--plot %s: nothing was measured", path);
     fflush(stdout);
     FILE *f = tmpfile();
     if (f == NULL)
         return complain("--plot %s: no temporary file for the script of gnuplot: %s", path, strerror(errno));
-    write_script(f, b, path);
+    write(f, what, path);
     rewind(f);
     int status;
     const int error = ferror(f) ? EIO : run_gnuplot(fileno(f), &status);
@@ -183,4 +182,11 @@ bool plot_draw(const struct bench *b, const char *path)
                         WIFEXITED(status) ? WEXITSTATUS(status) : status);
     printf("# Plot                 : %s\n", path);
     return true;
+}
+
+bool plot_draw(const struct bench *b, const char *path)
+{
+    if (b->ncell == 0)
+        return complain("--plot %s: nothing was measured", path);
+    return plot_script(path, write_script, b);
 }

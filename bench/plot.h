@@ -4,6 +4,7 @@
 #define PLAIT_BENCH_PLOT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 struct bench;
 
@@ -12,5 +13,8 @@ bool plot_possible(const char *path);
 
 /* Draw all cells of the first type and operator to `path`, .png or .svg. */
 bool plot_draw(const struct bench *b, const char *path);
+
+/* Any other picture: `write` gives gnuplot's commands. */
+bool plot_script(const char *path, void (*write)(FILE *f, const void *what, const char *path), const void *what);
 
 #endif

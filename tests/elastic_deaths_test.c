@@ -262,7 +262,7 @@ static void what_reached_one_server_is_applied_by_all(void **state)
     struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 2, .board = fresh_board() };
 
     (void)state;
-    if (RANKS_ON_HOSTS) /* what is not promised there */
+    if (RANKS_ON_HOSTS || getenv("PLAIT_PACE") != NULL) /* not promised where weights are messages */
         return;
     ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die_half_way, .arg = &p, .processes = true };
     assert_int_equal(ranks_run(&ranks), 1);
@@ -344,7 +344,7 @@ static void kill_somebody(uint64_t seed)
         .nprocess = p.nworker + p.nserver, .nthread = 1, .limit = 120, .body = meet_death, .arg = &p, .processes = true
     };
     assert_int_equal(ranks_run(&ranks), 1);
-    if (p.board->served == 2 && !RANKS_ON_HOSTS) /* wholly or not at all: the same at both */
+    if (p.board->served == 2 && !RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL) /* wholly or not at all: the same at both */
         assert_int_equal(p.board->exchanges[0], p.board->exchanges[1]);
 }
 

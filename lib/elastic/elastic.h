@@ -63,7 +63,8 @@ struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver]
     uint64_t served;                 /* number */
     uint64_t seen;                   /* updates at its last exchange */
     bool receives;                   /* what is awaited is data */
-    bool waits;                      /* its exchange is complete here and not yet applied */
+    bool asks;                       /* it has asked for an exchange, */
+    bool waits;                      /* which is complete here and not yet applied */
     bool gone;
 };
 

@@ -4,8 +4,9 @@
  * slot. Nothing here waits for one worker: what it says is awaited together with what the others say, and notes and
  * data that go to it are its own affair.
  *
- * An exchange is complete when the weights can be read: at once where they are mapped, else when they have come. Then it
- * `waits` to be applied, which is at once, but in the mode `original` when it is its turn. A dead worker's exchange that
+ * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read, which
+ * is at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
+ * worker's turn, and the next turn comes when it is over. A dead worker's exchange that
  * is complete is applied, too: mapped memory stays, and so does what the worker has published (struct plait_offer).
  */
 #include "elastic.h"
@@ -128,15 +129,37 @@ static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
         has_died(e, end);
 }
 
+/* The weights of who has asked: they are there, or on their way from now on. */
+static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    struct plait_call call = forever(&end->data);
+
+    end->asks = false;
+    end->waits = end->weights != NULL;
+    if (end->waits)
+        return;
+    enum plait_status status = plait_wait(&end->sent); /* the slot is free: the worker has had what was in it */
+    if (status == PLAIT_OK)
+        status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
+    end->receives = status == PLAIT_OK;
+    if (status != PLAIT_OK)
+        has_died(e, end);
+}
+
+/* One after the other, each with all that travels. */
 static void exchange_in_turn(struct plait_elastic *e)
 {
     for (uint32_t passed = 0; passed < e->nworker; passed++, e->turn = (e->turn + 1) % e->nworker) {
         struct plait_pair_end *end = &e->ends[e->turn];
+        if (end->asks)
+            fetch(e, end);
         if (end->waits) {
             exchange(e, end);
+            plait_wait(&end->sent);
             passed = 0;
-        } else if (!end->gone)
+        } else if (!end->gone) {
             return;
+        }
     }
 }
 
@@ -154,21 +177,14 @@ static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_
 
 static enum plait_status read_note(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = forever(&end->data);
-
     if (end->heard.kind == PLAIT_NOTE_LEAVE) {
         is_gone(e, end, false);
         return PLAIT_OK;
     }
     if (end->heard.kind == PLAIT_NOTE_READ)
         return give_centre(e, end);
-    if (end->weights != NULL) {
-        end->waits = true;
-        return PLAIT_OK;
-    }
-    const enum plait_status status = plait_wait(&end->sent); /* the slot is free: the worker has had what was in it */
-    end->receives = status == PLAIT_OK;
-    return status == PLAIT_OK ? plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call) : status;
+    end->asks = true;
+    return PLAIT_OK;
 }
 
 /* Something has come from this worker, or it is dead. */
@@ -182,9 +198,13 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
     }
     if (status != PLAIT_OK)
         has_died(e, end);
-    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
+    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
         exchange_in_turn(e);
-    else if (end->waits)
+        return;
+    }
+    if (end->asks)
+        fetch(e, end);
+    if (end->waits)
         exchange(e, end);
 }
 
@@ -199,7 +219,7 @@ static uint32_t list_awaited(struct shift *s)
     for (uint32_t k = 0; k < e->nworker; k++) {
         const uint32_t w = (s->next + k) % e->nworker;
         const struct plait_pair_end *end = &e->ends[w];
-        if (w % s->n != s->first || end->gone || end->waits)
+        if (w % s->n != s->first || end->gone || end->asks || end->waits)
             continue;
         s->awaited[n] = end->receives ? end->data : end->note;
         s->who[n++] = w;

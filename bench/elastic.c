@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "elastic.h"
+
+#include "message.h"
+#include "plot.h"
+#include "stats.h"
+#include "worker.h"
+
+#include <plait/elastic.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_RANKS = 3 };
+
+struct line { /* of the table */
+    enum plait_elastic_mode mode;
+    double round;     /* seconds: the median of the turns */
+    double exchanges; /* percent of it that is not computing */
+    double behind;    /* mean over the workers */
+    uint64_t behind_max;
+    size_t slots;
+    double lost, allreduce;
+};
+
+/* ---- Processes --------------------------------------------------------------------------------------------- */
+
+static void end_all(const pid_t *child, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        if (child[r] > 0)
+            kill(child[r], SIGKILL);
+}
+
+/* All end well within --timeout seconds of each other; else all are ended. */
+static bool await_all(pid_t *child, uint32_t n, double timeout)
+{
+    const time_t end = time(NULL) + (time_t)timeout;
+    bool good = true;
+
+    for (uint32_t left = n; left > 0;) {
+        int status;
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid < 0 && errno != EINTR)
+            break;
+        if (pid > 0)
+            for (uint32_t r = 0; r < n; r++)
+                if (child[r] == pid) {
+                    child[r] = 0;
+                    left--;
+                    good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+                }
+        if (pid <= 0)
+            usleep(2000);
+        if (time(NULL) > end) {
+            good = complain("elastic: no end after %g seconds; raise --timeout", timeout);
+            end_all(child, n);
+            timeout = 1e6;
+        }
+    }
+    return good;
+}
+
+static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, struct elastic_figures *f)
+{
+    const uint32_t n = f->nworker + f->nserver;
+    pid_t child[MAX_RANKS] = { 0 }, parent = getpid();
+
+    fflush(stdout);
+    for (uint32_t r = 0; r < n; r++) {
+        child[r] = fork();
+        if (child[r] == 0) {
+            worker_follow(parent);
+            signal(SIGINT, SIG_DFL);
+            signal(SIGTERM, SIG_DFL);
+            _exit(elastic_rank(o, mode, r, f));
+        }
+        if (child[r] < 0) {
+            complain("elastic: cannot start rank %u of %u: %s", r, n, strerror(errno));
+            end_all(child, r);
+            await_all(child, r, o->timeout);
+            return false;
+        }
+    }
+    const bool good = await_all(child, n, o->timeout);
+    for (uint32_t r = 0; r < n && !good; r++)
+        if (f->error[r][0] != '\0')
+            return complain("%s: rank %u: %s", plait_elastic_name(mode), r, f->error[r]);
+    return good || complain("%s: a rank was ended by a signal", plait_elastic_name(mode));
+}
+
+/* ---- Figures ----------------------------------------------------------------------------------------------- */
+
+static bool measure(const struct options *o, enum plait_elastic_mode mode, struct line *l)
+{
+    struct elastic_figures *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (f == MAP_FAILED)
+        return complain("elastic: %s", strerror(errno));
+    f->nworker = (uint32_t)o->nrank;
+    f->nserver = mode >= PLAIT_ELASTIC_SYNC1 ? 0 : mode == PLAIT_ELASTIC_ORIGINAL ? 1 : (uint32_t)o->nserver;
+    bool good = plait_unique_id_create(&f->id) == PLAIT_OK || complain("elastic: %s", plait_last_error());
+    good = good && run_ranks(o, mode, f);
+    *l = (struct line){ .mode = mode, .round = median_of(f->turn, o->rounds), .allreduce = f->allreduce };
+    l->exchanges = l->round > 0 ? 100 * (l->round - o->compute) / l->round : 0;
+    for (uint32_t r = 0; r < f->nworker + f->nserver; r++) {
+        l->behind += r < f->nworker ? f->behind[r] / f->nworker : 0;
+        l->behind_max = f->behind_max[r] > l->behind_max ? f->behind_max[r] : l->behind_max;
+        l->slots += f->slots[r];
+        l->lost += f->lost[r];
+    }
+    munmap(f, sizeof *f);
+    return good;
+}
+
+/*
+ * Bytes that the memory of one node must move, for each of P ranks: it reads its weights once, writes 1/P of the sum, and copies the rest of it: 3 - 1/P vectors; the update
+ * reads weights, centre and sum, and writes weights and centre: 5 more.
+ */
+double elastic_compulsory(uint32_t nrank)
+{
+    const double sums = 3 - 1.0 / nrank;
+    return (sums + 5) / sums;
+}
+
+static void print_head(const struct options *o)
+{
+    const char *pace = getenv("PLAIT_PACE");
+
+    printf("# plait-perf elastic: rounds of %llu updates, one of each worker\n", (unsigned long long)o->nrank);
+    printf("# Weights              : %.6g MiB as %s, in library memory\n", (double)o->bytes / (1 << 20),
+           o->payload[0] == PLAIT_FLOAT32 ? "float" : dtype_label(o->payload[0]));
+    printf("# Computing            : a timed sleep of %g ms in each round of each worker; nothing is computed\n",
+           1e3 * o->compute);
+    printf("# Links                : %s\n", pace != NULL ? pace : "shared memory");
+    printf("# Overlap              : original, sync1 and sync2 exchange after the sleep, the others during it\n");
+    printf("# Servers              : 1 of original, %llu of the other modes that have servers; ranks of their own\n#\n",
+           (unsigned long long)o->nserver);
+    printf("# %-15s %10s %10s %10s %10s %10s %10s %12s\n", "mode", "round(ms)", "exchange%", "speed-up", "step",
+           "behind", "most", "slots(MiB)");
+}
+
+/* Of sync1, sync2 and sync3 the mode before it in the paper's chain. */
+static const struct line *before(const struct line *all, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (all[k].mode == (all[i].mode == PLAIT_ELASTIC_SYNC1 ? PLAIT_ELASTIC_ORIGINAL : all[i].mode - 1) &&
+            all[i].mode >= PLAIT_ELASTIC_SYNC1)
+            return &all[k];
+    return NULL;
+}
+
+static void print_ratio(double over, double under)
+{
+    if (over > 0 && under > 0)
+        printf(" %10.2f", over / under);
+    else
+        printf(" %10s", "-");
+}
+
+static void print_line(const struct line *all, size_t i)
+{
+    const struct line *l = &all[i], *last = before(all, i);
+
+    printf("  %-15s %10.3f %10.1f", plait_elastic_name(l->mode), 1e3 * l->round, l->exchanges);
+    print_ratio(all[0].mode == PLAIT_ELASTIC_ORIGINAL ? all[0].round : 0, l->round);
+    print_ratio(last != NULL ? last->round : 0, l->round);
+    printf(" %10.2f %10llu %12.1f\n", l->behind, (unsigned long long)l->behind_max, (double)l->slots / (1 << 20));
+    fflush(stdout);
+}
+
+static void print_tail(const struct options *o, const struct line *all, size_t n)
+{
+    printf(
+        "#\n# speed-up: original's round by this one's. step: that of the mode before in the chain original, sync1,\n"
+        "# sync2, sync3 (You et al.: 3.7, 1.3, 1.1). behind, most: updates by others between two exchanges of a "
+        "worker.\n");
+    for (size_t i = 0; i < n; i++) {
+        const struct line *l = &all[i];
+        if (l->mode == PLAIT_ELASTIC_HOGWILD)
+            printf("# hogwild              : %g of the centre's movement was lost\n", l->lost);
+        if (l->allreduce <= 0)
+            continue;
+        const double bound = l->allreduce * elastic_compulsory((uint32_t)o->nrank), took = l->round - o->compute;
+        printf("# All-reduce           : %.3f ms for as many bytes of float\n", 1e3 * l->allreduce);
+        if (o->payload[0] == PLAIT_FLOAT32)
+            printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
+                   1e3 * bound, 1e3 * took, took / bound);
+    }
+}
+
+/* ---- Plot -------------------------------------------------------------------------------------------------- */
+
+struct table {
+    const struct options *o;
+    const struct line *all;
+    size_t n;
+};
+
+static void write_plot(FILE *f, const void *what, const char *path)
+{
+    const struct table *t = what;
+    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
+
+    fprintf(f, "$data << EOD\n");
+    for (size_t i = 0; i < t->n; i++)
+        fprintf(f, "\"%s\" %g %g\n", plait_elastic_name(t->all[i].mode), 1e3 * t->o->compute,
+                1e3 * (t->all[i].round - t->o->compute));
+    fprintf(f, "EOD\nset terminal %s size 1100,620 font 'sans,13' background rgb 'white'\nset output '%s'\n",
+            svg ? "svg" : "pngcairo", path);
+    fprintf(f,
+            "set title \"{/:Bold Elastic averaging: a round of %llu updates, %.4g MiB of weights}\\n"
+            "{/*0.8 computing is a sleep of %g ms; links: %s; median of %llu turns}\"\n",
+            (unsigned long long)t->o->nrank, (double)t->o->bytes / (1 << 20), 1e3 * t->o->compute,
+            getenv("PLAIT_PACE") != NULL ? getenv("PLAIT_PACE") : "shared memory", (unsigned long long)t->o->rounds);
+    fprintf(f, "set style data histograms\nset style histogram rowstacked\nset style fill solid border -1\n"
+               "set boxwidth 0.6\nset ylabel 'milliseconds (lower is better)'\nset yrange [0:*]\nset grid y lc rgb "
+               "'#dddddd'\n");
+    fprintf(f, "plot $data using 2:xtic(1) lc rgb '#b0b0b0' title 'computing', '' using 3 lc rgb '#c1272d' title "
+               "'exchange that is not hidden'\n");
+}
+
+/* ---- Run --------------------------------------------------------------------------------------------------- */
+
+int elastic_run(const struct options *o)
+{
+    /* The chain first, then the modes with servers. */
+    static const enum plait_elastic_mode order[PLAIT_NELASTIC] = {
+        PLAIT_ELASTIC_ORIGINAL, PLAIT_ELASTIC_SYNC1,          PLAIT_ELASTIC_SYNC2,   PLAIT_ELASTIC_SYNC3,
+        PLAIT_ELASTIC_ASYNC,    PLAIT_ELASTIC_ASYNC_MOMENTUM, PLAIT_ELASTIC_HOGWILD,
+    };
+    struct line all[PLAIT_NELASTIC];
+    struct table t = { o, all, 0 };
+
+    print_head(o);
+    for (size_t i = 0; i < PLAIT_NELASTIC; i++) {
+        if (!o->mode[order[i]])
+            continue;
+        if (!measure(o, order[i], &all[t.n]))
+            return EXIT_RANKS;
+        print_line(all, t.n++);
+    }
+    print_tail(o, all, t.n);
+    return o->plot == NULL || plot_script(o->plot, write_plot, &t) ? 0 : 1;
+}
