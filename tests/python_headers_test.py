@@ -51,7 +51,7 @@ def target(c):
     return PLAIN.get(c) or {**_library.STRUCTS, **_library.OPAQUE}[c.replace('struct ', '')]
 
 
-OTHER_NAMES = {'plait_comm_status': 'ready', 'plait_fusion_create': 'fusion'}
+OTHER_NAMES = {'plait_comm_status': 'ready', 'plait_fusion_create': 'fusion', 'plait_elastic_create': 'elastic'}
 ONLY_IN_C = {'plait_comm_choose'}
 
 

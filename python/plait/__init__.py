@@ -10,6 +10,7 @@ libplait.so where the loader does not find it.
 """
 from ._arrays import zeros
 from ._comm import Comm, Launch, launch, unique_id
+from ._elastic import Elastic
 from ._errors import BY_NAME as _BY_NAME
 from ._errors import Error
 from ._fusion import Fusion
@@ -21,7 +22,7 @@ from ._stream import Stream
 
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
+__all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
            'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 

@@ -7,7 +7,7 @@ import operator
 import threading
 import warnings
 
-from . import _arrays, _fusion, _operators
+from . import _arrays, _elastic, _fusion, _operators
 from ._errors import ArgError, Error, error_of
 from ._group import join
 from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, LaunchStruct, \
@@ -155,6 +155,18 @@ class Comm:
         """
         options, _kept = _fusion.options_of(op, layout, payload, round, reproducible, check, progress, trace, name)
         return _fusion.Fusion(self._open('fusion'), tensors, options)
+
+    def elastic(self, weights, *, mode='sync3', count=None, period=1, beta=None, rho=0.0, lr=0.0, momentum=0.0,
+                payload='float32', centre='default', servers=0, threads=0, reproducible=False, algorithm=None, name=None):
+        """A plait.Elastic of these float32 weights; the centre begins as rank 0's.
+
+        weights  None on a server, which gives count
+        beta     workers times the pull; None: 0.9, or with rho, when the pull is lr rho, nothing
+        servers  of the modes that have them, the last ranks of the comm; they call serve()
+        """
+        options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers,
+                                      threads, reproducible, algorithm, name)
+        return _elastic.Elastic(self, weights, options)
 
     def shrink(self, excluded, abort=False, name=None):
         """A comm of all ranks but these, which may be dead; this comm may have failed. All that go on must exclude the

@@ -13,6 +13,7 @@ ROUNDS = ('default', 'once', 'hop')  # enum plait_round
 NO_COLOR = -1
 OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
 OPTIM_PLAIN = 3
+CENTRES = ('default', 'master', 'replicated', 'sharded')  # enum plait_centre
 DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
@@ -39,8 +40,12 @@ class OptimHandle(Structure):
     pass
 
 
+class ElasticHandle(Structure):
+    pass
+
+
 OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle,
-          'plait_fusion': FusionHandle, 'plait_optim': OptimHandle}
+          'plait_fusion': FusionHandle, 'plait_optim': OptimHandle, 'plait_elastic': ElasticHandle}
 
 
 class UniqueId(Structure):
@@ -138,12 +143,26 @@ class ScheduleStruct(Structure):
                 ('nmilestone', c_uint32), ('gamma', c_double)]
 
 
+class ElasticOptions(Structure):
+    _fields_ = [('size', c_size_t), ('name', c_char_p), ('mode', c_int), ('weights', c_void_p), ('count', c_size_t),
+                ('period', c_uint32), ('beta', c_double), ('rho', c_double), ('lr', c_double), ('momentum', c_double),
+                ('payload', c_int), ('centre', c_int), ('nserver', c_uint32), ('threads', c_uint32),
+                ('reproducible', c_int), ('algorithm', c_char_p)]
+
+
+class ElasticCounts(Structure):
+    _fields_ = [('workers', c_uint32), ('left', c_uint32), ('died', c_uint32), ('exchanges', c_uint64),
+                ('pull', c_double), ('behind', c_uint64), ('behind_max', c_uint64), ('forces', c_double),
+                ('movement', c_double), ('slots', c_size_t), ('staged', c_uint64)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
            'plait_launch': LaunchStruct, 'plait_peer_info': PeerInfo, 'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
            'plait_comm_count': CommCount, 'plait_tensor': Tensor, 'plait_layout': Layout,
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
-           'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct}
+           'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct,
+           'plait_elastic_options': ElasticOptions, 'plait_elastic_counts': ElasticCounts}
 
 
 class Status(c_int):
@@ -153,7 +172,7 @@ class Status(c_int):
 _CALL = POINTER(Call)
 _IN, _OUT, _COUNTS = [c_void_p] * 3
 _COMM, _REQUEST, _STREAM = POINTER(CommHandle), POINTER(RequestHandle), POINTER(StreamHandle)
-_FUSION = POINTER(FusionHandle)
+_FUSION, _ELASTIC = POINTER(FusionHandle), POINTER(ElasticHandle)
 _TYPE = _OP = _COLL = c_int
 
 # name: result, parameters
@@ -237,6 +256,20 @@ FUNCTIONS = {
     'plait_optim_momentum': (c_void_p, [POINTER(OptimHandle), c_uint32]),
     'plait_optim_step': (Status, [POINTER(OptimHandle), POINTER(OptimStep), POINTER(OptimResult)]),
     'plait_loss_scale_update': (Status, [POINTER(LossScaleStruct), c_int]),
+    'plait_elastic_find': (c_int, [c_char_p]),
+    'plait_elastic_create': (Status, [_COMM, POINTER(ElasticOptions), POINTER(_ELASTIC)]),
+    'plait_elastic_destroy': (Status, [_ELASTIC]),
+    'plait_elastic_start': (Status, [_ELASTIC]),
+    'plait_elastic_finish': (Status, [_ELASTIC]),
+    'plait_elastic_exchange': (Status, [_ELASTIC]),
+    'plait_elastic_step': (Status, [_ELASTIC, c_void_p]),
+    'plait_elastic_set_lr': (Status, [_ELASTIC, c_double]),
+    'plait_elastic_serve': (Status, [_ELASTIC]),
+    'plait_elastic_centre': (Status, [_ELASTIC, c_void_p]),
+    'plait_elastic_state': (c_size_t, [_ELASTIC]),
+    'plait_elastic_save': (Status, [_ELASTIC, c_void_p]),
+    'plait_elastic_restore': (Status, [_ELASTIC, c_void_p, c_size_t]),
+    'plait_elastic_counts': (None, [_ELASTIC, POINTER(ElasticCounts)]),
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
 }
 

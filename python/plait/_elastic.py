@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Elastic averaging: ranks that train on their own and are pulled together by a centre."""
+import ctypes
+
+import numpy
+
+from . import _arrays
+from ._errors import ArgError
+from ._library import CENTRES, ElasticCounts, ElasticHandle, ElasticOptions, lib
+
+
+def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers, threads, reproducible,
+               algorithm, name):  # pylint: disable=too-many-arguments
+    """The C struct, and the strings that it points to."""
+    which = lib.plait_elastic_find(mode.encode())
+    if which < 0:
+        raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, sync2 '
+                       'or sync3')
+    if centre not in CENTRES:
+        raise ArgError(f'elastic: centre is {centre!r}; use {", ".join(CENTRES)}')
+    if weights is not None:
+        _arrays.check('elastic', 'weights', weights, write=True)
+        if weights.dtype != numpy.float32:
+            raise ArgError(f'elastic: weights have dtype {weights.dtype}; they must be float32')
+        count = weights.size
+    if count is None:
+        raise ArgError('elastic: a server gives count, the number of the weights of a worker')
+    return ElasticOptions(
+        ctypes.sizeof(ElasticOptions), None if name is None else name.encode(), which, _arrays.address(weights), count,
+        period, (0 if rho else 0.9) if beta is None else beta, rho, lr, momentum,
+        lib.plait_dtype_find(payload.encode()), CENTRES.index(centre), servers, threads, reproducible,
+        None if algorithm is None else algorithm.encode())
+
+
+class Elastic:
+    """One rank's weights and what pulls them. Made by comm.elastic(); <plait/elastic.h> has the equations.
+
+        e = comm.elastic(w, mode='sync3')       w: all layers as one float32 array, of plait.zeros() at best
+        e.start(); gradients of w; e.finish()   or e.exchange() between the gradients and the step
+        w -= lr * g                             or e.step(g), with options lr and momentum
+        e.centre()                              what was trained
+    """
+
+    def __init__(self, comm, weights, options):
+        self._comm, self._weights, self._count = comm, weights, options.count
+        self._free, self._handle = lib.plait_elastic_destroy, ctypes.POINTER(ElasticHandle)()
+        lib.plait_elastic_create(comm._open('elastic'), ctypes.byref(options), ctypes.byref(self._handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.destroy()
+
+    def __del__(self):
+        if getattr(self, '_handle', None):
+            self._free(self._handle)
+
+    def _open(self, name):
+        if not self._handle:
+            raise ArgError(f'{name}: it was destroyed')
+        return self._handle
+
+    def destroy(self):
+        """Leave; the other workers go on in the modes with servers. Raises the error with which it has failed."""
+        handle, self._handle = self._handle, ctypes.POINTER(ElasticHandle)()
+        lib.plait_elastic_destroy(handle)
+
+    def start(self):
+        """Begin an exchange of the weights as they are; they may be read until finish() has returned."""
+        lib.plait_elastic_start(self._open('start'))
+
+    def finish(self):
+        """Wait for its end: the weights are pulled."""
+        lib.plait_elastic_finish(self._open('finish'))
+
+    def exchange(self):
+        """start() and finish()."""
+        lib.plait_elastic_exchange(self._open('exchange'))
+
+    def step(self, gradient):
+        """The local step: w -= lr gradient, or with momentum."""
+        _arrays.check('step', 'gradient', gradient)
+        if gradient.dtype != numpy.float32 or gradient.size != self._count:
+            raise ArgError(f'step: gradient has {gradient.size} elements of {gradient.dtype}; there are {self._count} '
+                           'float32 weights')
+        lib.plait_elastic_step(self._open('step'), _arrays.address(gradient))
+
+    def set_lr(self, lr):
+        """Another learning rate from now on; in the sync modes with rho every rank calls it."""
+        lib.plait_elastic_set_lr(self._open('set_lr'), lr)
+
+    def serve(self):
+        """A server: take exchanges until every worker has left or died."""
+        lib.plait_elastic_serve(self._open('serve'))
+
+    def centre(self, out=None):
+        """A copy of the centre; in the sync modes every rank calls it."""
+        out = numpy.empty(self._count, numpy.float32) if out is None else out
+        _arrays.check('centre', 'out', out, write=True)
+        if out.dtype != numpy.float32 or out.size != self._count:
+            raise ArgError(f'centre: out has {out.size} elements of {out.dtype}; there are {self._count} float32 weights')
+        lib.plait_elastic_centre(self._open('centre'), _arrays.address(out))
+        return out
+
+    def save(self):
+        """The state, as bytes: the centre, the momenta, the place in the period. Not the weights."""
+        state = ctypes.create_string_buffer(lib.plait_elastic_state(self._open('save')))
+        lib.plait_elastic_save(self._handle, ctypes.addressof(state))
+        return state.raw
+
+    def restore(self, state):
+        """Go on from there; every rank calls it, before anything else. A server gives None."""
+        held = None if state is None else ctypes.create_string_buffer(state, len(state))
+        lib.plait_elastic_restore(self._open('restore'), None if held is None else ctypes.addressof(held),
+                                  0 if held is None else len(held))
+
+    @property
+    def counts(self):
+        """What has happened on this rank: {workers, left, died, exchanges, pull, behind, ...}."""
+        out = ElasticCounts()
+        lib.plait_elastic_counts(self._open('counts'), ctypes.byref(out))
+        return {name: getattr(out, name) for name, _ in ElasticCounts._fields_}
