@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# In every mode the loss of the centre is small in the end. Usage: elastic_example_test.sh ELASTIC
+set -eu
+for mode in original async async-momentum hogwild sync1 sync2 sync3; do
+    last=$("$1" 3 $mode | awk '/^loss of new points:/ { print $5 }')
+    echo "$mode: loss of new points $last"
+    awk -v last="$last" 'BEGIN { exit !(last != "" && last < 0.25) }'
+done
