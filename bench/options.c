@@ -245,17 +245,16 @@ static bool parse_compute(struct options *o, const char *flag, const char *value
 static bool parse_modes(struct options *o, const char *flag, const char *value)
 {
     char list[256], *state = NULL;
-    const bool all = strcmp(value, "all") == 0;
 
     snprintf(list, sizeof list, "%s", value);
-    for (int m = 0; m < PLAIT_NELASTIC; m++)
-        o->mode[m] = all;
-    for (char *name = strtok_r(list, ",", &state); name != NULL && !all; name = strtok_r(NULL, ",", &state)) {
+    o->modes = strcmp(value, "all") == 0 ? (1u << PLAIT_NELASTIC) - 1 : 0;
+    for (char *name = strtok_r(list, ",", &state); name != NULL && strcmp(value, "all") != 0;
+         name = strtok_r(NULL, ",", &state)) {
         const int mode = plait_elastic_find(name);
         if (mode < 0)
             return complain("%s %s: use original, async, async-momentum, hogwild, sync1, sync2, sync3 or all", flag,
                             name);
-        o->mode[mode] = true;
+        o->modes |= 1u << mode;
     }
     return true;
 }
@@ -508,9 +507,6 @@ static void set_defaults(struct options *o)
         .npayload = 2,
         .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
         .gradients = { true, true },
-        .bytes = 16 << 20,
-        .mode = { true, true, true, true, true, true, true },
-        .nserver = 1,
         .nlayout = 7,
         .layout = { { RULE_THRESHOLD, 1 << 20 },
                     { RULE_THRESHOLD, 4 << 20 },

@@ -53,7 +53,7 @@ struct options {
     /* plait-perf elastic: payload[0], compute, and */
     bool elastic, sharded;
     size_t bytes; /* of weights */
-    bool mode[PLAIT_NELASTIC];
+    uint32_t modes; /* a bit for each */
     uint64_t nserver;
     /* Ranks. */
     bool launched;              /* a launcher has started them all: this process is one */

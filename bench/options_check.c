@@ -160,8 +160,11 @@ static bool check_fusion(const struct options *o)
 }
 
 /* It starts processes of its own for each mode, and has a table of its own. */
-static bool check_elastic(const struct options *o)
+static bool check_elastic(struct options *o)
 {
+    o->bytes = o->bytes > 0 ? o->bytes : 16 << 20;
+    o->nserver = o->nserver > 0 ? o->nserver : 1;
+    o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
     const char *other = o->overlap            ? "--overlap"
                         : o->tensors != NULL  ? "--tensors"
                         : o->json != NULL     ? "-J"
@@ -185,6 +188,16 @@ static bool check_elastic(const struct options *o)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);
     return o->plot == NULL || plot_possible(o->plot);
+}
+
+static bool check_no_elastic(const struct options *o)
+{
+    const char *other = o->bytes > 0     ? "--bytes"
+                        : o->modes > 0   ? "--mode"
+                        : o->nserver > 0 ? "--servers"
+                        : o->sharded     ? "--sharded"
+                                         : NULL;
+    return other == NULL || complain("%s: only plait-perf elastic has it: plait-perf elastic %s", other, other);
 }
 
 /* And what only it has. */
@@ -218,11 +231,11 @@ static bool check_launched(const struct options *o)
 
 bool options_check(struct options *o)
 {
-    if (!check_launched(o))
-        return false;
-
     if (o->elastic)
         return check_elastic(o);
+    if (!check_launched(o) || !check_no_elastic(o))
+        return false;
+
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)

@@ -19,8 +19,7 @@
 
 enum { LAYERS = 3, WIDTH = 64, POINTS = 32, STEPS = 800, WEIGHTS = (3 + WIDTH + 3) * WIDTH };
 static const size_t size[LAYERS + 1] = { 3, WIDTH, WIDTH, 3 }, start[LAYERS] = { 0, 3 * WIDTH, (3 + WIDTH) * WIDTH };
-static float a[LAYERS + 1][POINTS][WIDTH], d[LAYERS + 1][POINTS][WIDTH],
-    g[WEIGHTS]; /* values, gradients by them, by weights */
+static float g[WEIGHTS], a[LAYERS + 1][POINTS][WIDTH], d[LAYERS + 1][POINTS][WIDTH]; /* by weights; values, by them */
 
 static void check(enum plait_status status)
 {

@@ -191,6 +191,14 @@ LD_PRELOAD=$preload "$perf" $fusion --gradients own --payload float --layouts cu
 # One element of each of 108 tensors alone, of the fused ones, and of the flat one.
 grep -q '^# Out of bounds values : 110 FAILED' "$work/out" || fail "not every wrong gradient shows: $(cat "$work/out")"
 
+"$perf" elastic --bytes 64K --compute-ms 1 --ranks 3 --servers 2 -n 2 --rounds 2 >"$work/out" 2>&1 ||
+    fail "elastic: $(tail -3 "$work/out")"
+for mode in original sync1 sync2 sync3 async async-momentum hogwild; do
+    [ "$(grep -cE "^ +$mode +[0-9]" "$work/out")" -eq 1 ] || fail "elastic, $mode: $(cat "$work/out")"
+done
+grep -q 'a timed sleep of 1 ms' "$work/out" || fail "elastic does not say that it sleeps"
+awk '$1 == "original" && $6 != "2.00" { exit 1 }' "$work/out" || fail "in turn two others come between: $(cat "$work/out")"
+
 mistake() {
     expected=$1
     shift
@@ -226,6 +234,12 @@ export PLAIT_PROGRESS=1
 mistake 'PLAIT_PROGRESS is set.*unset it' --overlap sleep
 unset PLAIT_PROGRESS
 mistake 'needs --tensors FILE' fusion
+mistake '--mode sync4: use original' elastic --mode sync4
+mistake '--bytes 6: weights are float32' elastic --bytes 6
+mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
+mistake '--as threads does not go with plait-perf elastic' elastic --as threads
+mistake '--sharded goes with --payload float' elastic --sharded --payload half
+mistake 'only plait-perf elastic has it' --mode sync3
 mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
 mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png
 mistake 'leave out --coll, -o and -d' $fusion --coll broadcast
