@@ -121,8 +121,8 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 }
 
 /*
- * Bytes that the memory of one node must move, for each of P ranks: it reads its weights once, writes 1/P of the sum, and copies the rest of it: 3 - 1/P vectors; the update
- * reads weights, centre and sum, and writes weights and centre: 5 more.
+ * Bytes that the memory of one node must move, for each of P ranks: it reads its weights once, writes 1/P of the sum, and
+ * copies the rest of it: 3 - 1/P vectors; the update reads weights, centre and sum, and writes weights and centre: 5.
  */
 double elastic_compulsory(uint32_t nrank)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Elastic averaging: each rank trains a network of its own, on points of its own, and all are pulled together by a centre,
- * which is tested in the end. It learns on which of three spirals a point lies.
+ * Elastic averaging: each rank trains a network of its own, on points of its own, and all are pulled together by a
+ * centre, which is tested in the end. It learns on which of three spirals a point lies.
  *
  *     cc -O2 elastic.c $(pkg-config --cflags --libs plait) -lm && ./a.out 4 sync3 && ./a.out 4 hogwild
  *
- * In the modes with servers one more process holds the centre. The exchange goes on during the forward and backward pass.
+ * In the modes with servers one more process holds the centre. Exchanges go on during the forward and backward pass.
  */
 #include <plait/elastic.h>
 #include <plait/memory.h>

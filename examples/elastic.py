@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Elastic averaging from Python: each rank trains a network of its own, pulled together by a centre (elastic.c in NumPy).
+"""Elastic averaging from Python: each rank trains its own network, pulled together by a centre (elastic.c in NumPy).
 
     pip install ./python numpy && PLAIT_LIBRARY=build/libplait.so.0 python3 examples/elastic.py 4 sync3
 
@@ -87,7 +87,8 @@ def main():
     nworker, mode = int(sys.argv[1]) if len(sys.argv) > 1 else 2, sys.argv[2] if len(sys.argv) > 2 else 'sync3'
     nserver = 0 if mode.startswith('sync') else 1
     unique_id, fork = plait.unique_id(), multiprocessing.get_context('fork')
-    ranks = [fork.Process(target=run_rank, args=(nworker, nserver, r, unique_id, mode)) for r in range(nworker + nserver)]
+    ranks = [fork.Process(target=run_rank, args=(nworker, nserver, r, unique_id, mode))
+             for r in range(nworker + nserver)]
     for process in ranks:
         process.start()
     for process in ranks:

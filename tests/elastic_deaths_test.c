@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Elastic averaging when workers leave, come late, stop or die, and when a server does: who is told what, and no hang. */
+/* Elastic averaging when workers leave, come late, stop or die, or a server does: who is told what, and no hang. */
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
@@ -344,7 +344,7 @@ static void kill_somebody(uint64_t seed)
         .nprocess = p.nworker + p.nserver, .nthread = 1, .limit = 120, .body = meet_death, .arg = &p, .processes = true
     };
     assert_int_equal(ranks_run(&ranks), 1);
-    if (p.board->served == 2 && !RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL) /* wholly or not at all: the same at both */
+    if (p.board->served == 2 && !RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL) /* wholly or not at all */
         assert_int_equal(p.board->exchanges[0], p.board->exchanges[1]);
 }
 

@@ -4,7 +4,7 @@
  * (EASGD: Zhang, Choromanska, LeCun 2015; the modes: You, Buluc, Demmel 2017, arXiv 1708.02983).
  *
  *     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
- *     o.mode = PLAIT_ELASTIC_SYNC3; o.weights = w; o.count = n;      w: all layers packed, from plait_mem_alloc() at best
+ *     o.mode = PLAIT_ELASTIC_SYNC3; o.weights = w; o.count = n;     w: all layers, from plait_mem_alloc() at best
  *     plait_elastic_create(comm, &o, &elastic);
  *
  *     for every step:
@@ -31,21 +31,21 @@
  *     original         Round robin. Servers take the workers' exchanges in the order of their ranks, one after the
  *                      other: worker i sees what 0 to i-1 gave in this round. Deterministic while no worker goes.
  *     async            Servers take exchanges one at a time as they come: C = C + a D_i, with the C of that moment.
- *     async-momentum   The same for workers whose step has momentum (options.momentum, 0.9 if it is 0): (5) and (6). With
- *                      an optimiser of the caller's that has momentum, `async` is the same.
+ *     async-momentum   The same for workers whose step has momentum (options.momentum, 0.9 if it is 0): (5) and (6).
+ *                      With an optimiser of the caller's that has momentum, `async` is the same.
  *     hogwild          As async, with several serving threads that update C without a lock: a relaxed load and a
- *                      relaxed store for each element. What two threads add to one element at once may be lost; how much
- *                      was is counted.
- *     sync1            All workers at once with one C. The master (rank 0) has it: a tree broadcast of C, a tree reduction
- *                      of all W_i, all in the call that finishes. The paper's; here to be compared with.
+ *                      relaxed store for each element. What two threads add to one element at once may be lost; how
+ *                      much was lost is counted.
+ *     sync1            All workers at once with one C. The master (rank 0) has it: a tree broadcast of C, a tree
+ *                      reduction of all W_i, all in the call that finishes. The paper's; here to be compared with.
  *     sync2            The same equations without a master: one all-reduce, and every rank updates its own copy of C;
  *                      or, sharded, a reduce-scatter, each rank updates its shard, and an all-gather of C.
  *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
  *                      sharded the all-gather until the next finish.
  *
- * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where they
- * lie. So C = C + a (S - P C), S the sum of coll.h. They give the same bits on all ranks and in every run; with options.reproducible
- * also in sync1, sync2 and sync3, for all algorithms, slices and both places of the centre.
+ * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
+ * they lie. So C = C + a (S - P C), S the sum of coll.h. They give the same bits on all ranks and in every run; with
+ * options.reproducible also in sync1, sync2 and sync3, for all algorithms, slices and both places of the centre.
  *
  * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
  * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
@@ -84,8 +84,8 @@ enum plait_elastic_mode {
         PLAIT_NELASTIC
 };
 
-enum plait_centre {                       /* where it is */
-                    PLAIT_CENTRE_DEFAULT, /* sync1: master; sync2, sync3: replicated; else at the servers, sharded if they are several */
+enum plait_centre {                          /* where it is */
+                    PLAIT_CENTRE_DEFAULT,    /* sync1: master; sync2, sync3: replicated; else the servers */
                     PLAIT_CENTRE_MASTER,     /* rank 0: sync1. The one server: the modes with servers */
                     PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
                     PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
@@ -139,7 +139,7 @@ PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const 
                                                  struct plait_elastic **out);
 
 /**
- * Leave. NULL is allowed. An exchange that was started is waited for. The other workers go on in the modes with servers.
+ * Leave. NULL is allowed. An exchange that was started is waited for. With servers the other workers go on.
  *
  * Thread: one, while no other is in a call with it
  * Errors: the error with which it failed; it is freed in any case
@@ -162,8 +162,8 @@ PLAIT_API enum plait_status plait_elastic_start(struct plait_elastic *elastic);
  * Order:  as plait_elastic_start()
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (none was started); sync modes: those of the collectives, on every rank; with servers:
- *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed; the weights
- *         may be pulled or not.
+ *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed; the
+ *         weights may be pulled or not, and are the library's until plait_elastic_destroy() returns.
  */
 PLAIT_API enum plait_status plait_elastic_finish(struct plait_elastic *elastic);
 
@@ -184,7 +184,8 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
  *
  * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and rates)
+ * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and
+ *         rates)
  */
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
@@ -211,7 +212,8 @@ PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, 
 PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
 
 /**
- * Write what a later object needs to go on: the centre, the momenta, the place in the period, the learning rate. Not the weights.
+ * Write what a later object needs to go on: the centre, the momenta, the place in the period, the learning rate. Not
+ * the weights.
  *
  * state   [plait_elastic_state()] bytes, of this machine's byte order
  * Order, Thread, Errors: as plait_elastic_centre()

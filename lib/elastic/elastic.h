@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside elastic averaging: one object, and the two ways to exchange: collectives (sync.c), servers (worker.c, server.c). */
+/* One object, and the two ways to exchange: collectives (sync.c), servers (pairs.c, worker.c, server.c). */
 #ifndef PLAIT_LIB_ELASTIC_ELASTIC_H
 #define PLAIT_LIB_ELASTIC_ELASTIC_H
 

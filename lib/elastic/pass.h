@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arithmetic: one pass over memory each. w are weights, c the centre, a the pull. All is float32, rounded after every
- * operation; differences are rounded to the payload's type where they travel.
+ * The arithmetic: one pass over memory each. w are weights, c the centre, a the pull. All is float32, rounded after
+ * every operation; differences are rounded to the payload's type where they travel.
  */
 #ifndef PLAIT_LIB_ELASTIC_PASS_H
 #define PLAIT_LIB_ELASTIC_PASS_H

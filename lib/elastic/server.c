@@ -4,10 +4,10 @@
  * slot. Nothing here waits for one worker: what it says is awaited together with what the others say, and notes and
  * data that go to it are its own affair.
  *
- * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read, which
- * is at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
- * worker's turn, and the next turn comes when it is over. A dead worker's exchange that
- * is complete is applied, too: mapped memory stays, and so does what the worker has published (struct plait_offer).
+ * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
+ * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
+ * worker's turn, and the next turn comes when it is over. A dead worker's exchange that is complete is applied, too: mapped
+ * memory stays, and so does what the worker has published (struct plait_offer).
  */
 #include "elastic.h"
 

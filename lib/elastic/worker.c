@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A worker of servers. It asks each with a note, and waits for a note from each. Inside a node that is all: the servers
- * read the weights where they lie, and what answers them lies in the server's slot. Else weights follow the note, and the
- * answer is a message.
+ * read the weights where they lie, and what answers them lies in the server's slot. Else weights follow the note, and
+ * the answer is a message.
  *
  * The slot is the server's to write from the worker's note to the server's, and the worker's to read from then to its
  * next note: nobody writes what another reads, and a worker that stops anywhere keeps nobody waiting.

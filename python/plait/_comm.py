@@ -157,7 +157,8 @@ class Comm:
         return _fusion.Fusion(self._open('fusion'), tensors, options)
 
     def elastic(self, weights, *, mode='sync3', count=None, period=1, beta=None, rho=0.0, lr=0.0, momentum=0.0,
-                payload='float32', centre='default', servers=0, threads=0, reproducible=False, algorithm=None, name=None):
+                payload='float32', centre='default', servers=0, threads=0, reproducible=False, algorithm=None,
+                name=None):
         """A plait.Elastic of these float32 weights; the centre begins as rank 0's.
 
         weights  None on a server, which gives count

@@ -14,8 +14,8 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
     """The C struct, and the strings that it points to."""
     which = lib.plait_elastic_find(mode.encode())
     if which < 0:
-        raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, sync2 '
-                       'or sync3')
+        raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, '
+                       'sync2 or sync3')
     if centre not in CENTRES:
         raise ArgError(f'elastic: centre is {centre!r}; use {", ".join(CENTRES)}')
     if weights is not None:
@@ -99,7 +99,8 @@ class Elastic:
         out = numpy.empty(self._count, numpy.float32) if out is None else out
         _arrays.check('centre', 'out', out, write=True)
         if out.dtype != numpy.float32 or out.size != self._count:
-            raise ArgError(f'centre: out has {out.size} elements of {out.dtype}; there are {self._count} float32 weights')
+            raise ArgError(f'centre: out has {out.size} elements of {out.dtype}; there are {self._count} float32 '
+                           'weights')
         lib.plait_elastic_centre(self._open('centre'), _arrays.address(out))
         return out
 
