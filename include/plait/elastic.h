@@ -84,11 +84,12 @@ enum plait_elastic_mode {
         PLAIT_NELASTIC
 };
 
-enum plait_centre {                          /* where it is */
-                    PLAIT_CENTRE_DEFAULT,    /* sync1: master; sync2, sync3: replicated; else the servers */
-                    PLAIT_CENTRE_MASTER,     /* rank 0: sync1. The one server: the modes with servers */
-                    PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
-                    PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
+/* Where the centre is. */
+enum plait_centre {
+    PLAIT_CENTRE_DEFAULT,    /* sync1: master; sync2, sync3: replicated; else the servers */
+    PLAIT_CENTRE_MASTER,     /* rank 0: sync1. The one server: the modes with servers */
+    PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
+    PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
 };
 
 /* Start from PLAIT_ELASTIC_OPTIONS_DEFAULT. All must be equal on all ranks but weights. */
@@ -127,7 +128,7 @@ PLAIT_API int plait_elastic_find(const char *name);
  *         long as the object
  * options copied
  * out     written only on success; free it with plait_elastic_destroy()
- * Memory: in this process's arena, n being 4 count bytes: sync1: 2 n; replicated: 2 n, with 16 bits also n; sharded: n
+ * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; replicated: 2 n; sharded: n
  *         and n / P; a worker of servers: n where weights are not library memory; a server: its part and one slot of
  *         that size for each worker. Momentum is n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
