@@ -67,7 +67,7 @@ def train(elastic, flat, nworker, rank):
     if rank == 0:
         loss = forward(w, *batch(STEPS * nworker))[1]
         print(f'loss of new points: {loss!r}')
-        assert loss < 0.25
+        assert loss < 0.6
 
 
 def run_rank(nworker, nserver, rank, unique_id, mode):
