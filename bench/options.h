@@ -52,7 +52,7 @@ struct options {
     const char *timeline;
     /* plait-perf elastic: payload[0], compute, and */
     bool elastic, sharded;
-    size_t bytes; /* of weights */
+    size_t bytes;   /* of weights */
     uint32_t modes; /* a bit for each */
     uint64_t nserver;
     /* Ranks. */
