@@ -3,6 +3,7 @@
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
+#include "tier.h"
 
 #include "../lib/elastic/elastic.h"
 
@@ -350,8 +351,7 @@ static void kill_somebody(uint64_t seed)
 
 static void a_rank_dies_at_any_moment_in_any_mode(void **state)
 {
-    const char *full = getenv("PLAIT_TEST_FULL");
-    const uint64_t n = full != NULL && strcmp(full, "1") == 0 ? 100 : 14;
+    const uint64_t n = full() ? 100 : light() ? 7 : 14;
 
     (void)state;
     for (uint64_t seed = 1; seed <= n; seed++)

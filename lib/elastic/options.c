@@ -3,9 +3,9 @@
 #include "elastic.h"
 
 #include "../arguments.h"
+#include "../failure.h"
 #include "../hash.h"
 #include "../status.h"
-#include "../wait.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "elastic.h"
 
 #include "../config.h"
+#include "../failure.h"
 #include "../status.h"
 #include "../wait.h"
 

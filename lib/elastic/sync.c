@@ -11,6 +11,7 @@
 
 #include "pass.h"
 
+#include "../failure.h"
 #include "../progress.h"
 #include "../status.h"
 #include "../wait.h"
