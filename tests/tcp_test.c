@@ -54,7 +54,7 @@ static int sum(struct plait_comm *comm, uint32_t rank)
 static int live(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_comm_options o = options(rank, 6);
-    struct plait_comm *half = NULL, *twin = NULL, *rest = NULL;
+    struct plait_comm *half = NULL, *twin = NULL, *all = NULL, *rest = NULL;
     const uint32_t gone[] = { 0, 3 };
 
     (void)arg;
@@ -68,13 +68,15 @@ static int live(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(half->nodes.hosts != NULL); /* it met over TCP, too */
     CHECK(plait_comm_duplicate(half, NULL, &twin) == PLAIT_OK);
     CHECK(sum(twin, rank) == 0);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* the shrink would abort a split that others are still in */
+    CHECK(plait_comm_duplicate(*comm, NULL, &all) == PLAIT_OK);
+    CHECK(plait_barrier(all, NULL) == PLAIT_OK); /* the shrink would abort the split that others are still in */
     if (rank != 0 && rank != 3) {
         CHECK(plait_comm_shrink(*comm, gone, 2, 1, NULL, &rest) == PLAIT_OK);
         CHECK(plait_comm_nrank(rest) == 4 && sum(rest, rank) == 0);
         CHECK(rest->nodes.hosts != NULL);
     }
     plait_comm_destroy(rest);
+    plait_comm_destroy(all);
     plait_comm_destroy(twin);
     plait_comm_destroy(half);
     plait_comm_destroy(*comm); /* revoked by the shrink */
