@@ -2,6 +2,7 @@
 /* From what a launcher says to an id. */
 #include "bootstrap/frame.h"
 #include "bootstrap/id.h"
+#include "clock.h"
 #include "config.h"
 #include "hash.h"
 #include "launcher.h"
@@ -17,18 +18,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define NPORT 8 /* after the launcher's own */
+#define NPORT      8      /* after the launcher's own */
+#define ASK_EVERY  200000 /* microseconds between questions for a host's address */
+#define TELL_AFTER 2.0    /* seconds of them */
 
 /* ---- Where rank 0 is ------------------------------------------------------------------------------------- */
 
-/* Add the addresses of a host. False: it has none. */
-static bool resolve(const char *host, struct plait_hosts *out, const char **why)
+/*
+ * Add the addresses of a host. False: it has none. A container's name may be known some time after others have started:
+ * it is asked for again, for so many seconds.
+ */
+static bool resolve(const char *host, double seconds, struct plait_hosts *out, const char **why)
 {
     const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+    const double start = plait_clock();
     struct addrinfo *all;
-    const int error = getaddrinfo(host, NULL, &hints, &all);
+    bool told = false;
+    int error;
 
+    while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds) {
+        if (!told && plait_clock() - start > TELL_AFTER) {
+            plait_log(PLAIT_LOG_WARN,
+                      "rank 0's host '%s' has no address here yet: %s; it is asked for until %g s are over", host,
+                      gai_strerror(error), seconds);
+            told = true;
+        }
+        usleep(ASK_EVERY);
+    }
     *why = error != 0 ? gai_strerror(error) : "";
     if (error != 0)
         return false;
@@ -52,9 +70,9 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
                           "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
                           "MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
                           says->launcher);
-    bool known = says->host[0] != '\0' && resolve(says->host, out, &why);
-    if (says->address[0] != '\0')
-        known |= resolve(says->address, out, &(const char *){ NULL });
+    bool known = says->address[0] != '\0' && resolve(says->address, 0, out, &(const char *){ NULL });
+    if (says->host[0] != '\0')
+        known |= resolve(says->host, known || says->rank == 0 ? 0 : config->timeout, out, &why);
     if (says->rank > 0)
         return known
                    ? PLAIT_OK
@@ -155,23 +173,14 @@ static enum plait_status take_offer(const struct offer *o, struct plait_unique_i
                       (int)sizeof o->error.text - 16, o->error.text);
 }
 
-/* mpirun, and srun --mpi=pmix. Ranks call this equally often: the k-th call of one belongs to the k-th of the others. */
+/* Ranks call this equally often: the k-th call of one belongs to the k-th of the others. */
 static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
-                                      struct plait_unique_id *out)
+                                      const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
 {
     static atomic_uint calls;
-    const struct plait_pass_plugin *plugin;
     struct offer offer;
     char key[32], why[256] = "";
-    enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
 
-    if (status != PLAIT_OK) {
-        const struct plait_error missing = plait_error_of(status);
-        return plait_fail(status,
-                          "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
-                          "name or address (mpirun -x MASTER_ADDR=...), or mend this: %s",
-                          says->launcher, missing.text);
-    }
     snprintf(key, sizeof key, "plait.id.%u", atomic_fetch_add(&calls, 1));
     memset(&offer, 0, sizeof offer);
     if (says->rank == 0)
@@ -180,6 +189,30 @@ static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, co
         return plait_fail(PLAIT_ERR_SYSTEM, "cannot learn rank 0's address from %s: %s; or set MASTER_ADDR to its host",
                           says->launcher, why);
     return take_offer(&offer, out);
+}
+
+/*
+ * Processes of mpirun and of srun --mpi=pmix have PMIx. Where there is the plug-in it is what counts: some of the ranks may
+ * have inherited a MASTER_ADDR that the others were not given.
+ */
+static enum plait_status meet_far(const struct plait_launcher_says *says, const struct plait_config *config,
+                                  struct plait_unique_id *out)
+{
+    const struct plait_pass_plugin *plugin;
+    const bool said = says->host[0] != '\0' || says->address[0] != '\0';
+
+    if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
+        return meet_over_tcp(says, config, out);
+    const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
+    if (status == PLAIT_OK)
+        return meet_by_pmix(says, config, plugin, out);
+    if (said)
+        return meet_over_tcp(says, config, out);
+    const struct plait_error missing = plait_error_of(status);
+    return plait_fail(status,
+                      "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
+                      "name or address (mpirun -x MASTER_ADDR=...), or mend this: %s",
+                      says->launcher, missing.text);
 }
 
 /* ---- Finding it ----------------------------------------------------------------------------------------------- */
@@ -213,10 +246,8 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     launch.local_nrank = says.local_nrank;
     if (says.local_nrank == says.nrank)
         meet_here(&says, &launch.id);
-    else if (says.host[0] == '\0' && says.address[0] == '\0' && getenv("PMIX_RANK") != NULL)
-        status = meet_by_pmix(&says, &config, &launch.id);
     else
-        status = meet_over_tcp(&says, &config, &launch.id);
+        status = meet_far(&says, &config, &launch.id);
     if (status == PLAIT_OK)
         *out = launch;
     return status;

@@ -57,7 +57,7 @@ static const struct cli_program program = {
     "  $ plait-hosts 2 --cut 5:1:2 -- ./train\n"
     "  $ plait-hosts 1 --raw -- bash\n"
     "  $ plait-hosts link down 1 --of 4711\n"
-    "  $ plait-hosts 2 --ranks 1+0 -- mpirun -x MASTER_ADDR=host0 -H host0,host1 ./program\n",
+    "  $ plait-hosts 2 --ranks 1+0 -- mpirun --bind-to none -H host0,host1 ./program\n",
     options,
 };
 

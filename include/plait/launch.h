@@ -41,9 +41,10 @@ struct plait_launch {
  *
  * MASTER_ADDR, which torchrun sets, names rank 0's host; without it Slurm's list of nodes does. With MASTER_PORT rank 0
  * listens at the first free one of the 8 ports after it (the port itself is torchrun's own); else, and under mpirun, which
- * hands the variable on only when told to, at one of PLAIT_PORTS. Where nobody says which host it is but there is PMIx
- * (mpirun, srun --mpi=pmix), rank 0 makes an id that PMIx takes to the others: they wait for it, PLAIT_TIMEOUT at most, and
- * all ranks call this equally often.
+ * hands the variable on only when told to, at one of PLAIT_PORTS. Where there is PMIx
+ * (mpirun, srun --mpi=pmix) and the plug-in for it, rank 0 makes an id that PMIx takes to the others, whatever MASTER_ADDR is:
+ * they wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. A host name that has no address yet, as a
+ * container's that starts, is asked for as long.
  * When all ranks are on one host they meet there, without a port and without a secret.
  *
  * out     written only on success. The id is good for one comm at a time; comms made of it have their own

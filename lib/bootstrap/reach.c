@@ -113,8 +113,8 @@ static void find_strange(struct way *w)
 
     if (!w->strange)
         plait_log(PLAIT_LOG_WARN,
-                  "comm creation: what answers at %s is not rank 0 of this comm, or has another secret (PLAIT_SECRET "
-                  "must be the same on all hosts); looking on",
+                  "comm creation: what answers at %s is not rank 0 of this comm, or its launcher says otherwise "
+                  "(PLAIT_SECRET, WORLD_SIZE and MASTER_ADDR must be the same on all hosts); looking on",
                   plait_address_text(&w->address, true, address));
     w->strange = true;
     w->pause = LONG_PAUSE;
@@ -234,7 +234,7 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
         loopback &= plait_address_is_loopback(&w->address) && !w->strange;
         if (w != but && n < size)
             n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&w->address, true, address),
-                                  w->strange      ? "not rank 0 of this comm, or with another secret"
+                                  w->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
                                   : w->error == 0 ? "slower"
                                                   : strerror(w->error));
     }
