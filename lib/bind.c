@@ -2,6 +2,7 @@
 #include "bind.h"
 
 #include "prog.h"
+#include "prove.h"
 #include "report.h"
 #include "status.h"
 #include "tiny.h"
@@ -28,7 +29,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .oversubscribed = comm->oversubscribed,
         .sized = sized,
         .cma = comm->cma,
-        .far = comm->remote != NULL,
+        .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
         .paced = plait_is_paced(&comm->config.pace),
     };
 }
@@ -53,7 +54,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
             return PLAIT_OK;
         }
     comm->stats.allocations++;
-    if (comm->config.check) {
+    if (comm->config.check || (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)) {
         const enum plait_status status = plait_alg_check(s->alg, shape, NULL);
         if (status != PLAIT_OK)
             return status;

@@ -4,6 +4,7 @@
 
 #include "plan_check.h"
 #include "prove.h"
+#include "select.h"
 #include "status.h"
 
 #include <stdio.h>
@@ -349,14 +350,6 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     return status;
 }
 
-static bool is_library(const struct plait_alg *alg)
-{
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++)
-        if (*a == alg)
-            return true;
-    return false;
-}
-
 /* Blocks one by one, and only such as this rank gives or gets: of the others it does not know the size. */
 static bool moves_single_blocks(const struct plait_plan *plan)
 {
@@ -377,7 +370,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     const bool hop = round == PLAIT_ROUND_HOP, wide = combines && round == PLAIT_ROUND_ONCE && !alg->no_partials;
-    const bool need_kinds = wide || (average && (shape->nrank <= PLAIT_MOST_PROVED || !is_library(alg)));
+    const bool need_kinds = wide || (average && (shape->nrank <= PLAIT_MOST_PROVED || !plait_is_of_library(alg)));
     struct plait_prog *p = calloc(1, sizeof *p);
     struct plait_plan *plan = NULL;
     uint32_t *node = NULL;

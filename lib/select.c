@@ -73,14 +73,26 @@ static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struc
            given <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
+bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
+{
+    for (uint32_t r = 1; node != NULL && r < nrank; r++)
+        if (node[r] != node[0])
+            return true;
+    return false;
+}
+
+bool plait_is_of_library(const struct plait_alg *alg)
+{
+    for (const struct plait_alg *const *own = plait_algs; *own != NULL; own++)
+        if (*own == alg)
+            return true;
+    return false;
+}
+
 /* The library's plans that tiny.c is; the caller's of the same name are run as they are. */
 static bool is_one_step(const struct plait_alg *alg)
 {
-    const struct plait_alg *const *own = plait_algs;
-
-    while (*own != NULL && *own != alg)
-        own++;
-    return *own != NULL && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
+    return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
 static bool is_short_far(const struct plait_shape *shape, size_t bytes)
@@ -335,8 +347,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.cma = config.cma;
-    for (uint32_t r = 1; shape->node != NULL && r < shape->nrank; r++)
-        w.far |= shape->node[r] != shape->node[0];
+    w.far = plait_has_nodes(shape->node, shape->nrank);
     w.slice = call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;

@@ -50,6 +50,12 @@ struct plait_selection {
 };
 
 /* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
+/* Several, as the ranks' nodes say? NULL: one. */
+bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
+
+/* In the library's table, or the caller's own? */
+bool plait_is_of_library(const struct plait_alg *alg);
+
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
 

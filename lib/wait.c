@@ -13,7 +13,8 @@
 #define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
 #define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
-#define STOPPED      2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped; not a wait */
+#define STOPPED \
+    2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
 
 /* ---- Looking around ------------------------------------------------------------------------------- */
 
@@ -103,7 +104,7 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
         w->start = now;
         w->check = now + DEATHS_EVERY;
     } else if (now - w->last > STOPPED) {
-        w->start += now - w->last;
+        w->start += now - w->last - STOPPED;
     }
     w->last = now;
     note_wait(comm, w, (uint64_t)(now * 1e9));

@@ -25,6 +25,8 @@ struct run {
     enum plait_op op;
     bool inplace;
     const char *algorithm;
+    const char *nodes;    /* the map, as plait-info has it, */
+    const uint32_t *node; /* and as the library has it; NULL: one node */
     enum plait_status status;
     uint64_t plan_hash;
     char error[256];
@@ -42,6 +44,7 @@ static void *run_rank(void *arg)
     options.nrank = r->nrank;
     options.rank = r->rank;
     options.id = &r->id;
+    options.node = r->node;
     call.algorithm = r->algorithm;
     call.scale = r->op == PLAIT_PREMULSUM ? in : NULL;
     r->status = plait_comm_create(&options, &comm);
@@ -65,9 +68,10 @@ static uint64_t explained(const struct run *r)
     uint64_t hash = 0;
     FILE *f;
 
-    snprintf(command, sizeof command, "'%s' --explain allreduce %zu --ranks %u --type %s --op %s %s %s %s", info,
+    snprintf(command, sizeof command, "'%s' --explain allreduce %zu --ranks %u --type %s --op %s %s %s %s %s %s", info,
              r->bytes, r->nrank, plait_dtype_name(r->type), plait_op_name(r->op), r->inplace ? "--inplace" : "",
-             r->algorithm != NULL ? "--algo" : "", r->algorithm != NULL ? r->algorithm : "");
+             r->algorithm != NULL ? "--algo" : "", r->algorithm != NULL ? r->algorithm : "",
+             r->nodes != NULL ? "--nodes" : "", r->nodes != NULL ? r->nodes : "");
     f = popen(command, "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f) != NULL)
@@ -130,12 +134,31 @@ static void a_named_algorithm_runs_as_explained(void **state)
         .nrank = 4, .bytes = 64, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .algorithm = "ring", .inplace = true });
 }
 
+/* With a node map the rules over hosts were explained, and those of one machine ran. */
+static void node_maps_run_as_explained(void **state)
+{
+    static const uint32_t even[] = { 0, 0, 1, 1 }, uneven[] = { 0, 0, 0, 1 };
+
+    (void)state;
+    for (size_t bytes = 8; bytes <= 8 << 20; bytes *= 8) {
+        const struct run run = { .nrank = 4, .bytes = bytes, .type = PLAIT_FLOAT32, .op = PLAIT_SUM };
+        struct run mapped = run;
+        mapped.nodes = "2x2";
+        mapped.node = even;
+        compare(mapped);
+        mapped.nodes = "3+1";
+        mapped.node = uneven;
+        compare(mapped);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_runs_as_explained),
         cmocka_unit_test(every_type_and_operator_runs_as_explained),
         cmocka_unit_test(a_named_algorithm_runs_as_explained),
+        cmocka_unit_test(node_maps_run_as_explained),
     };
 
     if (argc != 2) {

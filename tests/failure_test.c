@@ -670,17 +670,16 @@ static void a_forked_child_is_another_process(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-/* Everyone sends everything to rank 0 and gets it back; the preset says whether rank 0 adds itself twice. */
+/* Everyone sends everything to rank 0 and gets it back; the preset says in which order it adds. */
 static void hub_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    const bool twice = self->preset != NULL;
+    const bool swapped = self->preset != NULL;
 
     plait_blocks(b, 1, 1);
     if (me == 0) {
         plait_emit_recv(b, 1, plait_tmp(0), 0, 1);
-        plait_emit_reduce(b, plait_out(0), plait_in(0), plait_tmp(0), 0, 1);
-        if (twice)
-            plait_emit_reduce(b, plait_out(0), plait_in(0), plait_out(0), 0, 1);
+        plait_emit_reduce(b, plait_out(0), swapped ? plait_tmp(0) : plait_in(0), swapped ? plait_in(0) : plait_tmp(0),
+                          0, 1);
         plait_emit_send(b, 1, plait_out(0), 0, 1);
     } else {
         plait_emit_send(b, 0, plait_in(0), 0, 1);
@@ -702,6 +701,59 @@ static struct plait_claim hub_claim(const struct plait_alg *self, const struct p
     return (struct plait_claim){ .depth = 2, .rounds = 2, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
+/* Everyone adds its left neighbour's vector only. */
+static void short_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    (void)self;
+    plait_blocks(b, 1, 1);
+    plait_emit_send(b, (me + 1) % s->nrank, plait_in(0), 0, 1);
+    plait_emit_recv(b, (me + s->nrank - 1) % s->nrank, plait_tmp(0), 0, 1);
+    plait_emit_reduce(b, plait_out(0), plait_tmp(0), plait_in(0), 0, 1);
+}
+
+static bool short_applies(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    return s->nrank > 1;
+}
+
+static struct plait_claim short_claim(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    (void)s;
+    return (struct plait_claim){ .depth = 1, .rounds = 1, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
+}
+
+static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const struct plait_alg alg = { .name = "short",
+                                          .params = "",
+                                          .text = "",
+                                          .source = "",
+                                          .applies = short_applies,
+                                          .emit = short_emit,
+                                          .claim = short_claim };
+    const struct plait_alg *const algorithms[] = { &alg, NULL };
+    struct plait_comm_options o = ranks_options(arg, rank);
+
+    o.algorithms = algorithms;
+    CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
+    CHECK(sum(*comm, COUNT, "short") == PLAIT_ERR_PLAN && says("short, 3 ranks"));
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK); /* nothing has happened */
+    return 0;
+}
+
+/* The caller's own algorithm left out a contribution, and nobody said so. */
+static void a_callers_algorithm_that_is_wrong_is_refused(void **state)
+{
+    struct ranks r = ranks_of(3, 1, use_short_sum, NULL);
+
+    (void)state;
+    r.arg = &r;
+    r.no_comm = true;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct plait_alg hub = { .name = "hub",
@@ -712,7 +764,7 @@ static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
                                           .emit = hub_emit,
                                           .claim = hub_claim },
                                   other = { .name = "hub",
-                                            .preset = "twice",
+                                            .preset = "swapped",
                                             .params = "",
                                             .text = "",
                                             .source = "",
@@ -985,6 +1037,7 @@ int main(void)
         cmocka_unit_test(destroy_waits_for_threads_as_long_as_they_read),
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
+        cmocka_unit_test(a_callers_algorithm_that_is_wrong_is_refused),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
         cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
         cmocka_unit_test(a_rank_with_another_root_for_whom_nobody_waits_is_found),
