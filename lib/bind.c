@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bind.h"
 
+#include "plan_check.h"
 #include "prog.h"
 #include "prove.h"
 #include "report.h"
@@ -54,12 +55,13 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
             return PLAIT_OK;
         }
     comm->stats.allocations++;
-    if (comm->config.check || (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)) {
-        const enum plait_status status = plait_alg_check(s->alg, shape, NULL);
-        if (status != PLAIT_OK)
-            return status;
-    }
-    const enum plait_status status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
+    enum plait_status status = PLAIT_OK;
+    if (comm->config.check)
+        status = plait_alg_check(s->alg, shape, NULL);
+    else if (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)
+        status = plait_alg_prove(s->alg, shape);
+    if (status == PLAIT_OK)
+        status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
     if (status == PLAIT_OK) {
         (*out)->next = comm->progs;
         comm->progs = *out;

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of the checker that binding uses: deadlock of fused graphs, kinds of values. */
+/* The part of the checker that binding uses: proof of callers' algorithms, deadlock of fused graphs, kinds of values. */
 #ifndef PLAIT_LIB_PLAN_CHECK_H
 #define PLAIT_LIB_PLAN_CHECK_H
 
 #include <plait/plan.h>
 
 #define PLAIT_NONE UINT32_MAX /* no step, no rank, no slot */
+
+/*
+ * Does an algorithm do what its collective promises, and what its flags say? Its claim is not looked at. Errors as
+ * plait_alg_check(); plait_last_error() has the text.
+ */
+enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape);
 
 /*
  * Can a whole comm's plans run to the end when steps of a rank are fused and every send is synchronous?

@@ -60,7 +60,8 @@ struct plait_comm_options {
     int reproducible;                 /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
     enum plait_round round;
     const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: all on one */
-    const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's; or NULL */
+    const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's, proved when first used
+                                                  (up to 64 ranks; PLAIT_ERR_PLAN); or NULL */
     int progress;   /* 1: a thread, one for the whole process, drives pending operations (request.h). This rank's own */
     int background; /* 1: return at once; ask plait_comm_status(). This rank's own; not in groups, which wait */
 };

@@ -162,25 +162,20 @@ static enum plait_status compare_flags(const struct plait_alg *alg, const struct
     return PLAIT_OK;
 }
 
-enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
-                                  struct plait_report *report)
+/* claim: NULL: whatever it costs */
+static enum plait_status check_alg(const struct plait_alg *alg, const struct plait_shape *shape,
+                                   const struct plait_claim *claim, struct plait_report *report)
 {
-    if (alg == NULL || shape == NULL || shape->nrank == 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg or shape is NULL, or shape has no ranks");
-    struct plait_report own;
-    const struct plait_claim claim = alg->claim(alg, shape);
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
     enum plait_status status = PLAIT_OK;
 
-    if (report == NULL)
-        report = &own;
     memset(report, 0, sizeof *report);
     if (plans == NULL)
         return plait_fail_memory("out of memory while checking %s", alg->name);
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
         status = plait_plan_emit(alg, shape, r, &plans[r]);
     if (status == PLAIT_OK) {
-        status = plait_plan_check(alg->name, shape, (const struct plait_plan *const *)plans, &claim, report);
+        status = plait_plan_check(alg->name, shape, (const struct plait_plan *const *)plans, claim, report);
     } else { /* a rule of the builder is a rule of shape */
         report->failed = PLAIT_CHECK_SHAPE;
         snprintf(report->text, sizeof report->text, "%.500s", plait_last_error());
@@ -191,4 +186,22 @@ enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plai
         plait_plan_destroy(plans[r]);
     free(plans);
     return status;
+}
+
+enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  struct plait_report *report)
+{
+    if (alg == NULL || shape == NULL || shape->nrank == 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg or shape is NULL, or shape has no ranks");
+    const struct plait_claim claim = alg->claim(alg, shape);
+    struct plait_report own;
+
+    return check_alg(alg, shape, &claim, report != NULL ? report : &own);
+}
+
+enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape)
+{
+    struct plait_report report;
+
+    return check_alg(alg, shape, NULL, &report);
 }
