@@ -11,17 +11,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LISTED  3   /* ranks of which nothing has been heard */
 #define INSTEAD 320 /* bytes of text on what a rank does that has not called an operation */
 
 /* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
-static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+static bool idle(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
     const struct plait_peer *p = &comm->peers[rank];
     const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed), middle = (w->start + now) / 2;
 
-    if (p->mirror != NULL && rank != 0 && plait_remote_heard(comm->remote) < middle)
+    if (p->mirror != NULL && rank != 0 && plait_remote_heard(comm->remote, 0) < middle)
         return false; /* nobody tells */
     return !plait_peer_finished(comm, rank) && seen < middle;
+}
+
+/* Since then nothing came from its process on another host, which says something also while the rank computes. */
+static bool unheard(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+{
+    const double heard = comm->peers[rank].mirror != NULL ? plait_remote_heard(comm->remote, rank) : now;
+
+    return heard < (w->start + now) / 2 && now - heard >= PLAIT_REMOTE_SILENCE;
+}
+
+/* What such a rank shows is so now. */
+static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
+{
+    return idle(comm, w, rank, now) && !unheard(comm, w, rank, now);
 }
 
 static bool called(const struct plait_comm *comm, uint32_t rank)
@@ -45,6 +60,34 @@ __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const c
     va_end(args);
 }
 
+/* Nothing has been heard of these: what they said last is not told, as it need not be so now. */
+static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, uint32_t n, double now, struct verdict *v)
+{
+    double least = now;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plait_mirror *m = comm->peers[ranks[i]].mirror;
+        const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
+        add(v, "%srank %u (process %d on %s)", i == 0 ? "nothing has been heard of " : ", ", ranks[i], m->pid, m->host);
+        least = silence < least ? silence : least;
+    }
+    add(v, " for %.0f s: %s", least,
+        n == 1 ? "the link to it is cut, its host is down or it is stopped"
+               : "the links to them are cut, their hosts are down or they are stopped");
+    v->culprit = v->culprit > 0 ? v->culprit : ranks[0] + 1;
+}
+
+static void name_unheard(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    uint32_t ranks[LISTED], n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n < LISTED; r++)
+        if (idle(comm, w, r, now) && unheard(comm, w, r, now))
+            ranks[n++] = r;
+    if (n > 0)
+        say_unheard(comm, ranks, n, now, v);
+}
+
 /* What a rank does that has not called the operation, or lacks, as far as it shows. */
 static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
                          char *text, size_t room)
@@ -64,7 +107,8 @@ static void name_lacking(const struct plait_comm *comm, const struct plait_wait 
     for (uint32_t r = 0, found = 0; r < comm->nrank && found < 3; r++)
         if (silent(comm, w, r, now) && !called(comm, r)) {
             says_instead(comm, w, r, now, instead, sizeof instead);
-            add(v, "%srank %u has not called it%s", found++ > 0 ? "; " : "", r, instead);
+            add(v, "%srank %u has not called it%s", v->text[0] != '\0' ? "; " : "", r, instead);
+            found++;
             v->culprit = v->culprit > 0 ? v->culprit : r + 1;
         }
 }
@@ -110,6 +154,7 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
 
     v->culprit = 0;
     v->text[0] = '\0';
+    name_unheard(comm, w, now, v);
     if (comm->fusion != NULL)
         name_lacking(comm, w, now, v);
     else
@@ -127,13 +172,32 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
             return;
         }
     }
+    if (unheard(comm, w, 0, now)) /* who tells of all others */
+        at = 0;
     v->culprit = at + 1;
-    if (called(comm, at)) {
+    if (unheard(comm, w, at, now)) {
+        say_unheard(comm, &at, 1, now, v);
+    } else if (called(comm, at)) {
         add(v, "rank %u is in it and does not answer", at);
     } else {
         says_instead(comm, w, at, now, instead, sizeof instead);
         add(v, "rank %u has not called it%s", at, instead);
     }
+}
+
+/* The rank without which a wait for messages, or for this rank's own tensors, cannot do. */
+static void blame_one(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    char text[sizeof v->text];
+
+    v->text[0] = '\0';
+    v->culprit = w->blame(w->context, text, sizeof text);
+    if (v->culprit > 0 && unheard(comm, w, v->culprit - 1, now)) {
+        const uint32_t rank = v->culprit - 1;
+        say_unheard(comm, &rank, 1, now, v);
+        add(v, "; ");
+    }
+    add(v, "%s", text);
 }
 
 double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait *w)
@@ -154,7 +218,7 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
     if (w->blame != NULL)
-        v.culprit = w->blame(w->context, v.text, sizeof v.text);
+        blame_one(comm, w, now, &v);
     else
         blame(comm, w, now, &v);
     if (waited >= deadline)

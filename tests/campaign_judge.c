@@ -77,6 +77,22 @@ static bool names_silent(uint32_t culprits, const char *text)
     return ranks != 0 && (ranks & ~culprits) == 0;
 }
 
+/* "nothing has been heard of rank 2 (process 123 on host1)": of culprits, where they are; and of others nothing. */
+static bool names_unheard(const struct injection *j, const struct scene *s, uint32_t culprits, const char *text)
+{
+    const char *at = strstr(text, "nothing has been heard of ");
+    char where[64];
+    bool named = false;
+
+    if (at == NULL || j->nhost == 0 || (ranks_before(at, "") & ~culprits) != 0)
+        return false;
+    for (uint32_t r = 0; r < j->nrank; r++) {
+        snprintf(where, sizeof where, " (process %d on host%u)", (int)s->reports[r].pid, j->host[r]);
+        named |= (culprits & ranks_before(at, where)) >> r & 1;
+    }
+    return named;
+}
+
 /* Only such ranks are said to be out of reach. */
 static bool names_unreachable(uint32_t others, const char *text)
 {
@@ -240,10 +256,12 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
         snprintf(by, sizeof by, "aborted by rank %u", j->actor);
         return strstr(text, by) != NULL && !isdigit((unsigned char)strstr(text, by)[strlen(by)]);
     case FAULT_STOP:
-    case FAULT_SILENT:
+        return names_silent(j->culprits, text) || names_unheard(j, s, j->culprits, text);
+    case FAULT_SILENT: /* its process is there */
         return names_silent(j->culprits, text);
     case FAULT_CUT:
-        return names_silent(to_blame(j, rank), text) || names_unreachable(to_blame(j, rank), text);
+        return names_silent(to_blame(j, rank), text) || names_unreachable(to_blame(j, rank), text) ||
+               names_unheard(j, s, to_blame(j, rank), text);
     default:
         return names_dead(j, s, text);
     }

@@ -5,6 +5,8 @@
  * far_ranks right   every algorithm of every collective gives what it must
  * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 5 %
  * far_ranks reuse   memory that was used, unmapped and mapped anew at the same place is not taken for what was there
+ * far_ranks cut     of ranks 1 and 2 on a host whose link is cut nothing has been heard, says every error
+ * far_ranks busy    rank 1, which computes for longer than the deadline, has not called the operation, says every error
  */
 #include "collective.h"
 #include "specs.h"
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static struct plait_launch launch;
 static struct plait_comm *comm;
@@ -171,6 +174,7 @@ static void count_bytes(const char *spec, double vectors)
 /* ---- Memory that is used again --------------------------------------------------------------------------------- */
 
 #define AGAIN 20
+#define BUSY  6 /* seconds, more than far_test.sh's deadline */
 
 static void use_again(void)
 {
@@ -192,6 +196,30 @@ static void use_again(void)
         must(munmap(x, bytes) == 0, "munmap");
     }
     free(out);
+}
+
+/* ---- Ranks that do not answer ---------------------------------------------------------------------------------- */
+
+/* Ranks 1 and 2 hear of nobody: not even of rank 0, which tells of all. */
+static void be_cut_off(void)
+{
+    const char *const wanted = launch.rank == 1 || launch.rank == 2 ? "nothing has been heard of rank 0 (process "
+                                                                    : "nothing has been heard of rank 1 (process ";
+    const char *const where = launch.rank == 1 || launch.rank == 2 ? " on host0) for " : " on host1), rank 2 (process ";
+
+    while (plait_barrier(comm, NULL) == PLAIT_OK)
+        usleep(10000);
+    must(strstr(plait_last_error(), wanted) != NULL && strstr(plait_last_error(), where) != NULL, "the error of a cut");
+    must(strstr(plait_last_error(), "has not called it") == NULL, "what is not known");
+}
+
+static void be_busy(void)
+{
+    must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
+    if (launch.rank == 1)
+        sleep(BUSY);
+    must(plait_barrier(comm, NULL) != PLAIT_OK, "the deadline");
+    must(strstr(plait_last_error(), "rank 1 has not called it") != NULL, "the error of a rank that computes");
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -216,9 +244,14 @@ int main(int argc, char **argv)
         run_all();
     else if (strcmp(argv[1], "reuse") == 0)
         use_again();
+    else if (strcmp(argv[1], "cut") == 0)
+        be_cut_off();
+    else if (strcmp(argv[1], "busy") == 0)
+        be_busy();
     else
         for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++)
             count_bytes(claimed[i].spec, claimed[i].vectors);
-    must(plait_comm_destroy(comm) == PLAIT_OK, "destroy");
+    const enum plait_status status = plait_comm_destroy(comm);
+    must(status == PLAIT_OK || strcmp(argv[1], "cut") == 0 || strcmp(argv[1], "busy") == 0, "destroy");
     return 0;
 }

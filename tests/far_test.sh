@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Ranks on virtual hosts: right results where hosts have different numbers of ranks, the bytes that algorithms claim on the
-# wires, memory that is used again. Usage: far_test.sh PLAIT_HOSTS FAR_RANKS. Root only.
+# wires, memory that is used again, who is cut off and who computes. Usage: far_test.sh PLAIT_HOSTS FAR_RANKS. Root only.
 set -u
 hosts=$(realpath "$1")
 ranks=$(realpath "$2")
@@ -13,9 +13,9 @@ if [ "$(id -u)" -ne 0 ] || ! unshare -n true 2>/dev/null; then
 fi
 export PLAIT_SECRET=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 
-# on N RANKS MODE: with what UCX likes best and over TCP.
+# on N RANKS MODE [OPTIONS]: with what UCX likes best and over TCP.
 check() {
-    "$hosts" "$1" --ranks "$2" -- "$ranks" "$3" || { echo "FAILED: $3 on $2 ranks"; failed=1; }
+    "$hosts" "$1" --ranks "$2" ${4-} -- "$ranks" "$3" || { echo "FAILED: $3 on $2 ranks"; failed=1; }
 }
 check 3 3+1+2 right
 UCX_TLS=tcp check 3 1+3+2 right
@@ -23,4 +23,6 @@ check 4 2 bytes
 check 2 1 reuse
 UCX_TLS=tcp check 2 2 reuse
 PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's memory
+PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 2:1"
+PLAIT_DEADLINE=4 check 2 1 busy
 exit $failed

@@ -201,13 +201,15 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
         begin(root, more);
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (char)random_next(&seed);
-        if (trial % 4 == 1)
+        if (trial % 5 == 1)
             news.rank = 2; /* of another */
-        if (trial % 4 == 2)
+        if (trial % 5 == 2)
             news.dead = 1; /* which only rank 0 says */
-        if (trial % 4 == 3)
+        if (trial % 5 == 3)
             news.bytes = sizeof news - 1;
-        if (trial % 4 > 0)
+        if (trial % 5 == 4)
+            news.silence = 7; /* which only rank 0 says, too */
+        if (trial % 5 > 0)
             memcpy(bytes, &news, sizeof news);
         assert_true(write(fds[1], bytes, sizeof bytes) > 0);
         EVENTUALLY(atomic_load(&mirror(w, 0, 1)->dead) == 1);
@@ -227,19 +229,55 @@ static void when_rank_0_was_heard_last_is_known(void **state)
     plait_remote_destroy(c->remote);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     begin(c, &fds[1]);
-    const double begun = plait_remote_heard(c->remote);
+    const double begun = plait_remote_heard(c->remote, 0);
     const uint32_t n = plait_news_write(w->comm[2].own, 1, 1, plait_clock_ns(), false, news);
-    assert_true(plait_remote_heard(w->comm[0].remote) > begun);
+    assert_true(plait_remote_heard(w->comm[0].remote, 2) > begun);
     usleep(700000); /* longer than rank 0 is ever silent */
-    assert_true(plait_remote_heard(c->remote) == begun);
+    assert_true(plait_remote_heard(c->remote, 0) == begun);
+    assert_true(plait_remote_heard(c->remote, 2) == begun);
     assert_int_equal(send(fds[0], news, n, 0), n);
-    EVENTUALLY(plait_remote_heard(c->remote) > begun);
+    EVENTUALLY(plait_remote_heard(c->remote, 0) > begun);
     EVENTUALLY(atomic_load(&mirror(w, 1, 2)->control.seen) > begun);
     assert_true(atomic_load(&mirror(w, 1, 3)->control.seen) < begun);
     close(fds[0]);
     EVENTUALLY(atomic_load(&mirror(w, 1, 0)->dead) == 1);
     EVENTUALLY(plait_remote_is_over(c->remote));
     assert_false(plait_remote_is_over(w->comm[2].remote));
+}
+
+/* Rank 1's process is cut off: the test holds its connection open and says nothing. The others compute. */
+static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
+{
+    struct world *w = *state;
+    struct plait_comm *root = &w->comm[0];
+    char news[PLAIT_NEWS_MOST];
+    int fds[NRANK][2], sockets[NRANK] = { -1, -1, -1, -1 };
+
+    for (uint32_t r = 0; r < NRANK; r++)
+        plait_remote_destroy(w->comm[r].remote);
+    for (uint32_t r = 1; r < NRANK; r++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[r]), 0);
+        sockets[r] = fds[r][0];
+    }
+    begin(root, sockets);
+    w->comm[1].remote = NULL;
+    for (uint32_t r = 2; r < NRANK; r++)
+        begin(&w->comm[r], &fds[r][1]);
+    EVENTUALLY(atomic_load(&mirror(w, 0, 1)->silent) > 0);
+    for (uint32_t on = 2; on < NRANK; on++) {
+        EVENTUALLY(atomic_load(&mirror(w, on, 1)->silent) > 0);
+        const double told = plait_remote_heard(w->comm[on].remote, 0);
+        assert_true(plait_remote_heard(w->comm[on].remote, 1) <= told - PLAIT_REMOTE_SILENCE / 2);
+        assert_true(atomic_load(&mirror(w, on, 5 - on)->silent) == 0);
+    }
+    assert_true(atomic_load(&mirror(w, 0, 2)->silent) == 0);
+    const uint32_t n = plait_news_write(w->comm[1].own, 1, 1, plait_clock_ns(), false, news);
+    assert_int_equal(send(fds[1][1], news, n, 0), n); /* its link is back */
+    for (uint32_t on = 0; on < NRANK; on++)
+        EVENTUALLY(on == 1 || atomic_load(&mirror(w, on, 1)->silent) == 0);
+    for (uint32_t on = 0; on < NRANK; on++)
+        assert_true(on == 1 || atomic_load(&mirror(w, on, 1)->dead) == 0);
+    close(fds[1][1]);
 }
 
 static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
@@ -274,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_departs_has_not_died, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_news_ends_the_connection_and_is_a_death, set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_rank_0_was_heard_last_is_known, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_is_cut_off_is_told_from_those_that_compute, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_whole_news_of_a_rank_of_the_comm_are_news, set_up, tear_down),
     };
 

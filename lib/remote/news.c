@@ -183,6 +183,8 @@ void plait_news_apply(const void *bytes, struct plait_mirror *mirror, uint64_t n
     if (news.looks != mirror->looks)
         atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
     mirror->looks = news.looks;
+    atomic_store_explicit(&mirror->silent, news.silence > 0 ? 1e-9 * (double)now - 1e-3 * news.silence : 0,
+                          memory_order_relaxed);
     atomic_store_explicit(&c->receiving, news.receiving, memory_order_relaxed);
     atomic_store_explicit(&c->noticed, news.noticed, memory_order_relaxed);
     if (news.done > atomic_load_explicit(&c->done, memory_order_relaxed))

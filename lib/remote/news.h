@@ -23,8 +23,8 @@ struct plait_news { /* the beginning; the records, the progress of the newest, a
     int32_t failed;   /* its status; 0: no text follows */
     uint32_t nrecord;
     uint8_t departed, noticed, receiving;
-    uint8_t dead; /* said of it, not by it */
-    uint32_t reserved;
+    uint8_t dead;     /* said of it, not by it */
+    uint32_t silence; /* too: ms in which rank 0 has heard nothing of it; 0: it does */
 };
 
 #define PLAIT_NEWS_MOST                                                                                             \
@@ -34,7 +34,8 @@ struct plait_news { /* the beginning; the records, the progress of the newest, a
 /* A control block that is not mapped: only what every rank reads of another is there. */
 struct plait_mirror {
     _Atomic uint32_t dead;
-    uint32_t looks; /* the last that came */
+    uint32_t looks;        /* the last that came */
+    _Atomic double silent; /* since when rank 0 hears nothing of it; 0: it does */
     char host[64];
     int pid;
     struct plait_control control; /* up to `small` */

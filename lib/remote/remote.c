@@ -35,6 +35,8 @@ struct plait_remote {
     uint64_t newest;     /* version of the last news of anyone */
     struct plait_known { /* rank 0: of each rank; else of this one */
         uint64_t version;
+        double heard; /* rank 0: when anything last came from it */
+        bool silent;  /* so long ago that the others are told */
         char news[PLAIT_NEWS_MOST];
     } * known;
 };
@@ -102,7 +104,7 @@ static void look_at_own(struct plait_remote *r, double now)
     r->looks += seen != r->seen;
     r->seen = seen;
     plait_news_write(own, slowest(r), r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
-    if (k->version > 0 && same(news, k->news) && (!is_root(r) || now - r->sent < HEARTBEAT))
+    if (k->version > 0 && same(news, k->news) && now - r->sent < HEARTBEAT)
         return;
     memcpy(k->news, news, bytes_of(news));
     k->version = ++r->newest;
@@ -119,34 +121,46 @@ static void learn(struct plait_remote *r, const char *news, double now)
     mirror = r->comm->peers[head.rank].mirror;
     if (mirror != NULL)
         plait_news_apply(news, mirror, (uint64_t)(now * 1e9));
-    if (!is_root(r) || (r->known[head.rank].version > 0 && same(news, r->known[head.rank].news)))
+    if (!is_root(r))
         return;
-    memcpy(r->known[head.rank].news, news, head.bytes);
-    r->known[head.rank].version = ++r->newest;
+    struct plait_known *k = &r->known[head.rank];
+    if (k->version == 0 || !same(news, k->news))
+        k->version = ++r->newest;
+    memcpy(k->news, news, head.bytes);
+}
+
+/* What is said of a rank, not by it: the last that is known with the clock of today, and this. Not of one that left. */
+static void add(struct plait_remote *r, uint32_t rank, bool dead, double now)
+{
+    const struct plait_known *k = &r->known[rank];
+    struct plait_news head = { .bytes = sizeof head + sizeof(struct plait_progress), .rank = rank };
+    char news[PLAIT_NEWS_MOST] = "";
+
+    if (k->version > 0) {
+        memcpy(news, k->news, sizeof news);
+        memcpy(&head, news, sizeof head);
+    }
+    if (head.departed)
+        return;
+    head.now += (uint64_t)((now - k->heard) * 1e9);
+    head.dead = dead;
+    head.silence = dead ? 0 : (uint32_t)((now - k->heard) * 1e3);
+    memcpy(news, &head, sizeof head);
+    learn(r, news, now);
 }
 
 /* The connection to `rank` has ended: it departed, or it died. */
 static void lose(struct plait_remote *r, uint32_t rank, double now)
 {
     struct plait_mirror *mirror = r->comm->peers[rank].mirror;
-    struct plait_news head = { .bytes = sizeof head + sizeof(struct plait_progress), .rank = rank };
-    char news[PLAIT_NEWS_MOST] = "";
 
-    if (!is_root(r)) {
-        atomic_store(&r->over, true);
-        if (mirror != NULL && !atomic_load_explicit(&mirror->control.departed, memory_order_relaxed))
-            atomic_store_explicit(&mirror->dead, 1, memory_order_release);
+    if (is_root(r)) {
+        add(r, rank, true, now);
         return;
     }
-    if (r->known[rank].version > 0) {
-        memcpy(news, r->known[rank].news, sizeof news);
-        memcpy(&head, news, sizeof head);
-    }
-    if (head.departed)
-        return;
-    head.dead = 1;
-    memcpy(news, &head, sizeof head);
-    learn(r, news, now);
+    atomic_store(&r->over, true);
+    if (mirror != NULL && !atomic_load_explicit(&mirror->control.departed, memory_order_relaxed))
+        atomic_store_explicit(&mirror->dead, 1, memory_order_release);
 }
 
 /* ---- Lines ----------------------------------------------------------------------------------------------- */
@@ -166,13 +180,27 @@ static bool hear(struct plait_remote *r, uint32_t line, double now)
     while ((news = plait_line_next(l, r->comm->nrank)) != NULL) {
         struct plait_news head;
         memcpy(&head, news, sizeof head);
-        if (is_root(r) ? head.rank == line && !head.dead : head.rank != r->comm->rank)
+        if (is_root(r) ? head.rank == line && !head.dead && head.silence == 0 : head.rank != r->comm->rank)
             learn(r, news, now);
         else
             plait_line_close(l);
         atomic_store_explicit(&r->heard, now, memory_order_relaxed);
+        r->known[line].heard = now;
+        r->known[line].silent = false;
     }
     return open && l->fd >= 0;
+}
+
+/* A rank's process says something at every heartbeat, also while the rank computes. */
+static void miss(struct plait_remote *r, double now)
+{
+    for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++) {
+        struct plait_known *k = &r->known[rank];
+        if (r->lines[rank].fd < 0 || k->silent || now - k->heard < PLAIT_REMOTE_SILENCE)
+            continue;
+        k->silent = true;
+        add(r, rank, false, now);
+    }
 }
 
 /* What the other end of an idle line has not been told. */
@@ -220,6 +248,7 @@ static void serve(struct plait_remote *r, double now)
             lose(r, rank_at(r, i), now);
         }
     }
+    miss(r, now);
     for (uint32_t i = 0; i < r->nline; i++) {
         struct plait_line *l = &r->lines[i];
         if (l->fd < 0)
@@ -374,18 +403,24 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
 void plait_remote_begin(struct plait_remote *r, const int *sockets)
 {
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < r->nline; i++)
+    r->heard = plait_clock();
+    for (uint32_t i = 0; i < r->nline; i++) {
         if (!is_root(r) || i > 0)
             plait_line_open(&r->lines[i], sockets[i]);
-    r->heard = plait_clock();
+        r->known[i].heard = r->heard;
+    }
     r->begun = true;
     pthread_mutex_unlock(&lock);
     eventfd_write(bell, 1);
 }
 
-double plait_remote_heard(const struct plait_remote *r)
+double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
 {
-    return is_root(r) ? plait_clock() : atomic_load_explicit(&r->heard, memory_order_relaxed);
+    const struct plait_mirror *m = r->comm->peers[rank].mirror;
+    const double told = is_root(r) ? plait_clock() : atomic_load_explicit(&r->heard, memory_order_relaxed);
+    const double silent = m != NULL ? atomic_load_explicit(&m->silent, memory_order_relaxed) : 0;
+
+    return silent > 0 && silent < told ? silent : told;
 }
 
 bool plait_remote_is_over(const struct plait_remote *r)

@@ -7,14 +7,18 @@
  * So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing is sent
  * for operations that end sooner.
  *
- * A connection that closes is a death, unless its rank has departed. Where rank 0 itself says nothing, nothing is known of
- * the others, so they are not taken for silent (plait_remote_heard()). The thread never waits for a host: what a connection does not take is
- * left out, as later news say the same and more.
+ * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
+ * none: so every process says its old news again twice a second, also while its rank computes. Rank 0 does not pass such
+ * news on; it tells the others when a rank falls silent, and when it is heard again. Where rank 0 itself says nothing,
+ * nothing is known of the others, so they are not taken for silent (plait_remote_heard()). The thread never waits for a
+ * host: what a connection does not take is left out, as later news say the same and more.
  */
 #ifndef PLAIT_LIB_REMOTE_REMOTE_H
 #define PLAIT_LIB_REMOTE_REMOTE_H
 
 #include "news.h"
+
+#define PLAIT_REMOTE_SILENCE 1.5 /* seconds in which nothing is heard of a rank: three of its heartbeats */
 
 struct plait_remote; /* one comm of this process that spans hosts */
 
@@ -26,8 +30,11 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
  */
 void plait_remote_begin(struct plait_remote *remote, const int *sockets);
 
-/* When rank 0 last said something, to whom this rank listens: it does so twice a second. Rank 0: now. */
-double plait_remote_heard(const struct plait_remote *remote);
+/*
+ * Until when a rank of another host, or rank 0, was heard of: now, or some PLAIT_REMOTE_SILENCE ago at least, as rank 0
+ * tells. Of nobody later than of rank 0 itself, to whom all others listen.
+ */
+double plait_remote_heard(const struct plait_remote *remote, uint32_t rank);
 
 /* Will nothing more be heard of other hosts, as rank 0 is gone? NULL is allowed: no. */
 bool plait_remote_is_over(const struct plait_remote *remote);
