@@ -9,7 +9,7 @@
 
 struct plait_where {  /* hashes; 0: unknown */
     uint64_t machine; /* of what runs on one kernel, containers and virtual hosts too */
-    uint64_t host;    /* of what has one name on it */
+    uint64_t host;    /* of what is meant to be one host: virtual hosts of a machine are several */
 };
 
 struct plait_where plait_where_am_i(void);

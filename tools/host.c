@@ -103,6 +103,28 @@ static void name_hosts(const struct hosts_plan *plan)
     unlink(file);
 }
 
+/*
+ * A boot id with the host's number in a second line: who reads the first finds the machine, which has the processors, and who
+ * compares all of it another host, not a container of the same.
+ */
+static void name_boot(uint32_t h)
+{
+    static const char *const file = "/tmp/boot_id", *const at = "/proc/sys/kernel/random/boot_id";
+    char id[64] = "";
+    FILE *in = fopen(at, "re"), *out = fopen(file, "we");
+    const bool made =
+        in != NULL && out != NULL && fgets(id, sizeof id, in) != NULL && fprintf(out, "%shost%u\n", id, h) > 0;
+
+    if (in != NULL)
+        fclose(in);
+    if (out == NULL || fclose(out) != 0 || !made)
+        hosts_fail("a host's boot id: %s", strerror(errno));
+    chmod(file, 0444);
+    if (mount(file, at, NULL, MS_BIND, NULL) != 0)
+        hosts_fail("mounting a host's %s: %s", at, strerror(errno));
+    unlink(file);
+}
+
 /* /sys shows the interfaces of the namespace it was mounted in; control groups are the machine's. */
 static void mount_sys(void)
 {
@@ -115,7 +137,7 @@ static void mount_sys(void)
     }
 }
 
-static void mount_all(const struct hosts_plan *plan)
+static void mount_all(const struct hosts_plan *plan, uint32_t h)
 {
     static struct kept kept[64];
     char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096], own[4096];
@@ -138,6 +160,7 @@ static void mount_all(const struct hosts_plan *plan)
     mount_new("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
     mount_new("tmpfs", "/tmp", MS_NOSUID | MS_NODEV, "mode=1777");
     name_hosts(plan);
+    name_boot(h);
     for (uint32_t i = 0; i < nkept; i++) {
         make_folders(kept[i].path);
         show_at(kept[i].fd, kept[i].path);
@@ -273,7 +296,7 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
     snprintf(name, sizeof name, "host%u", h);
     if (sethostname(name, strlen(name)) != 0 || ready[1].fd < 0)
         hosts_fail("setting up %s: %s", name, strerror(errno));
-    mount_all(plan);
+    mount_all(plan, h);
     wires_finish(plan, h);
     ready[2].fd = session_listen();
     set_host(plan, h);
