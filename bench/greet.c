@@ -16,12 +16,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define CONNECT_MS 2000 /* to one address */
-#define HELLO_MS   2000 /* for a stranger that says nothing */
+#define HELLO      2.0  /* seconds for a guest to say who it is */
+#define STRANGERS  32   /* that are let in beside ranks */
 
 static bool is_tcp(const char *where)
 {
@@ -144,12 +144,6 @@ static bool is_ours(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-static void set_patience(int fd, unsigned ms)
-{
-    const struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
-}
-
 /* A message is an answer somebody waits for; a host that has gone is noticed within a minute. */
 static void set_up_tcp(int fd)
 {
@@ -162,21 +156,107 @@ static void set_up_tcp(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
-bool greet_hear(int fd, const char *where, struct hello *out)
-{
-    const bool tcp = is_tcp(where);
+struct guest {
+    int fd;
+    size_t have; /* bytes of its hello */
+    double until;
+    struct hello hello;
+};
 
-    if (!tcp && !is_ours(fd))
-        return false;
-    set_patience(fd, HELLO_MS);
-    if (!greet_receive(fd, out, sizeof *out) || (tcp && memcmp(out->token, where + 4, GREET_TOKEN - 1) != 0))
-        return false;
-    set_patience(fd, 0);
-    if (tcp)
-        set_up_tcp(fd);
+bool door_open(struct door *d, int listen_fd, const char *where, uint32_t nrank)
+{
+    *d = (struct door){ .listen_fd = listen_fd, .where = where, .most = nrank + STRANGERS };
+    d->guest = calloc(d->most, sizeof *d->guest);
+    d->ready = calloc(d->most + 1, sizeof *d->ready);
+    return d->guest != NULL && d->ready != NULL;
+}
+
+/* The last takes its place. */
+static void remove_guest(struct door *d, uint32_t i)
+{
+    d->guest[i] = d->guest[--d->n];
+}
+
+static void turn_away(struct door *d, uint32_t i)
+{
+    close(d->guest[i].fd);
+    remove_guest(d, i);
+}
+
+/* Where there is no room, who has been silent for longest goes: ranks speak at once. */
+static void let_in(struct door *d)
+{
+    const int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    uint32_t oldest = 0;
+
+    if (fd < 0)
+        return;
+    if (!is_tcp(d->where) && !is_ours(fd)) {
+        close(fd);
+        return;
+    }
+    for (uint32_t i = 1; i < d->n; i++)
+        oldest = d->guest[i].until < d->guest[oldest].until ? i : oldest;
+    if (d->n == d->most)
+        turn_away(d, oldest);
+    d->guest[d->n++] = (struct guest){ .fd = fd, .until = now() + HELLO };
+}
+
+/* What it has said so far. false: it is none of our ranks. */
+static bool hear(const struct door *d, struct guest *g)
+{
+    char *hello = (char *)&g->hello;
+    const ssize_t n = recv(g->fd, hello + g->have, sizeof g->hello - g->have, MSG_DONTWAIT);
+
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR);
+    g->have += (size_t)n;
+    return g->have < sizeof g->hello || !is_tcp(d->where) || memcmp(g->hello.token, d->where + 4, GREET_TOKEN - 1) == 0;
+}
+
+static int welcome(struct door *d, uint32_t i, struct hello *out)
+{
+    const int fd = d->guest[i].fd;
+
+    *out = d->guest[i].hello;
     out->about[sizeof out->about - 1] = out->host[sizeof out->host - 1] = '\0';
     out->machine[sizeof out->machine - 1] = '\0';
-    return true;
+    remove_guest(d, i);
+    if (is_tcp(d->where))
+        set_up_tcp(fd);
+    return fd;
+}
+
+int door_next(struct door *d, int ms, struct hello *out)
+{
+    for (uint32_t i = d->n; i-- > 0;)
+        if (now() > d->guest[i].until)
+            turn_away(d, i);
+    d->ready[0] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
+    for (uint32_t i = 0; i < d->n; i++)
+        d->ready[1 + i] = (struct pollfd){ .fd = d->guest[i].fd, .events = POLLIN };
+    if (poll(d->ready, d->n + 1, ms) <= 0)
+        return -1;
+    for (uint32_t i = d->n; i-- > 0;) { /* backwards: a removal moves one that has been looked at */
+        struct guest *g = &d->guest[i];
+        if (d->ready[1 + i].revents == 0)
+            continue;
+        if (!hear(d, g))
+            turn_away(d, i);
+        else if (g->have == sizeof g->hello)
+            return welcome(d, i, out); /* what others said is there the next time */
+    }
+    if (d->ready[0].revents != 0)
+        let_in(d);
+    return -1;
+}
+
+void door_close(struct door *d)
+{
+    while (d->n > 0)
+        turn_away(d, 0);
+    free(d->guest);
+    free(d->ready);
 }
 
 /* ---- the rank's ------------------------------------------------------------------------------------ */

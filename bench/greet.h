@@ -37,8 +37,24 @@ struct welcome {
 /* Listen for `nrank` ranks. -1 with errno. */
 int greet_listen(uint32_t nrank, bool tcp, char where[GREET_WHERE]);
 
-/* Was this connection made by who knows where, and is it the hello of one of our ranks? Never waits for long. */
-bool greet_hear(int fd, const char *where, struct hello *out);
+/*
+ * Where ranks come in, and strangers: whoever does not say at once who it is waits beside the others, and is turned away
+ * after two seconds.
+ */
+struct door {
+    int listen_fd;
+    const char *where;
+    struct guest *guest; /* [n] that have not said who they are, of at most `most` */
+    struct pollfd *ready;
+    uint32_t n, most;
+};
+
+/* false: out of memory. Close it all the same: guests are turned away, `listen_fd` stays open. */
+bool door_open(struct door *door, int listen_fd, const char *where, uint32_t nrank);
+void door_close(struct door *door);
+
+/* The socket of who was started by us and has said so; -1: nobody has for now, which takes `ms` at most. */
+int door_next(struct door *door, int ms, struct hello *out);
 
 /* Connect, greet, and get a stage. NULL with errno; *fd is the socket for worker_serve(). */
 struct stage *worker_meet(const char *where, uint32_t rank, const char *about, int *fd);

@@ -180,48 +180,51 @@ static bool send_welcome(struct ranks *r, uint32_t rank)
            explain_death(r, rank);
 }
 
-/* Take one connection and its greeting. Strangers are dropped. */
-static bool accept_rank(struct ranks *r, uint32_t *connected)
+/* How many more ranks there are: none when it is no rank, or one that is there. */
+static uint32_t seat(struct ranks *r, int fd, const struct hello *h)
 {
-    struct hello h;
-    const int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-
-    if (fd < 0 || !greet_hear(fd, r->where, &h) || h.rank >= r->nrank || r->fd[h.rank] >= 0) {
-        if (fd >= 0)
-            close(fd);
-        return !interrupted;
+    if (h->rank >= r->nrank || r->fd[h->rank] >= 0) {
+        close(fd);
+        return 0;
     }
-    r->fd[h.rank] = fd;
-    r->hello[h.rank] = h;
-    memcpy(r->about, h.about, sizeof r->about);
-    ++*connected;
-    return true;
+    r->fd[h->rank] = fd;
+    r->hello[h->rank] = *h;
+    memcpy(r->about, h->about, sizeof r->about);
+    return 1;
 }
 
+static bool explain_absence(struct ranks *r, double seconds)
+{
+    uint32_t missing = 0;
+
+    while (r->fd[missing] >= 0)
+        missing++;
+    return explain_lateness(r, missing, "start", seconds);
+}
+
+/* The deadline counts however many come that are no ranks. */
 static bool accept_all(struct ranks *r, double deadline, double seconds)
 {
-    struct pollfd p = { .fd = r->listen_fd, .events = POLLIN };
-    uint32_t connected = 0, missing = 0;
+    struct door door;
+    struct hello h;
     char how[128], tail[TAIL + 1];
+    bool ok = door_open(&door, r->listen_fd, r->where, r->nrank) || complain("%s: out of memory", r->name);
 
-    while (connected < r->nrank) {
-        if (interrupted)
-            return false;
-        if (poll(&p, 1, 100) > 0) {
-            if (!accept_rank(r, &connected))
-                return false;
-            continue;
-        }
-        if (reap_one(r, how, sizeof how)) {
+    for (uint32_t connected = 0; ok && connected < r->nrank;) {
+        const int fd = door_next(&door, 100, &h);
+        if (fd >= 0) {
+            connected += seat(r, fd, &h);
+        } else if (interrupted) {
+            ok = false;
+        } else if (reap_one(r, how, sizeof how)) {
             read_tail(r, tail);
-            return complain("%s did not start: %s\n%s", r->name, how, tail);
+            ok = complain("%s did not start: %s\n%s", r->name, how, tail);
+        } else if (now() > deadline) {
+            ok = explain_absence(r, seconds);
         }
-        while (missing < r->nrank && r->fd[missing] >= 0)
-            missing++;
-        if (now() > deadline)
-            return explain_lateness(r, missing, "start", seconds);
     }
-    return true;
+    door_close(&door);
+    return ok;
 }
 
 bool ranks_greet(struct ranks *r, double seconds)
