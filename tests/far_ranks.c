@@ -3,7 +3,7 @@
  * A rank of far_test.sh, on virtual hosts.
  *
  * far_ranks right   every algorithm of every collective gives what it must
- * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 2 %
+ * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 5 %
  * far_ranks reuse   memory that was used, unmapped and mapped anew at the same place is not taken for what was there
  * far_ranks cut     of ranks 1 and 2 on a host whose link is cut nothing has been heard, says every error
  * far_ranks busy    rank 1, which computes for longer than the deadline, has not called the operation, says every error
@@ -103,7 +103,7 @@ static void run_all(void)
  */
 #define HEADER 66
 
-/* Bytes in a packet, acknowledgements included, where links are not shaped. In segments of 8 KiB, UCX's own, some 5000. */
+/* Bytes in a packet, acknowledgements included, where links are not shaped. In segments of 8 KiB, UCX's own, some 6700. */
 #define LEAST_MEAN 12000
 
 /* tx_bytes or tx_packets of the host. */
@@ -164,7 +164,7 @@ static void count_bytes(const char *spec, double vectors)
         printf("%s, host of rank %u: %.3f vectors, %.0f bytes expected, %.0f sent: %+.2f %%; %.0f in a packet\n", spec,
                launch.rank, payload, wanted, got, 100 * (got / wanted - 1), mean);
         must(payload == vectors, "the plan sends not what is claimed");
-        must(wanted > 0 && fabs(got / wanted - 1) < 0.02, "more or less than 2 %");
+        must(wanted > 0 && fabs(got / wanted - 1) < 0.05, "more or less than 5 %");
         must(mean > LEAST_MEAN, "short packets: a message is cut into segments that are shorter");
     }
     free(x);
