@@ -263,6 +263,22 @@ static bool receive_reply(struct ranks *r, uint32_t rank, const struct command *
     return bytes == 0 || greet_receive(fd, stage_times(r->stage, rank), bytes);
 }
 
+/* Those that have not answered: one may hold up the others. */
+static bool explain_silence(struct ranks *r, const struct pollfd *p, double seconds)
+{
+    char tail[TAIL + 1], late[256] = "";
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < r->nrank && n < sizeof late; i++)
+        if (p[i].fd >= 0)
+            n += (size_t)snprintf(late + n, sizeof late - n, "%s%u", n > 0 ? ", " : "", i);
+    read_tail(r, tail);
+    return complain(
+        "%s: rank %s did not answer within %g s; one that is stopped, or that others slow down, holds up all "
+        "(plait-info --dump PID says who waits for whom); a longer limit: -T%s%s",
+        r->name, late, seconds, *tail != '\0' ? "\n" : "", tail);
+}
+
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
 {
     const double deadline = now() + seconds;
@@ -278,12 +294,8 @@ bool ranks_command(struct ranks *r, const struct command *c, struct reply *repli
     for (uint32_t left = r->nrank; ok && left > 0;) {
         if (interrupted) {
             ok = false;
-        } else if (poll(p, r->nrank, 100) <= 0) {
-            uint32_t late = 0;
-            while (p[late].fd < 0)
-                late++;
-            if (now() > deadline)
-                ok = explain_lateness(r, late, "answer", seconds);
+        } else if (poll(p, r->nrank, 100) <= 0 && now() > deadline) {
+            ok = explain_silence(r, p, seconds);
         }
         for (uint32_t i = 0; ok && i < r->nrank; i++) {
             if (p[i].fd < 0 || p[i].revents == 0)
