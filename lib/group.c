@@ -45,6 +45,13 @@ bool plait_in_group(void)
     return atomic_load_explicit(&plait_ngroup, memory_order_relaxed) > 0 && group.depth > 0;
 }
 
+enum plait_status plait_not_in_group(enum plait_status status, const char *call)
+{
+    if (status != PLAIT_OK || !plait_in_group())
+        return status;
+    return plait_fail(PLAIT_ERR_ARG, "%s: a group is open; call plait_group_end() first", call);
+}
+
 void plait_group_add(struct plait_request *r, bool own)
 {
     r->grouped = true;

@@ -15,6 +15,10 @@ extern _Atomic unsigned plait_ngroup; /* open groups of all threads */
 
 bool plait_in_group(void);
 
+/* For what a group cannot put off, as it has several parts, or calls of the group would come after it: `status`, or an
+ * error while a group is open. */
+enum plait_status plait_not_in_group(enum plait_status status, const char *call);
+
 /* A call of this thread's open group: its request, which the group waits for and takes when `own`. */
 void plait_group_add(struct plait_request *r, bool own);
 

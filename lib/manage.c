@@ -22,14 +22,6 @@ static enum plait_status enter(struct plait_comm *comm, const char *name)
     return plait_comm_closed(comm) ? plait_comm_is_closed(comm, name) : PLAIT_OK;
 }
 
-/* Calls of the group would come after it. */
-static enum plait_status not_in_group(enum plait_status status, const char *name)
-{
-    if (status != PLAIT_OK || !plait_in_group())
-        return status;
-    return plait_fail(PLAIT_ERR_ARG, "%s: a group is open; call plait_group_end() first", name);
-}
-
 static enum plait_status belongs_to_fusion(const char *call)
 {
     return plait_fail(PLAIT_ERR_ARG, "%s: the comm is a fusion's; plait_fusion_destroy() ends both", call);
@@ -39,7 +31,7 @@ enum plait_status plait_comm_finalize(struct plait_comm *comm)
 {
     const int saved = errno;
     enum plait_status status =
-        not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
+        plait_not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
 
     if (status == PLAIT_OK && comm->fusion != NULL)
         status = belongs_to_fusion("plait_comm_finalize");
@@ -55,7 +47,7 @@ enum plait_status plait_comm_finalize(struct plait_comm *comm)
 enum plait_status plait_comm_revoke(struct plait_comm *comm)
 {
     const int saved = errno;
-    enum plait_status status = not_in_group(enter(comm, "plait_comm_revoke"), "plait_comm_revoke");
+    enum plait_status status = plait_not_in_group(enter(comm, "plait_comm_revoke"), "plait_comm_revoke");
 
     if (status == PLAIT_OK)
         status = plait_comm_abort(comm, "revoked");
@@ -69,7 +61,7 @@ enum plait_status plait_comm_suspend(struct plait_comm *comm)
 {
     const int saved = errno;
     enum plait_status status =
-        not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
+        plait_not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
 
     if (status == PLAIT_OK && comm->fusion != NULL)
         status = belongs_to_fusion("plait_comm_suspend");

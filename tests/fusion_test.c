@@ -569,7 +569,7 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(none == NULL);
 
     CHECK(plait_group_start() == PLAIT_OK); /* its parts would be put off */
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("not possible in a group") && none == NULL);
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("a group is open") && none == NULL);
     CHECK(plait_group_end() == PLAIT_OK);
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     CHECK(plait_comm_finalize(plait_fusion_comm(f)) == PLAIT_ERR_ARG && says("the comm is a fusion's"));

@@ -6,6 +6,7 @@
 #include "pending.h"
 
 #include <plait/fusion.h>
+#include <plait/group.h>
 #include <plait/optim.h>
 
 #include <setjmp.h>
@@ -226,7 +227,8 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     o.eta = 0.02;
     o.momentum = rank == 2 ? 2 : 0.9;
     CHECK(plait_optim_create(&o, &optim) == (rank == 2 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH) && optim == NULL);
-    CHECK(strstr(plait_last_error(), rank == 2 ? "momentum is 2" : "rank 2 failed") != NULL);
+    CHECK(strstr(plait_last_error(),
+                 rank == 2 ? "momentum is 2" : "rank 2 failed: plait_optim_create: momentum is 2; ") != NULL);
     o.momentum = 0.9;
     CHECK(plait_optim_create(&o, &optim) == PLAIT_OK);
     fill_weights(x);
@@ -247,6 +249,44 @@ static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
 {
     (void)state;
     run_both(NRANK, differing, NULL);
+}
+
+/* ---- In a group ----------------------------------------------------------------------------------------- */
+
+/* What the ranks do together would only be queued, and its memory be gone when the group ends. */
+static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_optim_options o = options_of(PLAIT_OPTIM_LARS);
+    const struct plait_optim_step s = step_of(0);
+    struct tensors *x = calloc(2, sizeof *x), *before = x + 1;
+    struct plait_optim_part parts[NTENSOR];
+    struct plait_optim *optim = NULL;
+
+    (void)arg;
+    CHECK(x != NULL);
+    fill_weights(x);
+    fill_gradients(x, 0);
+    o.parts = parts;
+    o.npart = make_parts(x, rank, true, parts);
+    o.comm = *comm;
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_optim_create(&o, &optim) == PLAIT_ERR_ARG && optim == NULL);
+    CHECK(strstr(plait_last_error(), "plait_optim_create: a group is open") != NULL);
+    CHECK(plait_group_end() == PLAIT_OK && plait_optim_create(&o, &optim) == PLAIT_OK);
+    *before = *x;
+    CHECK(plait_group_start() == PLAIT_OK && plait_optim_step(optim, &s, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "plait_optim_step: a group is open") != NULL);
+    CHECK(plait_group_end() == PLAIT_OK && memcmp(before, x, sizeof *x) == 0);
+    CHECK(plait_optim_step(optim, &s, NULL) == PLAIT_OK && memcmp(before->w, x->w, sizeof x->w) != 0);
+    plait_optim_destroy(optim);
+    free(x);
+    return 0;
+}
+
+static void a_group_refuses_what_ranks_do_together(void **state)
+{
+    (void)state;
+    run_both(NRANK, in_a_group, NULL);
 }
 
 /* ---- With a fusion ---------------------------------------------------------------------------------------- */
@@ -328,6 +368,7 @@ int main(void)
         cmocka_unit_test(shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts),
         cmocka_unit_test(a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale),
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
+        cmocka_unit_test(a_group_refuses_what_ranks_do_together),
         cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
     };
 

@@ -101,8 +101,9 @@ struct plait_optim_options {
  * out      written only on success; free it with plait_optim_destroy()
  * Order:   with comm collective
  * Thread:  one for an optimiser; with comm also as for plait_allreduce()
- * Errors:  PLAIT_ERR_ARG, PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm PLAIT_ERR_MISMATCH on every rank: names
- *          the option that differs or the rank whose arguments were wrong; those of plait_allgather()
+ * Errors:  PLAIT_ERR_ARG (with comm also: a group is open), PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm
+ *          PLAIT_ERR_MISMATCH on every rank: names the option that differs, or the rank whose arguments were wrong and
+ *          what was; those of plait_allgather()
  * Cost:    4 bytes for every element, and 8 for every tensor
  */
 PLAIT_API enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out);
@@ -146,8 +147,8 @@ struct plait_optim_result {
  * Result: with comm the ranks have the same norms, bit for bit. A tensor that lies whole on one rank, and any tensor
  *         with SGD, gets the bits that it gets without comm; the norm of one in parts is a sum of sums, which
  *         may differ from the whole's in the last digits of a double.
- * Errors: PLAIT_ERR_ARG (nothing was changed); with comm PLAIT_ERR_MISMATCH on every rank (lr, factor or decay differ;
- *         nothing was changed) and those of plait_allreduce()
+ * Errors: PLAIT_ERR_ARG (with comm also: a group is open; nothing was changed); with comm PLAIT_ERR_MISMATCH on every
+ *         rank (lr, factor or decay differ; nothing was changed) and those of plait_allreduce()
  * Cost:   reads gradient (twice, without squares), master (twice, for LARS) and momentum, writes master, momentum and
  *         copy
  */

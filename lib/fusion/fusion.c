@@ -13,14 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What ranks do together here has several parts, which a group would put off. */
-enum plait_status plait_fusion_not_in_group(enum plait_status status, const char *call)
-{
-    if (status == PLAIT_OK && plait_in_group())
-        return plait_fail(PLAIT_ERR_ARG, "%s: not possible in a group; call it before plait_group_start()", call);
-    return status;
-}
-
 /* ---- Options ---------------------------------------------------------------------------------------------- */
 
 static bool is_16_bits(enum plait_dtype type)
@@ -381,7 +373,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
                                       struct plait_fusion **out)
 {
     enum plait_status status =
-        plait_fusion_not_in_group(plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL), "plait_fusion_create");
+        plait_not_in_group(plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL), "plait_fusion_create");
 
     if (status == PLAIT_OK)
         status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : check_options(options);
@@ -470,7 +462,7 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
     enum plait_status status =
-        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_set_layout"), "plait_fusion_set_layout");
+        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_set_layout"), "plait_fusion_set_layout");
 
     if (status == PLAIT_OK)
         status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_layout: layout is NULL")
@@ -523,7 +515,7 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 enum plait_status plait_fusion_gather(struct plait_fusion *f)
 {
     enum plait_status status =
-        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_gather"), "plait_fusion_gather");
+        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_gather"), "plait_fusion_gather");
 
     if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",

@@ -100,8 +100,6 @@ void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text
 /* Is nothing marked or in flight? Else a tensor is named. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
-enum plait_status plait_fusion_not_in_group(enum plait_status status, const char *call);
-
 /* Are all ranks registering the same? */
 enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
                                      const struct plait_fusion_options *options);

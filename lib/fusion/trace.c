@@ -202,7 +202,7 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
 enum plait_status plait_fusion_trace(struct plait_fusion *f, const char *path)
 {
     enum plait_status status =
-        plait_fusion_not_in_group(plait_fusion_check_idle(f, "plait_fusion_trace"), "plait_fusion_trace");
+        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_trace"), "plait_fusion_trace");
 
     if (status == PLAIT_OK && f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: %s keeps no trace; create it with options.trace",

@@ -8,9 +8,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const names[] = { "status", "ntensor", "method", "momentum",   "nesterov", "lr_in_momentum",
                                      "decay",  "eta",     "eps",    "norm_decay", "check" };
+enum { TEXT = 512 }; /* of an error */
 #define NFIELD (sizeof names / sizeof *names)
 
 /* Numbers that mean the same are equal. */
@@ -36,13 +38,8 @@ static void describe(const struct plait_optim_options *o, enum plait_status stat
         fields[i] = all[i];
 }
 
-/* Numbers that are wrong are told by status alone. */
 static enum plait_status compare(const double *all, uint32_t nrank)
 {
-    for (uint32_t r = 0; r < nrank; r++)
-        if (all[r * NFIELD] != PLAIT_OK)
-            return plait_fail(PLAIT_ERR_MISMATCH, "plait_optim_create: rank %u failed: %s", r,
-                              plait_status_text((enum plait_status)all[r * NFIELD]));
     for (size_t i = 1; i < NFIELD; i++)
         for (uint32_t r = 1; r < nrank; r++)
             if (all[r * NFIELD + i] != all[i])
@@ -51,22 +48,45 @@ static enum plait_status compare(const double *all, uint32_t nrank)
     return PLAIT_OK;
 }
 
+/* The first rank whose options are wrong, or nrank. */
+static uint32_t find_failed(const double *all, uint32_t nrank)
+{
+    uint32_t r = 0;
+
+    while (r < nrank && all[r * NFIELD] == PLAIT_OK)
+        r++;
+    return r;
+}
+
+/* It says why. */
+static enum plait_status tell(struct plait_comm *comm, uint32_t failed, char text[TEXT])
+{
+    const enum plait_status status = plait_broadcast(comm, text, text, TEXT, PLAIT_UINT8, failed, NULL);
+
+    return status != PLAIT_OK
+               ? status
+               : plait_fail(PLAIT_ERR_MISMATCH, "plait_optim_create: rank %u failed: %.*s", failed, TEXT - 1, text);
+}
+
 enum plait_status plait_optim_agree(const struct plait_optim_options *o, enum plait_status status)
 {
     const uint32_t nrank = plait_comm_nrank(o->comm);
     double own[NFIELD], *all = calloc(nrank, sizeof own);
-    char text[1024];
+    char own_text[TEXT], text[TEXT];
 
     if (all == NULL)
         return plait_comm_fail(o->comm, plait_fail_memory("out of memory for an optimiser of %u ranks", nrank), "%s",
                                plait_last_error());
+    memset(text, 0, sizeof text);
     snprintf(text, sizeof text, "%s", plait_last_error());
+    memcpy(own_text, text, sizeof text);
     describe(o, status, own);
-    const enum plait_status met = plait_allgather(o->comm, own, all, NFIELD, PLAIT_FLOAT64, NULL);
-    if (status != PLAIT_OK)
-        plait_fail(status, "%s", text);
-    else
-        status = met == PLAIT_OK ? compare(all, nrank) : met;
+    enum plait_status met = plait_allgather(o->comm, own, all, NFIELD, PLAIT_FLOAT64, NULL);
+    const uint32_t failed = met == PLAIT_OK ? find_failed(all, nrank) : nrank;
+    if (failed < nrank)
+        met = tell(o->comm, failed, text);
+    else if (met == PLAIT_OK)
+        met = compare(all, nrank);
     free(all);
-    return status;
+    return status != PLAIT_OK ? plait_fail(status, "%s", own_text) : met;
 }

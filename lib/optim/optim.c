@@ -85,6 +85,12 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     return status;
 }
 
+/* Sharded: are calls of the comm possible here and now? */
+static enum plait_status may_meet(struct plait_comm *comm, const char *call)
+{
+    return comm != NULL ? plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call) : PLAIT_OK;
+}
+
 enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out)
 {
     struct plait_optim *o = NULL;
@@ -94,8 +100,7 @@ enum plait_status plait_optim_create(const struct plait_optim_options *options, 
     if (options == NULL || options->size != sizeof *options)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: options %s; start from PLAIT_OPTIM_OPTIONS_DEFAULT",
                           options == NULL ? "are NULL" : "have another size than this library's");
-    enum plait_status status =
-        options->comm != NULL ? plait_enter(options->comm, "plait_optim_create", PLAIT_SUM, NULL) : PLAIT_OK;
+    enum plait_status status = may_meet(options->comm, "plait_optim_create");
     if (status != PLAIT_OK)
         return status;
     status = make(options, &o);
@@ -284,6 +289,8 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
 {
     enum plait_status status = plait_optim_check_step(o, s);
 
+    if (status == PLAIT_OK)
+        status = may_meet(o->options.comm, "plait_optim_step");
     if (status != PLAIT_OK)
         return status;
     const uint32_t environment = plait_fpenv_enter();
