@@ -69,6 +69,14 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
     return status;
 }
 
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 static uint32_t fingerprint_of(const struct plait_op_plan *o)
 {
     const uint64_t fields[] = { o->coll,
@@ -79,7 +87,8 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->count,
                                 o->selection.plan_hash,
                                 o->prog != NULL ? o->prog->hash : 0,
-                                o->what.ordered };
+                                o->what.ordered,
+                                bits_of(o->factor) };
 
     return plait_fingerprint(fields, sizeof fields);
 }
@@ -231,6 +240,13 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     (*place)->call.stream = NULL;
     comm->last = *place;
     return PLAIT_OK;
+}
+
+void plait_bind_factor(struct plait_op_plan *o, double factor)
+{
+    o->factor = factor;
+    o->what.factor = (float)factor;
+    o->fingerprint = fingerprint_of(o);
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,

@@ -34,6 +34,9 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
  */
 enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
 
+/* From now on its sums are multiplied by this factor, which the ranks must have in common. Nobody runs it now. */
+void plait_bind_factor(struct plait_op_plan *o, double factor);
+
 /* A request no longer uses it. */
 void plait_unbind(struct plait_op_plan *o);
 

@@ -171,6 +171,7 @@ struct plait_op_plan {
 
     struct plait_selection selection;
     struct plait_geometry geometry;
+    double factor; /* of a fusion's sums; else 0 */
     uint32_t fingerprint;
     struct plait_tiny_plan tiny;  /* of a tiny one */
     size_t size;                  /* bytes of an element */

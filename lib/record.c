@@ -113,7 +113,7 @@ static void put_collective(const struct plait_operation *o, char *text, size_t r
         add(text, room, " %s", plait_op_name(w->op));
     if (g.rooted)
         add(text, room, ", root %u", w->root);
-    add(text, room, ", %.30s)", w->algorithm);
+    add(text, room, ", %.26s)", w->algorithm);
 }
 
 static void put_name(const struct plait_operation *o, char *text, size_t room)

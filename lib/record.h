@@ -30,8 +30,9 @@ struct plait_what { /* an operation as a rank called it */
     uint8_t wanted;  /* another trial of the ways to write (trial.h) */
     uint8_t ordered; /* a user function that is not commutative */
     uint16_t root;
+    float factor;  /* of a fusion's sums (plait_fusion_set_scale()); 0: no fusion's bucket */
     uint8_t sized; /* blocks differ in size; count is 0 */
-    char algorithm[31];
+    char algorithm[27];
 };
 
 /* Also what mismatches are found and named by. */

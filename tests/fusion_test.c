@@ -627,6 +627,40 @@ static void complete_buckets_travel_although_their_fusion_is_destroyed(void **st
     run_both(3, leave_at_once, NULL);
 }
 
+/* Of buckets that take both paths, and of one that a new layout has made. */
+static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_tensor tensors[] = { { "a", *(const uint32_t *)arg, PLAIT_FLOAT32, NULL } };
+    const struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
+    struct plait_fusion *f;
+    float *a;
+
+    o.tensors = tensors;
+    o.ntensor = 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < 3; step++) { /* what ranks multiply by before may differ */
+        CHECK(plait_fusion_set_scale(f, rank + 1, 0.5) == PLAIT_OK);
+        a = plait_fusion_data(f, 0);
+        a[0] = 1;
+        CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_OK && a[0] == 3);
+        CHECK(step != 1 || plait_fusion_set_layout(f, &layout) == PLAIT_OK);
+    }
+    CHECK(plait_fusion_set_scale(f, 1, rank == 1 ? 2 : 0.25) == PLAIT_OK);
+    CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_OK); /* which is not to lose it */
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_wait(f, 0) == PLAIT_ERR_MISMATCH);
+    CHECK(says("out of plait_fusion_set_scale() is ") && says("0.25") && says("on rank "));
+    CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    return 0;
+}
+
+static void ranks_that_scale_sums_differently_are_named_on_every_rank(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= 100000; count *= 1000)
+        run_both(3, scale_differs, &count);
+}
+
 static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -825,6 +859,7 @@ int main(void)
         cmocka_unit_test(a_trace_has_every_tensor_and_transfer_of_every_rank),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
         cmocka_unit_test(complete_buckets_travel_although_their_fusion_is_destroyed),
+        cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
         cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),

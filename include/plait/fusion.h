@@ -126,7 +126,9 @@ PLAIT_API enum plait_status plait_fusion_set_layout(struct plait_fusion *fusion,
 
 /**
  * Factors of the next rounds: gradients are multiplied by `in` as they are packed, sums by `out` as they are unpacked.
- * With a loss scale s, `out` is 1/s; `in` may keep sums of 16 bits from overflowing. Both are 1 at first.
+ * With a loss scale s, `out` is 1/s; `in` may keep sums of 16 bits from overflowing. Both are 1 at first. `in` may differ
+ * between ranks, as a weight of each one's gradients; `out` must be equal: else the next bucket ends with
+ * PLAIT_ERR_MISMATCH, which names both factors, and the fusion has failed.
  *
  * Errors: PLAIT_ERR_ARG (not finite; a round is under way; integers are among the tensors)
  */

@@ -228,6 +228,12 @@ static void cut_pieces(struct plait_fusion *f)
     }
 }
 
+/* Ranks whose sums would differ are told. */
+static void compare_factor(struct plait_fusion *f, uint32_t k)
+{
+    plait_bind_factor((struct plait_op_plan *)(uintptr_t)f->buckets[k].request->job.o, f->out);
+}
+
 static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
 {
     const struct plait_slab *s = &f->flat.buckets[k];
@@ -245,6 +251,8 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
                  ? plait_reduce_scatter(f->comm, payload, payload + f->comm->rank * share * plait_dtype_size(s->type),
                                         share, s->type, f->options.op, &call)
                  : plait_allreduce(f->comm, payload, payload, s->count, s->type, f->options.op, &call);
+    if (status == PLAIT_OK)
+        compare_factor(f, k);
     if (status != PLAIT_OK || weights == NULL)
         return status;
     call = (struct plait_call)PLAIT_CALL_DEFAULT;
@@ -509,6 +517,8 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
                               f->tensors[t].name, plait_dtype_name(f->tensors[t].type));
     f->in = in;
     f->out = out;
+    for (uint32_t k = 0; k < f->flat.nbucket; k++)
+        compare_factor(f, k);
     return PLAIT_OK;
 }
 
