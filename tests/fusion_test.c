@@ -627,6 +627,42 @@ static void complete_buckets_travel_although_their_fusion_is_destroyed(void **st
     run_both(3, leave_at_once, NULL);
 }
 
+/* An optimiser would go on with the gradient of this rank alone. */
+static int forgotten(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_FLOAT32, NULL } };
+    struct plait_fusion *f;
+
+    o.tensors = tensors;
+    o.ntensor = 2;
+    o.layout.threshold = *(const uint32_t *)arg;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t step = 0; step < 4; step++) {
+        CHECK(plait_fusion_ready(f, 0) == PLAIT_OK);
+        CHECK(step == 0 || (plait_fusion_wait(f, 1) == PLAIT_ERR_ARG &&
+                            says("tensor 1 'b' is neither ready nor skipped in this step")));
+        CHECK(plait_fusion_ready(f, 1) == PLAIT_OK);
+        for (uint32_t twice = 0; twice < 2; twice++)
+            CHECK(plait_fusion_wait(f, 0) == PLAIT_OK && plait_fusion_wait(f, 1) == PLAIT_OK);
+        CHECK(step == 2 || plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+        CHECK(step == 2 || plait_fusion_wait(f, 1) == PLAIT_OK);
+    }
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_ready(f, 1) == PLAIT_OK);
+    CHECK(plait_fusion_wait(f, 0) == PLAIT_OK && plait_fusion_ready(f, 0) == PLAIT_OK);
+    CHECK(plait_fusion_wait(f, 1) == PLAIT_OK); /* of the step before: nobody has waited for it */
+    CHECK(plait_fusion_skip(f, 1) == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_OK);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    return 0;
+}
+
+static void a_tensor_that_a_later_step_has_not_marked_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (uint32_t threshold = 0; threshold <= 1000; threshold += 1000)
+        run_both(2, forgotten, &threshold);
+}
+
 /* Of buckets that take both paths, and of one that a new layout has made. */
 static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -648,6 +684,7 @@ static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(plait_fusion_set_scale(f, 1, rank == 1 ? 2 : 0.25) == PLAIT_OK);
     CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_OK); /* which is not to lose it */
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);          /* all are out of it before one fails */
     CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_wait(f, 0) == PLAIT_ERR_MISMATCH);
     CHECK(says("out of plait_fusion_set_scale() is ") && says("0.25") && says("on rank "));
     CHECK(plait_fusion_destroy(f) != PLAIT_OK);
@@ -860,6 +897,7 @@ int main(void)
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
         cmocka_unit_test(complete_buckets_travel_although_their_fusion_is_destroyed),
         cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
+        cmocka_unit_test(a_tensor_that_a_later_step_has_not_marked_is_not_waited_for),
         cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),

@@ -157,7 +157,8 @@ struct plait_fusion_result {
  * Wait until the sum of this tensor is there. After an error the tensors belong to the library until
  * plait_fusion_destroy() returns: other ranks of this process may still read them.
  *
- * Errors: PLAIT_ERR_ARG (neither ready nor skipped in this layout); PLAIT_ERR_TIMEOUT names the tensors of its bucket that are
+ * Errors: PLAIT_ERR_ARG (neither ready nor skipped in this layout; or waited for already, and not marked in the step that
+ *         other tensors have begun since); PLAIT_ERR_TIMEOUT names the tensors of its bucket that are
  *         neither, and their rank; those of the collective. A stall is named in a warning before (comm options, `warn`).
  */
 PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint32_t tensor);

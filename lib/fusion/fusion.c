@@ -106,7 +106,8 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->tensors = copy_tensors(o->tensors, o->ntensor);
     f->options.tensors = f->tensors;
     f->trace = o->trace ? plait_trace_create() : NULL;
-    return f->tensors != NULL && (!o->trace || f->trace != NULL)
+    f->waited = calloc(o->ntensor, sizeof *f->waited);
+    return f->tensors != NULL && f->waited != NULL && (!o->trace || f->trace != NULL)
                ? PLAIT_OK
                : plait_fail_memory("out of memory for %u tensors", o->ntensor);
 }
@@ -275,8 +276,11 @@ static enum plait_status make_layout(struct plait_fusion *f, const struct plait_
         return status;
     cut_pieces(f);
     f->next = 0;
-    for (uint32_t t = 0; t < f->ntensor; t++)
+    for (uint32_t t = 0; t < f->ntensor; t++) {
         atomic_store_explicit(&f->marks[t], 0, memory_order_relaxed);
+        atomic_store_explicit(&f->waited[t], 0, memory_order_relaxed);
+    }
+    f->latest = 0;
     return PLAIT_OK;
 }
 
@@ -348,6 +352,7 @@ static enum plait_status discard(struct plait_fusion *f)
     drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
+    free((void *)(uintptr_t)f->waited);
     plait_trace_destroy(f->trace);
     free(f->tensors);
     free(f);

@@ -47,6 +47,8 @@ struct plait_fusion {
      * here when they wait for this rank.
      */
     _Atomic uint32_t *marks;
+    _Atomic uint32_t *waited;        /* [ntensor] the latest round that was waited for */
+    _Atomic uint32_t latest;         /* in which any tensor was marked */
     const _Atomic uint32_t **others; /* [nrank] theirs; NULL: on another host */
 
     /* Under the lock. */

@@ -31,6 +31,14 @@ static enum plait_status check(const struct plait_fusion *f, const char *call, u
     return PLAIT_OK;
 }
 
+static void raise_to(_Atomic uint32_t *latest, uint32_t round)
+{
+    uint32_t before = atomic_load_explicit(latest, memory_order_relaxed);
+
+    while ((int32_t)(round - before) > 0 && !atomic_compare_exchange_weak(latest, &before, round))
+        ;
+}
+
 static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t tensor, bool skipped)
 {
     enum plait_status status = check(f, call, tensor);
@@ -47,6 +55,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
                                                     : "is ready already; wait for it first");
     atomic_fetch_add(&f->comm->pending, 1); /* before the count, which lets the round end */
     plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
+    raise_to(&f->latest, round);
     const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
     plait_progress_add(f->comm);
     if (complete)
@@ -201,11 +210,12 @@ void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text
 static uint32_t blame(const void *context, char *text, size_t room)
 {
     const struct plait_fusion *f = context;
-    const struct words w = { text, room };
+    char names[200] = "";
+    const struct words w = { names, sizeof names };
     const struct plait_bucket *b = &f->buckets[f->next];
 
-    snprintf(text, room, "rank %u: tensors ", f->comm->rank);
-    name_missing(f, f->next, b->begun + 1, f->marks, &w);
+    const uint32_t n = name_missing(f, f->next, b->begun + 1, f->marks, &w);
+    snprintf(text, room, "rank %u: tensor%s %s", f->comm->rank, n > 1 ? "s" : "", names);
     return f->comm->rank + 1;
 }
 
@@ -280,14 +290,19 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
 
 enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
 {
-    const enum plait_status status = check(f, "plait_fusion_wait", tensor);
+    enum plait_status status = check(f, "plait_fusion_wait", tensor);
 
     if (status != PLAIT_OK)
         return status;
     const uint32_t round = plait_mark_round(atomic_load(&f->marks[tensor]));
     if (round == 0)
         return refuse(f, "plait_fusion_wait", tensor, "was never ready nor skipped");
-    return wait_for(f, "plait_fusion_wait", f->flat.places[tensor].bucket, round);
+    if (atomic_load(&f->waited[tensor]) == round && (int32_t)(atomic_load(&f->latest) - round) > 0)
+        return refuse(f, "plait_fusion_wait", tensor, "is neither ready nor skipped in this step, others are");
+    status = wait_for(f, "plait_fusion_wait", f->flat.places[tensor].bucket, round);
+    if (status == PLAIT_OK)
+        atomic_store(&f->waited[tensor], round);
+    return status;
 }
 
 /* Of the bucket: the latest in which a tensor of it was marked. */
@@ -302,8 +317,13 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
 {
     enum plait_status status = check(f, "plait_fusion_wait_all", 0);
 
-    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
-        status = wait_for(f, "plait_fusion_wait_all", k, latest_round(f, k));
+    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++) {
+        const uint32_t round = latest_round(f, k);
+        status = wait_for(f, "plait_fusion_wait_all", k, round);
+        for (uint32_t t = f->flat.buckets[k].first; status == PLAIT_OK && t <= f->flat.buckets[k].last; t++)
+            if (f->flat.places[t].bucket == k)
+                atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
+    }
     const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
     if (status == PLAIT_OK && result != NULL)
         result->finite = finite;
