@@ -24,6 +24,32 @@ static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n
     return end <= PLAIT_MOST_BYTES / size ? end * size : SIZE_MAX;
 }
 
+/* order: [n] scratch. It gets the parts that are not empty as they lie. */
+static enum plait_status check_apart(const char *name, const size_t *counts, const size_t *starts, uint32_t n,
+                                     size_t *order)
+{
+    uint32_t m = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = m;
+        if (counts[i] == 0)
+            continue;
+        for (; k > 0 && starts[order[k - 1]] > starts[i]; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+        m++;
+    }
+    for (uint32_t k = 1; k < m; k++) {
+        const size_t a = order[k - 1], b = order[k];
+        if (starts[a] + counts[a] > starts[b])
+            return plait_fail(
+                PLAIT_ERR_ARG,
+                "%sv: parts %zu and %zu of out overlap: elements %zu to %zu and %zu to %zu; they must not", name, a, b,
+                starts[a], starts[a] + counts[a] - 1, starts[b], starts[b] + counts[b] - 1);
+    }
+    return PLAIT_OK;
+}
+
 struct sized { /* a side of a call; NULL counts where the rank has no such buffer */
     const size_t *counts, *starts;
 };
@@ -82,6 +108,10 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
                                        in_bytes == SIZE_MAX ? "in" : "out"));
+    if (out.starts != NULL) /* what was to be filled with starts is free */
+        status = check_apart(name, out.counts, out.starts, g.out.nslot, comm->starts + comm->nrank);
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
     if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
         a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
                       (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&

@@ -397,6 +397,7 @@ static void blocks_may_differ_in_size(void **state)
 
 static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
+    const size_t apart[5] = { 4, 0, 1, 8, 7 }, overlapping[5] = { 3, 0, 1, 8, 7 };
     size_t counts[5] = { 3, 4, 0, 2, 1 }, huge[5] = { SIZE_MAX / 2, 4 };
     int in[16] = { 0 }, out[16];
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -410,6 +411,9 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_USER, NULL) == PLAIT_ERR_ARG);
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_PREMULSUM, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "call->scale is NULL") != NULL);
+    CHECK(plait_allgatherv(*comm, in, out, counts, overlapping, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "parts 1 and 0 of out overlap: elements 0 to 3 and 3 to 5") != NULL);
+    CHECK(plait_allgatherv(*comm, in, out, counts, apart, PLAIT_INT32, NULL) == PLAIT_OK);
     call.algorithm = "bruck";
     CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, &call) == PLAIT_ERR_CONFIG);
     CHECK(strstr(plait_last_error(), "use direct") != NULL);

@@ -297,7 +297,7 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
  *
  * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
  * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of
- *         OUT must not overlap
+ *         OUT must not overlap (PLAIT_ERR_ARG names two that do)
  * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not,
  * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH).
  * Cost:   one message for each part that is not a rank's own; not cut into slices: parts that must be staged
