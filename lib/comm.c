@@ -286,7 +286,7 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct plait_making m = { *options, watch };
 
-    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, sizeof m, out) : create_now(&m, out);
+    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, out);
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)

@@ -17,7 +17,7 @@
 struct creation { /* of a comm */
     struct creation *next;
     enum plait_status (*make)(const void *args, struct plait_comm **out);
-    _Alignas(16) char args[PLAIT_GROUP_ARGS];
+    const void *args;
     const struct plait_comm *of; /* what it is made of, or NULL */
     struct creation *then;       /* the next of the same, in the same thread */
     bool chained;                /* behind another */
@@ -27,6 +27,9 @@ struct creation { /* of a comm */
     pthread_t thread;
     atomic_bool done;
 };
+
+/* Arguments that are copied lie behind it, aligned as anything. */
+#define CREATION ((sizeof(struct creation) + 15) / 16 * 16)
 
 struct group {
     unsigned depth;
@@ -84,12 +87,12 @@ static void chain(struct creation *c)
 enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
                                    const void *args, size_t bytes, const struct plait_comm *of, struct plait_comm **out)
 {
-    struct creation *c = calloc(1, sizeof *c);
+    struct creation *c = calloc(1, CREATION + bytes);
 
     if (c == NULL)
         return plait_refuse(plait_fail_memory("out of memory for a comm"));
     c->make = make;
-    memcpy(c->args, args, bytes);
+    c->args = memcpy((char *)c + CREATION, args, bytes);
     c->of = of;
     c->out = out;
     chain(c);
@@ -185,12 +188,11 @@ bool plait_creation_needs_thread(void)
 }
 
 enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                       const void *args, size_t bytes, struct plait_comm **out)
+                                       const void *args, struct plait_comm **out)
 {
-    struct creation c = { .make = make, .out = out };
+    struct creation c = { .make = make, .args = args, .out = out };
     struct outcome o = { PLAIT_OK, "" };
 
-    memcpy(c.args, args, bytes);
     create_all(&c, &o);
     return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
 }

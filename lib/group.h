@@ -24,13 +24,12 @@ void plait_group_add(struct plait_request *r, bool own);
 
 /*
  * What makes a comm, at the end, together with the others of the group: make(args, out) in a thread of its own. The
- * `bytes` of args (PLAIT_GROUP_ARGS at most) are copied, but not what they point to. What is made of one comm (`of`, or
+ * `bytes` of args are copied, but not what they point to. What is made of one comm (`of`, or
  * NULL) is made in the order of the calls.
  */
 enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
                                    const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
-#define PLAIT_GROUP_ARGS 160
 
 /* A call ends with this error before it began; if a group is open, that will not begin either. Returns the status. */
 enum plait_status plait_refuse(enum plait_status status);
@@ -41,6 +40,6 @@ enum plait_status plait_refuse(enum plait_status status);
  */
 bool plait_creation_needs_thread(void);
 enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                       const void *args, size_t bytes, struct plait_comm **out);
+                                       const void *args, struct plait_comm **out);
 
 #endif

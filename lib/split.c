@@ -203,9 +203,9 @@ enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name
 
 struct shrinking {
     struct plait_comm *comm;
-    const uint32_t *excluded;
-    uint32_t n;
     char name[64];
+    uint32_t n;
+    uint32_t excluded[]; /* [n] copied: the caller's may be gone when a group ends */
 };
 
 /* This rank's place among those that stay, who are listed; or the error. */
@@ -251,19 +251,33 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
-    struct shrinking s = { comm, excluded, n, "" };
+    struct shrinking *s = NULL;
+    size_t bytes = 0;
     enum plait_status status = PLAIT_OK;
 
     if (comm == NULL || out == NULL || (excluded == NULL && n > 0))
-        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: %s is NULL",
-                            comm == NULL  ? "comm"
-                            : out == NULL ? "out"
-                                          : "excluded, but n is not 0");
+        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: %s",
+                            comm == NULL  ? "comm is NULL"
+                            : out == NULL ? "out is NULL"
+                                          : "excluded is NULL, but n is not 0");
     else if (plait_comm_closed(comm))
         status = plait_comm_is_closed(comm, "plait_comm_shrink");
     if (status == PLAIT_OK && abort)
         status = plait_comm_revoke(comm);
-    if (name != NULL)
-        strncpy(s.name, name, sizeof s.name - 1);
-    return now_or_later(status, shrink, &s, sizeof s, comm, out);
+    if (status == PLAIT_OK) {
+        bytes = sizeof *s + n * sizeof *excluded;
+        s = calloc(1, bytes);
+        if (s == NULL)
+            status = plait_fail_memory("out of memory for %u ranks", n);
+    }
+    if (status == PLAIT_OK) {
+        s->comm = comm;
+        s->n = n;
+        strncpy(s->name, name != NULL ? name : "", sizeof s->name - 1);
+        for (uint32_t i = 0; i < n; i++)
+            s->excluded[i] = excluded[i];
+    }
+    status = now_or_later(status, shrink, s, bytes, comm, out);
+    free(s);
+    return status;
 }

@@ -164,6 +164,33 @@ static int shrink_twice(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* The list lives until the call returns, as every argument does. */
+static int shrink_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    uint32_t gone[] = { 3 };
+    struct plait_comm *a = NULL;
+
+    (void)arg;
+    CHECK(plait_comm_shrink(*comm, NULL, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "excluded is NULL, but n is not 0") != NULL);
+    if (rank == 3)
+        return 0;
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_comm_shrink(*comm, gone, 1, 0, "rest", &a) == PLAIT_OK);
+    gone[0] = rank;
+    CHECK(plait_group_end() == PLAIT_OK);
+    CHECK(plait_comm_nrank(a) == 3 && sum_of(a, rank, 1 + 2 + 3) == 0);
+    CHECK(plait_comm_destroy(a) == PLAIT_OK);
+    return 0;
+}
+
+static void a_shrink_in_a_group_has_copied_whom_it_excludes(void **state)
+{
+    (void)state;
+    run(4, 1, shrink_in_group, NULL);
+    run(1, 4, shrink_in_group, NULL);
+}
+
 static void a_comm_shrinks_again_and_again(void **state)
 {
     (void)state;
@@ -781,6 +808,7 @@ int main(void)
         cmocka_unit_test(a_part_has_the_options_of_the_whole),
         cmocka_unit_test(survivors_go_on_in_a_smaller_comm),
         cmocka_unit_test(a_comm_shrinks_again_and_again),
+        cmocka_unit_test(a_shrink_in_a_group_has_copied_whom_it_excludes),
         cmocka_unit_test(one_thread_splits_for_all_its_ranks),
         cmocka_unit_test(a_split_ends_when_one_aborts_or_dies),
         cmocka_unit_test(a_shrink_with_a_dead_rank_names_it),
