@@ -185,6 +185,64 @@ static void a_stopped_worker_keeps_nobody_waiting(void **state)
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
+/* ---- Giving up --------------------------------------------------------------------------------------------- */
+
+/* Worker 0 comes when worker 1 has waited for its turn in vain, and uses the memory of its weights for other things. */
+static int give_up(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    void *room = NULL;
+
+    CHECK(plait_mem_alloc(COUNT * sizeof(float), &room) == PLAIT_OK);
+    float *w = room;
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (float)(1 + rank);
+    struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+    o.beta = 0;
+    o.rho = o.lr = 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= p->nworker)
+        return serve(p, e, rank);
+    if (rank == 1) {
+        CHECK(plait_elastic_exchange(e) == PLAIT_ERR_TIMEOUT && says("server 0 (rank 2)"));
+        CHECK(!p->library || says("it is the turn of rank 0"));
+        CHECK(plait_elastic_destroy(e) == PLAIT_ERR_TIMEOUT);
+        for (size_t i = 0; i < COUNT; i++)
+            w[i] = 1e30F;
+        p->board->stage++;
+        await_stage(p->board, 2); /* its memory is there as long as others may read it */
+        return 0;
+    }
+    await_stage(p->board, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    struct plait_elastic_counts counts;
+    plait_elastic_counts(e, &counts);
+    CHECK(counts.workers == 1);
+    CHECK(plait_elastic_centre(e, w) == PLAIT_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        CHECK(w[i] == 1);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    p->board->stage++;
+    return 0;
+}
+
+static void what_a_worker_that_gave_up_had_offered_is_not_read(void **state)
+{
+    const bool mapped = !RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL;
+    struct plan p = {
+        .mode = PLAIT_ELASTIC_ORIGINAL, .nworker = 2, .nserver = 1, .library = mapped, .board = fresh_board()
+    };
+
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = give_up, .arg = &p, .processes = true };
+    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    ranks.options.deadline = 1;
+    assert_int_equal(ranks_run(&ranks), 0);
+    assert_true(p.board->exchanges[0] == 2 && p.board->died[0] == 1 && p.board->left[0] == 1);
+}
+
 /* ---- Dying ------------------------------------------------------------------------------------------------- */
 
 static int lose_one(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -363,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_finish_early_and_come_late),
         cmocka_unit_test(a_stopped_worker_keeps_nobody_waiting),
+        cmocka_unit_test(what_a_worker_that_gave_up_had_offered_is_not_read),
         cmocka_unit_test(a_dead_worker_is_counted_and_a_dead_server_named),
         cmocka_unit_test(what_reached_one_server_is_applied_by_all),
         cmocka_unit_test(a_rank_dies_at_any_moment_in_any_mode),

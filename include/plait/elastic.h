@@ -49,8 +49,9 @@
  *
  * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
  * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
- * their own, so nobody waits for a worker that is late or stopped, and one that dies or leaves only lowers P. Its last
- * exchange is applied wholly or not at all. Inside a node the servers read the weights where they lie and answer in a
+ * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
+ * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
+ * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read the weights where they lie and answer in a
  * slot for each worker; over a network weights and answers are messages, and with several servers an exchange is whole
  * in each of them, but a worker that dies while it sends may have reached some of them only.
  *
@@ -237,7 +238,7 @@ PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic,
 struct plait_elastic_counts {
     uint32_t workers;    /* alive; of a worker with servers: at its last exchange */
     uint32_t left;       /* a server: that have left, */
-    uint32_t died;       /* and died */
+    uint32_t died;       /* and died, or gave up */
     uint64_t exchanges;  /* made by this worker, or applied by this server */
     double pull;         /* of the last one */
     uint64_t behind;     /* updates of the centre by others between two exchanges of this worker: the sum, */

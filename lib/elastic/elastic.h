@@ -48,6 +48,16 @@ struct plait_offer {
     _Atomic uint64_t number;
 };
 
+/*
+ * In a server's arena, after its slots: what its workers look at. A worker that gives up may write its weights again
+ * only when `reads` is 0: the server sets it first and looks then whether the worker is still there, the worker does it
+ * the other way round.
+ */
+struct plait_desk {
+    _Atomic uint32_t turn;    /* original: worker that is next */
+    _Atomic uint64_t reads[]; /* [nworker] exchange whose weights are read just now, or 0 */
+};
+
 struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver], server: [nworker] */
     struct plait_comm *comm;
     struct plait_request *note; /* receives what the other says; persistent */
@@ -56,6 +66,7 @@ struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver]
     struct plait_note said, heard;
     struct plait_extent part; /* worker: the server's */
     char *slot;               /* server: its own; worker: mapped, or where the message lands */
+    struct plait_desk *desk;  /* the server's; worker: only to read, NULL where messages are exchanged */
 
     /* Server: */
     const float *weights;            /* mapped; NULL: they are messages */
@@ -101,7 +112,6 @@ struct plait_elastic {
     float *offered;  /* worker: what they read: the weights, or a copy */
     char *memory;    /* worker: room for answers that are messages; server: the slots */
     struct plait_offer *offer;
-    uint32_t turn;          /* original: worker that is next */
     _Atomic uint32_t alive; /* server: workers */
     _Atomic uint32_t left, died;
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */

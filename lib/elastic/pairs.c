@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WORKER, SERVER };
 
@@ -79,15 +80,28 @@ static enum plait_status find_mapped(struct plait_elastic *e, uint8_t *mapped)
     return plait_allreduce(e->comm, mapped, mapped, e->nworker, PLAIT_UINT8, PLAIT_MIN, NULL);
 }
 
+static size_t slot_bytes(const struct plait_elastic *e)
+{
+    return plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float);
+}
+
+/* In a server's memory: after the slots, at a whole line. */
+static size_t desk_start(const struct plait_elastic *e)
+{
+    return (slot_bytes(e) * e->nworker + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
+}
+
 static enum plait_status allocate(struct plait_elastic *e)
 {
-    size_t slot = plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float), room = 0;
+    const size_t slot = slot_bytes(e);
+    size_t room = 0;
     void *memory = NULL, *offer = NULL, *offered = e->weights, *centre = NULL;
     enum plait_status status = PLAIT_OK;
 
     if (e->serves) {
         e->own = plait_elastic_part(e->count, e->nserver, e->comm->rank - e->nworker);
-        room = e->counts.slots = slot * e->nworker;
+        e->counts.slots = slot * e->nworker;
+        room = desk_start(e) + sizeof(struct plait_desk) + e->nworker * sizeof(_Atomic uint64_t);
         status = plait_mem_alloc(e->own.count > 0 ? e->own.count * sizeof(float) : 1, &centre);
     } else {
         room = e->mapped ? 0 : slot * e->nserver;
@@ -97,6 +111,8 @@ static enum plait_status allocate(struct plait_elastic *e)
     }
     if (status == PLAIT_OK && room > 0)
         status = plait_mem_alloc(room, &memory);
+    if (status == PLAIT_OK && e->serves)
+        memset((char *)memory + desk_start(e), 0, room - desk_start(e));
     e->centre = centre;
     e->memory = memory;
     e->offer = offer;
@@ -123,15 +139,16 @@ static char *place(const struct plait_elastic *e, const struct plait_arena *aren
 static void look_up(struct plait_elastic *e, const struct plait_arena *arena, const struct places *all,
                     const uint8_t *mapped)
 {
-    const size_t slot = plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float);
+    const size_t slot = slot_bytes(e);
 
     for (uint32_t i = 0; i < plait_elastic_nend(e); i++) {
         struct plait_pair_end *end = &e->ends[i];
         const uint32_t worker = e->serves ? i : e->comm->rank, other = e->serves ? i : e->nworker + i;
         end->part = e->serves ? e->own : plait_elastic_part(e->count, e->nserver, i);
-        end->slot = e->serves   ? e->memory + i * slot
-                    : e->mapped ? place(e, arena, other, all[other].memory + worker * slot)
-                                : e->memory + i * slot;
+        char *memory = e->serves || !e->mapped ? e->memory : place(e, arena, other, all[other].memory);
+        end->slot = memory + slot * (e->mapped ? worker : i);
+        if (e->serves || e->mapped)
+            end->desk = (void *)(memory + desk_start(e));
         if (e->serves && mapped[worker]) {
             end->weights = (const float *)(const void *)place(e, arena, other, all[other].offered) + e->own.start;
             end->offer = (const void *)place(e, arena, other, all[other].offer);

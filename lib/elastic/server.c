@@ -7,7 +7,8 @@
  * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
  * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
  * worker's turn, and the next turn comes when it is over. A dead worker's exchange that is complete is applied, too: mapped
- * memory stays, and so does what the worker has published (struct plait_offer).
+ * memory stays, and so does what the worker has published (struct plait_offer). That of a worker that has given up is
+ * not: its memory is the caller's again.
  */
 #include "elastic.h"
 
@@ -75,7 +76,6 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
     } else {
         plait_elastic_serve_one(k, o->payload, end->slot, weights, e->centre, e->own.count, (float)pull);
     }
-    end->waits = false;
     end->served = end->heard.number;
     end->said.pull = pull;
     atomic_store(&e->last_pull, pull);
@@ -91,12 +91,19 @@ static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool di
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
+/* It has told the others of the pair so, and is no longer bound to what it has offered. Dead workers have not. */
+static bool has_given_up(const struct plait_pair_end *end)
+{
+    return atomic_load(&end->comm->peers[WORKER].control->failed) != PLAIT_OK;
+}
+
 /* Its last exchange, if all servers find it so. */
 static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (end->gone)
         return;
-    if (end->offer != NULL && !end->waits && end->offer->kind == PLAIT_NOTE_EXCHANGE &&
+    end->asks = false;
+    if (end->offer != NULL && !end->waits && !has_given_up(end) && end->offer->kind == PLAIT_NOTE_EXCHANGE &&
         atomic_load_explicit(&end->offer->number, memory_order_acquire) == end->served + 1) {
         end->heard = (struct plait_note){ .number = end->served + 1, .pull = end->offer->pull };
         end->waits = true;
@@ -124,8 +131,15 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
 
 static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    apply(e, end);
-    if (!end->gone && answer(e, end, e->options.payload) != PLAIT_OK)
+    _Atomic uint64_t *reads = &end->desk->reads[end - e->ends];
+
+    atomic_store(reads, end->heard.number);
+    const bool offered = end->weights == NULL || (!has_given_up(end) && atomic_load(&end->offer->number) != 0);
+    if (offered)
+        apply(e, end);
+    atomic_store(reads, 0);
+    end->waits = false;
+    if (!end->gone && (!offered || answer(e, end, e->options.payload) != PLAIT_OK))
         has_died(e, end);
 }
 
@@ -149,8 +163,10 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 /* One after the other, each with all that travels. */
 static void exchange_in_turn(struct plait_elastic *e)
 {
-    for (uint32_t passed = 0; passed < e->nworker; passed++, e->turn = (e->turn + 1) % e->nworker) {
-        struct plait_pair_end *end = &e->ends[e->turn];
+    _Atomic uint32_t *turn = &e->ends[0].desk->turn;
+
+    for (uint32_t passed = 0; passed < e->nworker; passed++, *turn = (*turn + 1) % e->nworker) {
+        struct plait_pair_end *end = &e->ends[*turn];
         if (end->asks)
             fetch(e, end);
         if (end->waits) {

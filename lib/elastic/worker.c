@@ -11,10 +11,13 @@
 
 #include "pass.h"
 
+#include "../clock.h"
+#include "../look.h"
 #include "../status.h"
 
 #include <plait/message.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,11 +64,30 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
 /* The error of a server, by its name. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
-    char text[400];
+    const struct plait_desk *desk = e->ends[server].desk;
+    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
+    char text[400], why[64] = "";
 
     snprintf(text, sizeof text, "%s", plait_last_error());
-    return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
-                      text);
+    if (turn != e->comm->rank)
+        snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
+    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
+                      why, text);
+}
+
+/*
+ * After an error, before the caller may write its weights again: nothing is offered any more, and no server reads. One
+ * that is stopped while it reads is waited for as long as for an answer.
+ */
+static void withdraw(struct plait_elastic *e)
+{
+    const double end = plait_clock() + e->comm->config.deadline;
+
+    atomic_store(&e->offer->number, 0);
+    for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
+        while (atomic_load(&e->ends[s].desk->reads[e->comm->rank]) != 0 && plait_clock() < end &&
+               !plait_peer_died(&e->comm->peers[e->nworker + s]))
+            sched_yield();
 }
 
 static enum plait_status await_one(struct plait_pair_end *end)
@@ -96,7 +118,8 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
         status = blame(e, s, status);
         snprintf(text, sizeof text, "%s", plait_last_error());
         for (uint32_t asked = 0; asked < s; asked++)
-            await_one(&e->ends[asked]); /* which may still read the weights */
+            await_one(&e->ends[asked]);
+        withdraw(e);
         return plait_fail(status, "%s", text);
     }
     return PLAIT_OK;
@@ -128,8 +151,10 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
             snprintf(text, sizeof text, "%s", plait_last_error());
         }
     }
-    if (first != PLAIT_OK)
+    if (first != PLAIT_OK) {
+        withdraw(e);
         return plait_fail(first, "%s", text);
+    }
     e->counts.workers = e->ends[0].heard.workers;
     return PLAIT_OK;
 }
