@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Elastic averaging: the bits of the equations, nothing lost or doubled, minima that are found, wrong use named. */
+/* Elastic averaging: the bits of the equations, nothing lost or doubled, minima that are found. */
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
 
 #include <plait/elastic.h>
-#include <plait/group.h>
 #include <plait/memory.h>
 
 #include <math.h>
@@ -17,11 +16,6 @@
 #include <cmocka.h>
 
 #define COUNT 3001 /* of weights: no multiple of anything */
-
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
 
 /* A way to exchange, as a row of a test. */
 struct kind {
@@ -457,113 +451,6 @@ static void weights_in_library_memory_are_not_staged(void **state)
         }
 }
 
-/* ---- Wrong use --------------------------------------------------------------------------------------------- */
-
-static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    float *w = new_weights(false), *g = new_weights(false);
-    const struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2, .payload = PLAIT_FLOAT32 };
-    const struct plait_elastic_options good = options_of(&sync, w);
-    struct plait_elastic_options o = good;
-    struct plait_elastic *e = NULL;
-    char state[64] = "nothing";
-
-    (void)arg;
-    CHECK(w != NULL && g != NULL);
-#define WRONG(field, value, text)                                                               \
-    do {                                                                                        \
-        o = good;                                                                               \
-        o.field = value;                                                                        \
-        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && e == NULL && says(text)); \
-    } while (0)
-    WRONG(size, 3, "start from PLAIT_ELASTIC_OPTIONS_DEFAULT");
-    WRONG(mode, (enum plait_elastic_mode)77, "mode is 77");
-    WRONG(weights, NULL, "weights is NULL");
-    WRONG(count, 0, "count is 0");
-    WRONG(period, 0, "period is 0");
-    WRONG(beta, -1, "beta is -1");
-    WRONG(beta, 0, "give one");
-    WRONG(rho, 1, "give one");
-    WRONG(rho, (double)NAN, "rho is nan");
-    WRONG(lr, -1, "lr is -1");
-    WRONG(momentum, 1, "momentum is 1");
-    WRONG(payload, PLAIT_INT32, "payload is int32");
-    WRONG(centre, PLAIT_CENTRE_MASTER, "centre is master");
-    WRONG(centre, (enum plait_centre)9, "centre is 9");
-    WRONG(nserver, 1, "has no servers");
-    WRONG(threads, 2, "only hogwild");
-#undef WRONG
-    o = good;
-    o.algorithm = "nonsense";
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_CONFIG && e == NULL && says("no algorithm 'nonsense'"));
-    o = good;
-    o.mode = PLAIT_ELASTIC_ASYNC;
-    o.nserver = 2;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
-    o = good;
-    o.centre = PLAIT_CENTRE_SHARDED;
-    o.payload = PLAIT_FLOAT16;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
-    CHECK(plait_elastic_create(*comm, NULL, &e) == PLAIT_ERR_ARG &&
-          plait_elastic_create(NULL, &good, &e) == PLAIT_ERR_ARG);
-    CHECK(plait_elastic_create(*comm, &good, &e) == PLAIT_OK);
-    CHECK(plait_elastic_finish(e) == PLAIT_ERR_ARG && says("no exchange"));
-    CHECK(plait_elastic_step(e, g) == PLAIT_ERR_ARG && says("lr is 0"));
-    CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("above 0"));
-    CHECK(plait_elastic_serve(e) == PLAIT_ERR_ARG && says("is a worker"));
-    CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG && plait_elastic_save(e, NULL) == PLAIT_ERR_ARG);
-    CHECK(plait_elastic_restore(e, state, sizeof state) == PLAIT_ERR_ARG && says("not one of plait_elastic_save()"));
-    CHECK(plait_elastic_restore(e, rank == 1 ? NULL : state, 0) == PLAIT_ERR_ARG);
-    CHECK(plait_elastic_start(e) == PLAIT_OK);
-    CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("under way"));
-    CHECK(plait_elastic_centre(e, g) == PLAIT_ERR_ARG && says("under way"));
-    CHECK(plait_elastic_finish(e) == PLAIT_OK);
-    CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("group"));
-    CHECK(plait_group_end() == PLAIT_OK);
-    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
-    CHECK(plait_elastic_destroy(e) == PLAIT_OK && plait_elastic_destroy(NULL) == PLAIT_OK);
-    CHECK(plait_elastic_exchange(NULL) == PLAIT_ERR_ARG && plait_elastic_state(NULL) == 0);
-    CHECK(plait_elastic_find("sync3") == PLAIT_ELASTIC_SYNC3 && plait_elastic_find("?") == -1);
-    free(w);
-    free(g);
-    return 0;
-}
-
-/* Ranks that differ: every one is told the option, both ranks and values; and their comm goes on. */
-static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    float w[4] = { 0 };
-    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
-    struct plait_elastic *e = NULL;
-
-    (void)arg;
-    o.weights = w;
-    o.count = 4;
-    o.period = rank == 1 ? 3 : 1;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH && says("period is 1 on rank 0 and 3 on rank 1"));
-    o.period = rank == 1 ? 0 : 1;
-    CHECK(plait_elastic_create(*comm, &o, &e) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
-    CHECK(says(rank == 1 ? "period is 0" : "rank 1 failed"));
-    o.period = 1;
-    o.beta = 0;
-    o.rho = 1;
-    o.lr = 0.5;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    CHECK(plait_elastic_set_lr(e, 0.25 * (1 + rank)) == PLAIT_ERR_MISMATCH &&
-          says("lr is 0.25 on rank 0 and 0.5 on rank 1"));
-    CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
-    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    return 0;
-}
-
-static void wrong_use_is_named_and_changes_nothing(void **state)
-{
-    (void)state;
-    run(2, 1, misuse, NULL);
-    run_both(2, differ, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,7 +460,6 @@ int main(void)
         cmocka_unit_test(every_mode_finds_the_minimum_of_a_convex_problem),
         cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(weights_in_library_memory_are_not_staged),
-        cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
     };
 
     return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);

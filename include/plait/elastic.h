@@ -55,6 +55,8 @@
  * slot for each worker; over a network weights and answers are messages, and with several servers an exchange is whole
  * in each of them, but a worker that dies while it sends may have reached some of them only.
  *
+ * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
+ *
  * Thread: each object by one thread at a time; creation, restore and what is marked so are collective.
  */
 #ifndef PLAIT_ELASTIC_H
@@ -144,7 +146,7 @@ PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const 
  * Leave. NULL is allowed. An exchange that was started is waited for. With servers the other workers go on.
  *
  * Thread: one, while no other is in a call with it
- * Errors: the error with which it failed; it is freed in any case
+ * Errors: the error with which it failed; it is freed in any case, but in a group
  */
 PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic);
 

@@ -25,6 +25,15 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k)
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 
+/* What it waits for would begin only when the group ends. */
+static enum plait_status refuse_in_group(const char *call)
+{
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: not possible in a group; call it outside of plait_group_start() and "
+                      "plait_group_end()",
+                      call);
+}
+
 static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o, uint32_t nrank, uint32_t rank)
 {
     e->options = *o;
@@ -85,8 +94,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     enum plait_status status = plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL);
 
     if (status == PLAIT_OK && plait_in_group())
-        status = plait_fail(PLAIT_ERR_ARG,
-                            "plait_elastic_create: not possible in a group; call it before plait_group_start()");
+        status = refuse_in_group("plait_elastic_create");
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: out is NULL");
     if (status != PLAIT_OK)
@@ -115,6 +123,8 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
     if (e == NULL || plait_comm_inherited(e->comm)) /* a forked child: it is the parent's */
         return PLAIT_OK;
+    if (plait_in_group())
+        return refuse_in_group("plait_elastic_destroy");
     if (e->started)
         plait_elastic_finish(e);
     const enum plait_status failed = e->failed;
@@ -126,23 +136,29 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
-enum plait_status plait_elastic_check(const struct plait_elastic *e, const char *call)
+enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role)
 {
     if (e == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
     if (plait_comm_inherited(e->comm))
         return plait_comm_is_closed(e->comm, call);
+    if (plait_in_group())
+        return refuse_in_group(call);
     if (e->failed != PLAIT_OK)
         return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
-    if (e->serves)
+    if (e->serves && role == PLAIT_ELASTIC_WORKER)
         return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call,
                           e->comm->rank, e->name);
+    if (!e->serves && role == PLAIT_ELASTIC_SERVER)
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a worker; servers are the last %u ranks", call,
+                          e->comm->rank, e->name, e->nserver);
     return PLAIT_OK;
 }
 
-static enum plait_status check_idle(const struct plait_elastic *e, const char *call)
+enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
+                                           enum plait_elastic_role role)
 {
-    const enum plait_status status = plait_elastic_check(e, call);
+    const enum plait_status status = plait_elastic_enter(e, call, role);
 
     if (status == PLAIT_OK && e->started)
         return plait_fail(PLAIT_ERR_ARG, "%s: an exchange of %s is under way; call plait_elastic_finish() first", call,
@@ -162,11 +178,8 @@ static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 
 enum plait_status plait_elastic_start(struct plait_elastic *e)
 {
-    enum plait_status status = check_idle(e, "plait_elastic_start");
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_start", PLAIT_ELASTIC_WORKER);
 
-    if (status == PLAIT_OK && plait_in_group())
-        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_start: not possible in a group; call it before "
-                                           "plait_group_start()");
     if (status != PLAIT_OK)
         return status;
     e->exchanges = e->calls % e->options.period == 0;
@@ -181,7 +194,7 @@ enum plait_status plait_elastic_start(struct plait_elastic *e)
 
 enum plait_status plait_elastic_finish(struct plait_elastic *e)
 {
-    enum plait_status status = plait_elastic_check(e, "plait_elastic_finish");
+    enum plait_status status = plait_elastic_enter(e, "plait_elastic_finish", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && !e->started)
         return plait_fail(PLAIT_ERR_ARG, "plait_elastic_finish: no exchange of %s was started", e->name);
@@ -205,7 +218,7 @@ enum plait_status plait_elastic_exchange(struct plait_elastic *e)
 
 enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 {
-    enum plait_status status = check_idle(e, "plait_elastic_centre");
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
@@ -216,7 +229,7 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 
 enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradient)
 {
-    enum plait_status status = check_idle(e, "plait_elastic_step");
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_step", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && gradient == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_step: gradient is NULL");
@@ -238,7 +251,7 @@ enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradi
 
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
-    enum plait_status status = check_idle(e, "plait_elastic_set_lr");
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && !(lr > 0 && isfinite(lr)))
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);

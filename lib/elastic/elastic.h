@@ -130,8 +130,13 @@ enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *ca
 
 /* ---- elastic.c */
 
-/* May `call` be made now by a worker? */
-enum plait_status plait_elastic_check(const struct plait_elastic *e, const char *call);
+/* May `call` be made now, by this rank? Each call but creation and destruction begins so. */
+enum plait_elastic_role { PLAIT_ELASTIC_WORKER, PLAIT_ELASTIC_SERVER, PLAIT_ELASTIC_BOTH };
+enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role);
+
+/* The same, and no exchange is under way. */
+enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
+                                           enum plait_elastic_role role);
 
 /* ---- state.c: rank 0's `from` becomes the centre. */
 enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);

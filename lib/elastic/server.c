@@ -340,22 +340,9 @@ static double sum_of(const float *x, size_t n)
     return sum;
 }
 
-static enum plait_status check_serve(const struct plait_elastic *e)
-{
-    if (e == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_serve: elastic is NULL");
-    if (plait_comm_inherited(e->comm))
-        return plait_comm_is_closed(e->comm, "plait_elastic_serve");
-    if (!e->serves)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_serve: rank %u of %s is a worker; servers are the last %u ranks",
-                          e->comm->rank, e->name, e->nserver);
-    return PLAIT_OK;
-}
-
 enum plait_status plait_elastic_serve(struct plait_elastic *e)
 {
-    enum plait_status status = check_serve(e);
+    enum plait_status status = plait_elastic_enter(e, "plait_elastic_serve", PLAIT_ELASTIC_SERVER);
 
     if (status != PLAIT_OK)
         return status;

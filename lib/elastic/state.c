@@ -50,7 +50,7 @@ size_t plait_elastic_state(const struct plait_elastic *e)
 
 enum plait_status plait_elastic_save(struct plait_elastic *e, void *state)
 {
-    enum plait_status status = plait_elastic_check(e, "plait_elastic_save");
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_save", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && state == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_save: state is NULL");
@@ -105,9 +105,10 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
     struct head h = { .count = 0 };
     float *velocity = NULL;
 
-    if (e == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: elastic is NULL");
-    enum plait_status status = check_state(e, state, bytes, &h);
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_restore", PLAIT_ELASTIC_BOTH);
+    if (status != PLAIT_OK)
+        return status;
+    status = check_state(e, state, bytes, &h);
     if (status == PLAIT_OK && h.momenta && e->options.momentum > 0) {
         velocity = malloc(e->count * sizeof(float));
         if (velocity == NULL)

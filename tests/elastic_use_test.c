@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
+#include "pending.h"
+
+#include <plait/elastic.h>
+#include <plait/group.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT 3001 /* of weights: no multiple of anything */
+
+static bool says(const char *text)
+{
+    return strstr(plait_last_error(), text) != NULL;
+}
+
+struct kind {
+    enum plait_elastic_mode mode;
+    uint32_t nworker, nserver;
+};
+
+static struct plait_elastic_options options_of(const struct kind *k, float *weights)
+{
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+
+    o.mode = k->mode;
+    o.nserver = k->nserver;
+    o.weights = weights;
+    o.count = COUNT;
+    return o;
+}
+
+static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float *w = calloc(COUNT, sizeof(float)), *g = calloc(COUNT, sizeof(float));
+    const struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2 };
+    const struct plait_elastic_options good = options_of(&sync, w);
+    struct plait_elastic_options o = good;
+    struct plait_elastic *e = NULL;
+    char state[64] = "nothing";
+
+    (void)arg;
+    CHECK(w != NULL && g != NULL);
+#define WRONG(field, value, text)                                                               \
+    do {                                                                                        \
+        o = good;                                                                               \
+        o.field = value;                                                                        \
+        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && e == NULL && says(text)); \
+    } while (0)
+    WRONG(size, 3, "start from PLAIT_ELASTIC_OPTIONS_DEFAULT");
+    WRONG(mode, (enum plait_elastic_mode)77, "mode is 77");
+    WRONG(weights, NULL, "weights is NULL");
+    WRONG(count, 0, "count is 0");
+    WRONG(period, 0, "period is 0");
+    WRONG(beta, -1, "beta is -1");
+    WRONG(beta, 0, "give one");
+    WRONG(rho, 1, "give one");
+    WRONG(rho, (double)NAN, "rho is nan");
+    WRONG(lr, -1, "lr is -1");
+    WRONG(momentum, 1, "momentum is 1");
+    WRONG(payload, PLAIT_INT32, "payload is int32");
+    WRONG(centre, PLAIT_CENTRE_MASTER, "centre is master");
+    WRONG(centre, (enum plait_centre)9, "centre is 9");
+    WRONG(nserver, 1, "has no servers");
+    WRONG(threads, 2, "only hogwild");
+#undef WRONG
+    o = good;
+    o.algorithm = "nonsense";
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_CONFIG && e == NULL && says("no algorithm 'nonsense'"));
+    o = good;
+    o.mode = PLAIT_ELASTIC_ASYNC;
+    o.nserver = 2;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
+    o = good;
+    o.centre = PLAIT_CENTRE_SHARDED;
+    o.payload = PLAIT_FLOAT16;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
+    CHECK(plait_elastic_create(*comm, NULL, &e) == PLAIT_ERR_ARG &&
+          plait_elastic_create(NULL, &good, &e) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_create(*comm, &good, &e) == PLAIT_OK);
+    CHECK(plait_elastic_finish(e) == PLAIT_ERR_ARG && says("no exchange"));
+    CHECK(plait_elastic_step(e, g) == PLAIT_ERR_ARG && says("lr is 0"));
+    CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("above 0"));
+    CHECK(plait_elastic_serve(e) == PLAIT_ERR_ARG && says("is a worker"));
+    CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG && plait_elastic_save(e, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_restore(e, state, sizeof state) == PLAIT_ERR_ARG && says("not one of plait_elastic_save()"));
+    CHECK(plait_elastic_restore(e, rank == 1 ? NULL : state, 0) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_start(e) == PLAIT_OK);
+    CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("under way"));
+    CHECK(plait_elastic_centre(e, g) == PLAIT_ERR_ARG && says("under way"));
+    CHECK(plait_elastic_finish(e) == PLAIT_OK);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK && plait_elastic_destroy(NULL) == PLAIT_OK);
+    CHECK(plait_elastic_exchange(NULL) == PLAIT_ERR_ARG && plait_elastic_state(NULL) == 0);
+    CHECK(plait_elastic_find("sync3") == PLAIT_ELASTIC_SYNC3 && plait_elastic_find("?") == -1);
+    free(w);
+    free(g);
+    return 0;
+}
+
+/* Every call in a group; afterwards the object is as it was. rank 1 of the modes with servers serves. */
+static int call_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float)), *g = calloc(COUNT, sizeof(float));
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic_counts counts;
+    struct plait_elastic *e, *other = NULL;
+
+    CHECK(w != NULL && g != NULL);
+    o.lr = 0.5;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    const size_t bytes = plait_elastic_state(e);
+    void *state = malloc(bytes + 1);
+    CHECK(state != NULL);
+#define REFUSED(call) CHECK((call) == PLAIT_ERR_ARG && says("not possible in a group"))
+    CHECK(plait_group_start() == PLAIT_OK);
+    REFUSED(plait_elastic_create(*comm, &o, &other));
+    REFUSED(plait_elastic_start(e));
+    REFUSED(plait_elastic_finish(e));
+    REFUSED(plait_elastic_exchange(e));
+    REFUSED(plait_elastic_step(e, g));
+    REFUSED(plait_elastic_set_lr(e, 0.25));
+    REFUSED(plait_elastic_serve(e));
+    REFUSED(plait_elastic_centre(e, g));
+    REFUSED(plait_elastic_save(e, state));
+    REFUSED(plait_elastic_restore(e, state, bytes));
+    REFUSED(plait_elastic_destroy(e));
+    CHECK(plait_group_end() == PLAIT_OK);
+#undef REFUSED
+    if (rank >= k->nworker)
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    else
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    CHECK(counts.exchanges == 1);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    free(state);
+    free(g);
+    return 0;
+}
+
+static void a_group_takes_no_call_and_changes_nothing(void **state)
+{
+    struct kind sync = { .mode = PLAIT_ELASTIC_SYNC3, .nworker = 2 };
+    struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 1 };
+
+    (void)state;
+    run_both(2, call_in_a_group, &sync);
+    run_both(2, call_in_a_group, &served);
+}
+
+/* Ranks that differ: every one is told the option, both ranks and values; and their comm goes on. */
+static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float w[4] = { 0 };
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+    struct plait_elastic *e = NULL;
+
+    (void)arg;
+    o.weights = w;
+    o.count = 4;
+    o.period = rank == 1 ? 3 : 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH && says("period is 1 on rank 0 and 3 on rank 1"));
+    o.period = rank == 1 ? 0 : 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
+    CHECK(says(rank == 1 ? "period is 0" : "rank 1 failed"));
+    o.period = 1;
+    o.beta = 0;
+    o.rho = 1;
+    o.lr = 0.5;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    CHECK(plait_elastic_set_lr(e, 0.25 * (1 + rank)) == PLAIT_ERR_MISMATCH &&
+          says("lr is 0.25 on rank 0 and 0.5 on rank 1"));
+    CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    return 0;
+}
+
+static void wrong_use_is_named_and_changes_nothing(void **state)
+{
+    (void)state;
+    run(2, 1, misuse, NULL);
+    run_both(2, differ, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
+        cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
+    };
+
+    return cmocka_run_group_tests_name("elastic_use", tests, NULL, NULL);
+}
