@@ -24,7 +24,7 @@
  *     D_i = W_i - C                 rounded to the payload's type
  *     W_i = W_i - a D_i             then the optimiser's step: together (1) of the paper, with momentum (5) and (6)
  *     C   = C + a sum over i of D_i     (2) of the paper
- *     a   = lr rho, or beta / P, P being the workers that are alive
+ *     a   = lr rho, or beta / P, P being the workers that are alive (with servers: that were, when they last answered)
  *
  * All in float32, rounded after every operation. Which D_i there are, and which C they see:
  *

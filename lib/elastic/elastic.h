@@ -27,7 +27,7 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at whole lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/* What travels between a worker and a server. A worker's: kind, number, pull (0: of beta); a server's answer: all. */
+/* What travels between a worker and a server. A worker's: kind, number, pull; a server's answer: all. */
 enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE };
 struct plait_note {
     uint32_t kind;

@@ -62,8 +62,7 @@ static void note_staleness(struct plait_elastic *e, struct plait_pair_end *end)
 static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const struct plait_elastic_options *o = &e->options;
-    const uint32_t alive = atomic_load(&e->alive);
-    const double pull = end->heard.pull > 0 ? end->heard.pull : o->beta / (alive > 0 ? alive : 1);
+    const double pull = end->heard.pull;
     const void *weights = end->weights != NULL ? (const void *)end->weights : end->slot;
     const struct plait_kernels *k = e->comm->kernels;
 

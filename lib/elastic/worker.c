@@ -100,10 +100,11 @@ static enum plait_status await_one(struct plait_pair_end *end)
     return status;
 }
 
+/* The pull is told, so that it is the same at all servers, each of which hears of deaths by itself. */
 static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 {
     char text[512];
-    const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : 0;
+    const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / e->counts.workers;
 
     if (e->offered != e->weights && kind == PLAIT_NOTE_EXCHANGE) {
         memcpy(e->offered, e->weights, e->count * sizeof(float));
