@@ -2,6 +2,7 @@
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
 #include "pending.h"
 
+#include <plait/coll.h>
 #include <plait/elastic.h>
 #include <plait/group.h>
 
@@ -157,6 +158,124 @@ static void a_group_takes_no_call_and_changes_nothing(void **state)
     run_both(2, call_in_a_group, &served);
 }
 
+/* With rho the learning rate is part of the pull. The state's replaces the object's, also a second time. */
+static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float w[4] = { 1, 2, 3, 4 }, g[4] = { 0 };
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+    struct plait_elastic_counts counts;
+    struct plait_elastic *e = NULL;
+    char states[2][256], wrong[256];
+
+    (void)arg;
+    o.mode = PLAIT_ELASTIC_SYNC2;
+    o.weights = w;
+    o.count = 4;
+    o.beta = 0;
+    o.rho = 1;
+    o.lr = 0.5;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    const size_t bytes = plait_elastic_state(e);
+    CHECK(bytes <= sizeof states[0] && plait_elastic_exchange(e) == PLAIT_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(plait_elastic_set_lr(e, 0.25 + 0.125 * i) == PLAIT_OK && plait_elastic_save(e, states[i]) == PLAIT_OK);
+    CHECK(plait_elastic_restore(e, states[0], bytes) == PLAIT_ERR_ARG && says("has exchanged already"));
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    CHECK(plait_elastic_restore(e, states[rank], bytes) == PLAIT_ERR_MISMATCH &&
+          says("lr of the state is 0.25 on rank 0 and 0.375 on rank 1"));
+    const double infinite = (double)INFINITY;
+    memcpy(wrong, states[0], sizeof wrong);
+    memcpy(wrong + 32, &infinite, sizeof infinite); /* of struct head */
+    CHECK(plait_elastic_restore(e, wrong, bytes) == PLAIT_ERR_ARG && says("lr is inf"));
+    CHECK(plait_elastic_restore(e, rank == 1 ? wrong : states[0], bytes) ==
+          (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
+    CHECK(plait_elastic_restore(e, states[0], bytes) == PLAIT_OK);
+    CHECK(plait_elastic_restore(e, states[1], bytes) == PLAIT_OK);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    CHECK(counts.pull == 0.375 && plait_elastic_step(e, g) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    return 0;
+}
+
+static void a_restored_rate_is_the_same_on_all_ranks(void **state)
+{
+    (void)state;
+    run_both(2, restore_rates, NULL);
+}
+
+/* Without options.momentum `async-momentum` steps with 0.9. */
+static int step_twice(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float)), *g = calloc(COUNT, sizeof(float));
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && g != NULL);
+    o.lr = 1;
+    g[7] = 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker)
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    else
+        CHECK(plait_elastic_step(e, g) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK && w[7] == -1 + (-0.9F - 1));
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    free(g);
+    return 0;
+}
+
+static void async_momentum_has_nine_tenths_by_default(void **state)
+{
+    struct kind k = { .mode = PLAIT_ELASTIC_ASYNC_MOMENTUM, .nworker = 1, .nserver = 1 };
+
+    (void)state;
+    run_both(2, step_twice, &k);
+}
+
+/* Worker 0 exchanges 3 times, worker 1 twice, worker 0 again: each knows how many of the other's came between. */
+static int take_turns(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float));
+    const struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic_counts counts;
+    struct plait_comm *workers;
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_comm_split(*comm, rank < 2 ? 0 : PLAIT_NO_COLOR, 0, NULL, &workers) == PLAIT_OK);
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker) {
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+        plait_elastic_counts(e, &counts);
+        CHECK(counts.exchanges == 6 && counts.behind == 5 && counts.behind_max == 3);
+    } else {
+        static const uint32_t calls[] = { 3, 2, 1 };
+        for (uint32_t i = 0; i < 3; i++) {
+            for (uint32_t n = 0; n < calls[i] && i % 2 == rank; n++)
+                CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+            CHECK(plait_barrier(workers, NULL) == PLAIT_OK);
+        }
+        plait_elastic_counts(e, &counts);
+        CHECK(counts.behind == (rank == 0 ? 2 : 3) && counts.behind_max == counts.behind);
+        CHECK(plait_comm_destroy(workers) == PLAIT_OK);
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    return 0;
+}
+
+static void staleness_is_what_others_did_in_between(void **state)
+{
+    struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
+
+    (void)state;
+    run_both(3, take_turns, &k);
+}
+
 /* Ranks that differ: every one is told the option, both ranks and values; and their comm goes on. */
 static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -178,7 +297,10 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     o.lr = 0.5;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
     CHECK(plait_elastic_set_lr(e, 0.25 * (1 + rank)) == PLAIT_ERR_MISMATCH &&
-          says("lr is 0.25 on rank 0 and 0.5 on rank 1"));
+          says("is 0.25 on rank 0 and 0.5 on rank 1"));
+    CHECK(plait_elastic_set_lr(e, rank == 1 ? -1 : 0.25) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
+    CHECK(says(rank == 1 ? "lr is -1" : "is 0.25 on rank 0 and 0 on rank 1"));
+    CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("lr is 0"));
     CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
     return 0;
@@ -195,6 +317,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
+        cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
+        cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
+        cmocka_unit_test(staleness_is_what_others_did_in_between),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
     };
 

@@ -189,7 +189,7 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
  * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and
- *         rates)
+ *         rates, 0 for one that is not possible); the rate is then as it was
  */
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
@@ -230,9 +230,10 @@ PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, vo
  *
  * state   of plait_elastic_save(), of any object with this count; NULL on a server
  * bytes   of it
- * Order:  collective, servers too, before the first exchange and before plait_elastic_serve()
+ * Order:  collective, servers too, before the first exchange and before plait_elastic_serve(); a later one replaces it
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (what is wrong with it), PLAIT_ERR_MISMATCH (another rank's is wrong); nothing has changed then
+ * Errors: PLAIT_ERR_ARG (what is wrong with it), PLAIT_ERR_MISMATCH (another rank's is wrong; sync modes: it has another
+ *         number of calls, or with rho another lr; both ranks and values); nothing has changed then
  */
 PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic, const void *state, size_t bytes);
 

@@ -188,6 +188,7 @@ enum plait_status plait_elastic_start(struct plait_elastic *e)
     if (status != PLAIT_OK)
         return status;
     e->calls++;
+    e->begun = true;
     e->started = true;
     return PLAIT_OK;
 }
@@ -253,10 +254,12 @@ enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
     enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
-    if (status == PLAIT_OK && !(lr > 0 && isfinite(lr)))
-        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);
+    const bool good = lr > 0 && isfinite(lr);
+
     if (status == PLAIT_OK && e->options.rho > 0 && e->nserver == 0)
-        status = plait_elastic_agree_on(e, "plait_elastic_set_lr", "lr", lr);
+        status = plait_elastic_agree_on(e, "plait_elastic_set_lr", "lr (0: not possible)", good ? lr : 0);
+    if ((status == PLAIT_OK || status == PLAIT_ERR_MISMATCH) && !good)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);
     if (status == PLAIT_OK)
         e->options.lr = lr;
     return status;

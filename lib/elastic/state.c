@@ -7,6 +7,7 @@
 
 #include <plait/memory.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ enum plait_status plait_elastic_save(struct plait_elastic *e, void *state)
 
 static enum plait_status check_state(const struct plait_elastic *e, const void *state, size_t bytes, struct head *h)
 {
-    if (e->calls > 0 || e->updates > 0)
+    if (e->begun || e->updates > 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: %s has exchanged already; restore into a new object",
                           e->name);
     if (e->serves)
@@ -85,10 +86,18 @@ static enum plait_status check_state(const struct plait_elastic *e, const void *
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_elastic_restore: the state has %zu bytes and says %llu weights; %s has %zu", bytes,
                           (unsigned long long)h->count, e->name, e->count);
+    if (!(h->lr >= 0 && isfinite(h->lr)))
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: lr is %g in the state; 0 (none) or above is possible",
+                          h->lr);
     return PLAIT_OK;
 }
 
-/* Have all ranks a good one? In the sync modes also all the same place in the period. */
+static double new_lr(const struct plait_elastic *e, const struct head *h)
+{
+    return h->lr > 0 ? h->lr : e->options.lr;
+}
+
+/* Have all ranks a good one? In the sync modes also all the same place in the period, and with rho the same pull. */
 static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_status status, const struct head *h)
 {
     char text[512];
@@ -97,7 +106,11 @@ static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_stat
     const double place = status != PLAIT_OK ? -1 : e->nserver == 0 ? (double)h->calls : 0;
     const enum plait_status all = plait_elastic_agree_on(
         e, "plait_elastic_restore", "the number of calls in the state (-1: it cannot be restored)", place);
-    return status == PLAIT_OK ? all : plait_fail(status, "%s", text);
+    if (status != PLAIT_OK)
+        return plait_fail(status, "%s", text);
+    return all == PLAIT_OK && e->options.rho > 0 && e->nserver == 0
+               ? plait_elastic_agree_on(e, "plait_elastic_restore", "lr of the state", new_lr(e, h))
+               : all;
 }
 
 enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *state, size_t bytes)
@@ -127,7 +140,6 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
     free(e->velocity);
     e->velocity = velocity;
     e->calls = h.calls;
-    if (h.lr > 0)
-        e->options.lr = h.lr;
+    e->options.lr = new_lr(e, &h);
     return PLAIT_OK;
 }
