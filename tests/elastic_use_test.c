@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
+#include "elastic_model.h"
 #include "pending.h"
 
 #include <plait/coll.h>
@@ -7,10 +8,13 @@
 #include <plait/group.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -276,6 +280,69 @@ static void staleness_is_what_others_did_in_between(void **state)
     run_both(3, take_turns, &k);
 }
 
+/* ---- Overlap ----------------------------------------------------------------------------------------------- */
+
+struct watch { /* of a server: what it has applied, where the worker sees it without a call */
+    struct plait_elastic *e;
+    _Atomic uint64_t *applied;
+};
+
+static void *watch(void *arg)
+{
+    const struct watch *w = arg;
+    struct plait_elastic_counts counts = { .exchanges = 0 };
+
+    for (; counts.exchanges == 0; usleep(1000))
+        plait_elastic_counts(w->e, &counts);
+    *w->applied = counts.exchanges;
+    return NULL;
+}
+
+static int only_start(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 1 };
+    struct watch w = { .applied = arg };
+    const size_t count = (size_t)1 << 20;
+    float *weights = calloc(count, sizeof(float));
+    struct plait_elastic_options o = options_of(&k, weights);
+    pthread_t thread;
+
+    CHECK(weights != NULL);
+    o.count = count;
+    CHECK(plait_elastic_create(*comm, &o, &w.e) == PLAIT_OK);
+    if (rank == 1) {
+        CHECK(pthread_create(&thread, NULL, watch, &w) == 0);
+        CHECK(plait_elastic_serve(w.e) == PLAIT_OK && pthread_join(thread, NULL) == 0);
+    } else {
+        CHECK(plait_elastic_start(w.e) == PLAIT_OK);
+        while (atomic_load(w.applied) == 0)
+            usleep(1000);
+        CHECK(plait_elastic_finish(w.e) == PLAIT_OK);
+    }
+    CHECK(plait_elastic_destroy(w.e) == PLAIT_OK);
+    free(weights);
+    return 0;
+}
+
+static void a_started_exchange_of_messages_goes_on_by_itself(void **state)
+{
+    void *applied = model_shared(sizeof(_Atomic uint64_t));
+    const char *pace = getenv("PLAIT_PACE");
+
+    (void)state;
+    assert_non_null(applied);
+    setenv("PLAIT_FOR_TESTS", "1", 1);
+    if (pace == NULL)
+        setenv("PLAIT_PACE", "20us,1GB/s", 1);
+    ranks = (struct ranks){
+        .nprocess = 2, .nthread = 1, .limit = 30, .body = only_start, .arg = applied, .processes = true
+    };
+    const unsigned failed = ranks_run(&ranks);
+    if (pace == NULL)
+        unsetenv("PLAIT_PACE");
+    assert_int_equal(failed, 0);
+}
+
 /* Ranks that differ: every one is told the option, both ranks and values; and their comm goes on. */
 static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -320,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
         cmocka_unit_test(staleness_is_what_others_did_in_between),
+        cmocka_unit_test(a_started_exchange_of_messages_goes_on_by_itself),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
     };
 

@@ -151,8 +151,8 @@ PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const 
 PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic);
 
 /**
- * Begin an exchange of the weights as they are. sync3 and the modes with servers go on while the caller computes;
- * sync1 and sync2 only remember it. The weights may be read, and not written, until plait_elastic_finish() returns.
+ * Begin an exchange of the weights as they are. sync3 and the modes with servers go on while the caller computes (over
+ * a network on the library's progress thread); sync1 and sync2 only remember it. The weights may be read, and not written, until plait_elastic_finish() returns.
  *
  * Order:  sync modes: every rank as often
  * Thread: one at a time

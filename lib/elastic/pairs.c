@@ -7,6 +7,7 @@
 
 #include "../config.h"
 #include "../failure.h"
+#include "../progress.h"
 #include "../status.h"
 #include "../wait.h"
 
@@ -48,6 +49,16 @@ static enum plait_status make_comms(struct plait_elastic *e)
         comm->warn = e->serves ? FOREVER : comm->warn;
     }
     return status;
+}
+
+/* Messages of a worker go on while it computes. Where weights are mapped the server does it all. */
+static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *comm)
+{
+    if (e->serves || e->mapped || comm->progress)
+        return PLAIT_OK;
+    const enum plait_status status = plait_progress_thread_start();
+    comm->progress = status == PLAIT_OK;
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
 /* What the other says, each time it is started. */
@@ -195,8 +206,11 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
         status = share_places(e, mapped, all);
     if (status == PLAIT_OK)
         status = make_comms(e);
-    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++)
-        status = bind_note(e, &e->ends[i]);
+    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
+        status = overlap(e, e->ends[i].comm);
+        if (status == PLAIT_OK)
+            status = bind_note(e, &e->ends[i]);
+    }
     free(mapped);
     free(all);
     return status;
