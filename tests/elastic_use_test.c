@@ -210,6 +210,44 @@ static void a_restored_rate_is_the_same_on_all_ranks(void **state)
     run_both(2, restore_rates, NULL);
 }
 
+/* Weights 1e6 from the centre, further than float16 goes: all stays finite, and the worker comes nearer. */
+static int be_far_away(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float));
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL);
+    o.payload = PLAIT_FLOAT16;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = 1e6F;
+    if (rank >= k->nworker)
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    else
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    for (size_t i = 0; i < COUNT && rank < k->nworker; i++)
+        CHECK(isfinite(w[i]) && w[i] < 1e6F);
+    if (k->nserver == 0) {
+        CHECK(plait_elastic_centre(e, w) == PLAIT_OK);
+        CHECK(isfinite(w[0]) && w[0] > 0);
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    return 0;
+}
+
+static void differences_beyond_float16_stay_finite(void **state)
+{
+    struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2, .nworker = 3 };
+    struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
+
+    (void)state;
+    run_both(3, be_far_away, &sync);
+    run_both(3, be_far_away, &served);
+}
+
 /* Without options.momentum `async-momentum` steps with 0.9. */
 static int step_twice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -388,6 +426,7 @@ int main(void)
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
         cmocka_unit_test(staleness_is_what_others_did_in_between),
         cmocka_unit_test(a_started_exchange_of_messages_goes_on_by_itself),
+        cmocka_unit_test(differences_beyond_float16_stay_finite),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
     };
 

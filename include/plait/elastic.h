@@ -43,6 +43,9 @@
  *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
  *                      sharded the all-gather until the next finish.
  *
+ * With a payload of float16 a difference beyond 65504 travels as that, in the sync modes beyond 2^15 / P (P rounded up to
+ * a power of two, and more than 1): the pull is then a smaller one.
+ *
  * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
  * they lie. So C = C + a (S - P C), S the sum of coll.h. They give the same bits on all ranks and in every run; with
  * options.reproducible also in sync1, sync2 and sync3, for all algorithms, slices and both places of the centre.

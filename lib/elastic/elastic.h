@@ -90,7 +90,7 @@ struct plait_elastic {
     size_t count;
     float *velocity; /* [count] momenta; NULL before the first step that has them */
     uint64_t calls;  /* of exchange or start */
-    bool begun; /* an exchange was called: its centre is restored no more */
+    bool begun;      /* an exchange was called: its centre is restored no more */
     bool started, exchanges;
     enum plait_status failed; /* sticky; with servers: */
     char failure[512];

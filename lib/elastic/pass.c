@@ -2,6 +2,7 @@
 /* In pieces that stay in the first-level cache, so that memory is read once and written once. */
 #include "pass.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,13 +19,34 @@ static void *element(enum plait_dtype type, const void *v, size_t at)
     return (char *)(uintptr_t)v + at * plait_dtype_size(type);
 }
 
-/* Round d to the payload's type, into `to` and in its place. */
-static void put(const struct plait_kernels *k, enum plait_dtype payload, void *to, float *d, size_t n)
+/*
+ * The most that a difference may be, so that the sum of n is finite in any order.
+ * A power of two where they are summed: its multiples are exact, so no rounding of a part can exceed them.
+ */
+static float most(enum plait_dtype payload, uint32_t n)
 {
+    float limit = 32768;
+
+    if (payload != PLAIT_FLOAT16)
+        return INFINITY;
+    if (n <= 1)
+        return 65504;
+    for (uint32_t m = 1; m < n && m < 1U << 31; m *= 2)
+        limit /= 2;
+    return limit;
+}
+
+/* Round d to the payload's type, into `to` and in its place. What is not a number stays so. */
+static void put(const struct plait_kernels *k, enum plait_dtype payload, void *to, float *d, size_t n, uint32_t summed)
+{
+    const float limit = most(payload, summed);
+
     if (payload == PLAIT_FLOAT32) {
         memcpy(to, d, n * sizeof *d);
         return;
     }
+    for (size_t i = 0; i < n; i++)
+        d[i] = d[i] > limit ? limit : d[i] < -limit ? -limit : d[i];
     k->narrow[payload](to, d, n);
     k->widen[payload](d, to, n);
 }
@@ -40,7 +62,7 @@ static const float *get(const struct plait_kernels *k, enum plait_dtype payload,
 }
 
 void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,
-                            const float *c, size_t n)
+                            const float *c, size_t n, uint32_t summed)
 {
     float room[PIECE];
 
@@ -48,7 +70,7 @@ void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payl
         const size_t m = piece(n, at);
         for (size_t i = 0; i < m; i++)
             room[i] = w[at + i] - c[at + i];
-        put(k, payload, element(payload, d, at), room, m);
+        put(k, payload, element(payload, d, at), room, m, summed);
     }
 }
 
@@ -101,7 +123,7 @@ void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype pay
         const size_t m = piece(n, at);
         for (size_t i = 0; i < m; i++)
             room[i] = w[at + i] - c[at + i];
-        put(k, payload, element(payload, d, at), room, m);
+        put(k, payload, element(payload, d, at), room, m, 1);
         for (size_t i = 0; i < m; i++)
             c[at + i] += a * room[i];
     }
@@ -118,7 +140,7 @@ double plait_elastic_serve_unlocked(const struct plait_kernels *k, enum plait_dt
         const size_t m = piece(n, at);
         for (size_t i = 0; i < m; i++)
             room[i] = w[at + i] - atomic_load_explicit(&shared[at + i], memory_order_relaxed);
-        put(k, payload, element(payload, d, at), room, m);
+        put(k, payload, element(payload, d, at), room, m, 1);
         for (size_t i = 0; i < m; i++) {
             const float f = a * room[i];
             const float now = atomic_load_explicit(&shared[at + i], memory_order_relaxed);

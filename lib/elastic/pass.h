@@ -8,9 +8,9 @@
 
 #include "../reduce.h"
 
-/* d = w - c, in the payload's type. d may begin where w does. */
+/* d = w - c, in the payload's type, and so small that the sum of `summed` is finite. d may begin where w does. */
 void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,
-                            const float *c, size_t n);
+                            const float *c, size_t n, uint32_t summed);
 
 /* w = w - a d */
 void plait_elastic_give(const struct plait_kernels *k, enum plait_dtype payload, float *w, const void *d, size_t n,

@@ -126,7 +126,8 @@ static enum plait_status begin(struct plait_elastic *e)
             return status;
     }
     if (e->differences != NULL)
-        plait_elastic_subtract(e->comm->kernels, e->options.payload, e->differences, e->weights, e->centre, e->count);
+        plait_elastic_subtract(e->comm->kernels, e->options.payload, e->differences, e->weights, e->centre, e->count,
+                               e->nworker);
     return plait_start(e->reduce);
 }
 
