@@ -483,6 +483,7 @@ static void set_defaults(struct options *o)
 {
     *o = (struct options){
         .min_bytes = 4,
+        .bytes = NO_BYTES,
         .max_bytes = 64 << 20,
         .step_bytes = 0,
         .step_factor = 0,

@@ -21,6 +21,8 @@
 
 enum place { OUT_OF_PLACE, IN_PLACE, NPLACE };
 
+#define NO_BYTES SIZE_MAX /* --bytes was not given */
+
 struct options {
     /* Sizes, in bytes; step_factor 1 means step_bytes. */
     size_t min_bytes, max_bytes, step_bytes;

@@ -162,7 +162,7 @@ static bool check_fusion(const struct options *o)
 /* It starts processes of its own for each mode, and has a table of its own. */
 static bool check_elastic(struct options *o)
 {
-    o->bytes = o->bytes > 0 ? o->bytes : 16 << 20;
+    o->bytes = o->bytes != NO_BYTES ? o->bytes : 16 << 20;
     o->nserver = o->nserver > 0 ? o->nserver : 1;
     o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
     const char *other = o->overlap            ? "--overlap"
@@ -192,11 +192,11 @@ static bool check_elastic(struct options *o)
 
 static bool check_no_elastic(const struct options *o)
 {
-    const char *other = o->bytes > 0     ? "--bytes"
-                        : o->modes > 0   ? "--mode"
-                        : o->nserver > 0 ? "--servers"
-                        : o->sharded     ? "--sharded"
-                                         : NULL;
+    const char *other = o->bytes != NO_BYTES ? "--bytes"
+                        : o->modes > 0       ? "--mode"
+                        : o->nserver > 0     ? "--servers"
+                        : o->sharded         ? "--sharded"
+                                             : NULL;
     return other == NULL || complain("%s: only plait-perf elastic has it: plait-perf elastic %s", other, other);
 }
 

@@ -236,6 +236,7 @@ unset PLAIT_PROGRESS
 mistake 'needs --tensors FILE' fusion
 mistake '--mode sync4: use original' elastic --mode sync4
 mistake '--bytes 6: weights are float32' elastic --bytes 6
+mistake '--bytes 0: weights are float32' elastic --bytes 0
 mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
 mistake '--sharded goes with --payload float' elastic --sharded --payload half
