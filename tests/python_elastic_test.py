@@ -75,6 +75,9 @@ def what_is_wrong_is_named():
         wrong(plait.ArgError, 'must be float32', lambda: comm.elastic(w.astype(float)))
         wrong(plait.ArgError, 'a server gives count', lambda: comm.elastic(None))
         wrong(plait.ArgError, 'needs a server', lambda: comm.elastic(w, mode='hogwild'))
+        wrong(plait.ArgError, 'period is -1', lambda: comm.elastic(w, period=-1))
+        wrong(plait.ArgError, 'threads is -1', lambda: comm.elastic(w, mode='hogwild', threads=-1))
+        wrong(plait.ArgError, 'servers is -1', lambda: comm.elastic(w, mode='async', servers=-1))
         wrong(plait.ArgError, 'centre is', lambda: comm.elastic(w, centre='here'))
         with comm.elastic(w) as e:
             wrong(plait.ArgError, 'no exchange', e.finish)

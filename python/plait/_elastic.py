@@ -16,6 +16,9 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
     if which < 0:
         raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, '
                        'sync2 or sync3')
+    for what, value in ('period', period), ('servers', servers), ('threads', threads):
+        if not 0 <= value < 1 << 32:  # ctypes takes what is left of it
+            raise ArgError(f'elastic: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
     if centre not in CENTRES:
         raise ArgError(f'elastic: centre is {centre!r}; use {", ".join(CENTRES)}')
     if weights is not None:
