@@ -5,18 +5,26 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The folder of this program; "" where it cannot be told. */
+static void find_own_folder(char *out, size_t room)
+{
+    const ssize_t length = readlink("/proc/self/exe", out, room - 1);
+
+    out[length > 0 ? length : 0] = '\0';
+    if (length > 0)
+        *strrchr(out, '/') = '\0';
+}
+
 bool find_beside(const char *name, int mode, char *path, size_t room)
 {
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char own[4096];
+    const char *const folders[] = { own, PERF_LIBEXEC };
+    bool found = false;
 
-    if (length > 0) {
-        self[length] = '\0';
-        *strrchr(self, '/') = '\0';
-        snprintf(path, room, "%s/%s", self, name);
-        if (access(path, mode) == 0)
-            return true;
+    find_own_folder(own, sizeof own);
+    for (size_t i = 0; i < 2 && !found; i++) {
+        snprintf(path, room, "%s/%s", folders[i], name);
+        found = access(path, mode) == 0;
     }
-    snprintf(path, room, "%s/%s", PERF_LIBEXEC, name);
-    return access(path, mode) == 0;
+    return found;
 }
