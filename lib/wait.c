@@ -92,6 +92,14 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
     plait_progress_announce(&w->bells);
 }
 
+/* Of a stop of the process, or of a long time between two tests: so a job that was stopped goes on, and polling ends. */
+static double counted_of_a_stop(const struct plait_comm *comm, const struct plait_wait *w)
+{
+    const double quarter = plait_deadline_of(comm, w) / 4;
+
+    return quarter < STOPPED ? quarter : STOPPED;
+}
+
 /* Note where this rank is, and look at the others. */
 static enum plait_status look_around(struct plait_comm *comm, struct plait_wait *w)
 {
@@ -104,7 +112,7 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
         w->start = now;
         w->check = now + DEATHS_EVERY;
     } else if (now - w->last > STOPPED) {
-        w->start += now - w->last - STOPPED;
+        w->start += now - w->last - counted_of_a_stop(comm, w);
     }
     w->last = now;
     note_wait(comm, w, (uint64_t)(now * 1e9));

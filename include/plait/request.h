@@ -13,8 +13,8 @@
  * the order of the calls, blocking ones among them; comms do not wait for each other. They go on while any thread of
  * the process waits or tests, or on the progress thread (comm options, `progress`).
  * The buffers are the library's until the request has ended; count and start arrays, options and names are copied.
- * A deadline counts while somebody drives the operation; of a longer time between two tests it counts 2 seconds, as the
- * process may have been stopped, or have computed.
+ * A deadline counts while somebody drives the operation; of a longer time between two tests it counts 2 seconds, or a
+ * quarter of the deadline if that is less, as the process may have been stopped, or have computed.
  * When the comm fails every pending request of it ends with the error. plait_comm_destroy() waits for what is pending;
  * a request that has ended keeps its result and may be waited for afterwards, by any thread.
  * Memory:  some hundred bytes for each pending operation, kept by the comm for the next.
