@@ -205,7 +205,7 @@ struct shrinking {
     struct plait_comm *comm;
     char name[64];
     uint32_t n;
-    uint32_t excluded[]; /* [n] copied: the caller's may be gone when a group ends */
+    uint32_t excluded[PLAIT_MAX_RANKS]; /* [n] copied: the caller's may be gone when a group ends; nothing to allocate */
 };
 
 /* This rank's place among those that stay, who are listed; or the error. */
@@ -251,7 +251,7 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
-    struct shrinking *s = NULL;
+    struct shrinking s;
     size_t bytes = 0;
     enum plait_status status = PLAIT_OK;
 
@@ -260,24 +260,20 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
                             comm == NULL  ? "comm is NULL"
                             : out == NULL ? "out is NULL"
                                           : "excluded is NULL, but n is not 0");
+    else if (n > PLAIT_MAX_RANKS)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
     else if (plait_comm_closed(comm))
         status = plait_comm_is_closed(comm, "plait_comm_shrink");
     if (status == PLAIT_OK && abort)
         status = plait_comm_revoke(comm);
     if (status == PLAIT_OK) {
-        bytes = sizeof *s + n * sizeof *excluded;
-        s = calloc(1, bytes);
-        if (s == NULL)
-            status = plait_fail_memory("out of memory for %u ranks", n);
-    }
-    if (status == PLAIT_OK) {
-        s->comm = comm;
-        s->n = n;
-        strncpy(s->name, name != NULL ? name : "", sizeof s->name - 1);
+        bytes = offsetof(struct shrinking, excluded) + n * sizeof *excluded;
+        s.comm = comm;
+        s.n = n;
+        memset(s.name, 0, sizeof s.name);
+        strncpy(s.name, name != NULL ? name : "", sizeof s.name - 1);
         for (uint32_t i = 0; i < n; i++)
-            s->excluded[i] = excluded[i];
+            s.excluded[i] = excluded[i];
     }
-    status = now_or_later(status, shrink, s, bytes, comm, out);
-    free(s);
-    return status;
+    return now_or_later(status, shrink, &s, bytes, comm, out);
 }
