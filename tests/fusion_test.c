@@ -817,6 +817,9 @@ static int die(struct plait_comm **comm, uint32_t rank, void *arg)
 failed:
     CHECK(says("rank 1 (process "));
     CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    /* The comm it was made of finished its last operation, but over hosts a rank that dies may not have told so. */
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK || (RANKS_ON_HOSTS && says("rank 1 (process ")));
+    *comm = NULL;
     free_model(&m);
     return 0;
 }
