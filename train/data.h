@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Images: an ImageFolder tree of JPEGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and augmented by
+ * threads ahead of the training.
+ *
+ *     image.c      a JPEG to a crop of given size: scaled and partial decoding, resize, flip, colour jitter, normalisation
+ *     dataset.c    the tree: classes and files in sorted order
+ *     loader.c     threads, a bounded queue, batches in order
+ *     memory.c     compressed images in the ranks' memory, shuffled between them before each epoch (Kumar et al. 2017)
+ *     make_data.c  a small dataset of real JPEGs, drawn
+ *
+ * Order: position i of epoch e holds sample permutation(seed, e)[i]; batch k of a run with global batch B holds the positions
+ * k B to (k + 1) B - 1, of which each rank takes its equal part. It depends on neither ranks nor threads; what is random in a
+ * sample's augmentation depends on (seed, epoch, sample) only.
+ */
+#ifndef PLAIT_TRAIN_DATA_H
+#define PLAIT_TRAIN_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct plait_comm;
+
+/* ---- The tree ---- */
+
+struct dataset;
+
+/** One half of a tree ("train", "val"), without opening the images. NULL: a message says what is missing. Every rank has
+ *  the same order. */
+struct dataset *dataset_open(const char *folder, const char *half);
+void dataset_close(struct dataset *dataset);
+uint64_t dataset_count(const struct dataset *dataset);
+uint32_t dataset_nclass(const struct dataset *dataset);
+const char *dataset_class(const struct dataset *dataset, uint32_t k);
+const char *dataset_path(const struct dataset *dataset, uint64_t sample);
+uint32_t dataset_label(const struct dataset *dataset, uint64_t sample);
+
+/** The sample at a position of an epoch; shuffled by (seed, epoch), or in order. */
+uint64_t dataset_at(const struct dataset *dataset, bool shuffle, uint64_t seed, uint32_t epoch, uint64_t position);
+
+/* ---- One image ---- */
+
+enum transform {
+    TRANSFORM_TRAIN, /* random resized crop, flip, colour jitter */
+    TRANSFORM_EVAL   /* shorter side to 8/7 of the size, centre crop */
+};
+
+struct image_options {
+    uint32_t pixels; /* of a side of the result */
+    enum transform transform;
+    double least_area, most_area; /* TRAIN: of the crop, as part of the image; 0.08 and 1 by default */
+    double jitter; /* TRAIN: brightness, contrast, saturation each by 1 - jitter to 1 + jitter; 0: none */
+    double mean[3], deviation[3];
+};
+extern const struct image_options image_defaults; /* ImageNet's mean and deviation, 224 pixels */
+
+/** Decode, transform and normalise a JPEG in memory. out: [pixels][pixels][3]. NULL, or why not. */
+const char *image_decode(const void *jpeg, size_t bytes, const struct image_options *options, uint64_t seed,
+                         uint32_t epoch, uint64_t sample, float *out);
+
+/* ---- Images of all ranks in memory ---- */
+
+struct store;
+
+/** Collective: each rank reads its part of the dataset, compressed. ngroup: replica groups; each group of ranks holds all. */
+struct store *store_create(struct plait_comm *comm, const struct dataset *dataset, uint32_t ngroup);
+void store_destroy(struct store *store);
+/** Start to bring here what this rank needs in an epoch, during the one before; the loader waits for it. */
+void store_shuffle(struct store *store, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch);
+uint64_t store_bytes(const struct store *store);
+
+/* ---- Batches ---- */
+
+struct loader;
+
+struct loader_options {
+    const struct dataset *dataset;
+    struct store *store; /* NULL: files are read */
+    struct image_options image;
+    uint32_t batch; /* images of all ranks in a step */
+    uint32_t micro; /* images that next() gives at a time; batch is a multiple of micro x nrank */
+    uint32_t rank, nrank;
+    unsigned threads;
+    uint32_t queue; /* micro-batches decoded ahead */
+    bool shuffle;
+    bool whole; /* true (evaluation): the rest of an epoch too, labels -1 where nothing lies; false: it is dropped */
+    bool
+        broken_fatal; /* a broken file ends the program; false: it is named, counted, and its place gets another sample's */
+    uint64_t seed;
+};
+
+struct images { /* a micro-batch */
+    uint32_t n;
+    const float *images;   /* [n][pixels][pixels][3] */
+    const int32_t *labels; /* [n] */
+};
+
+struct loader *loader_create(const struct loader_options *options);
+void loader_destroy(struct loader *loader);
+/** Steps of an epoch. */
+uint64_t loader_steps(const struct loader *loader);
+/** Begin an epoch at a step (0, or where a checkpoint was). */
+void loader_begin(struct loader *loader, uint32_t epoch, uint64_t step);
+/** From now on, from the next begin(): another transform (Final Polishing). */
+void loader_set_transform(struct loader *loader, enum transform transform, bool shuffle);
+/** The next micro-batch; valid until the next call. false: the epoch is over. */
+bool loader_next(struct loader *loader, struct images *out);
+/** Since creation: seconds that next() waited, files that were broken. */
+double loader_waited(const struct loader *loader);
+uint64_t loader_broken(const struct loader *loader);
+
+/** Write DATA/train and DATA/val with drawn JPEGs. 0, or 1 after a message. */
+int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val, uint32_t pixels, uint64_t seed);
+
+#endif
