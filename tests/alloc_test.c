@@ -554,7 +554,7 @@ static void the_first_operation_of_a_kind(void **state)
 {
     (void)state;
     for (size_t i = 0; &kinds[i] < SLICED; i++)
-        if (full() || (!kinds[i].c.library && &kinds[i] != RING))
+        if (full() || (i % 2 == 0 && !kinds[i].c.library && &kinds[i] != RING))
             run_jobs(FIRST, &kinds[i], kinds[i].c.spec[0] != '\0' || kinds[i].c.sizes != 0 ? 10 : 1, 3 * i % 8, 8);
 }
 
@@ -562,7 +562,7 @@ static void the_first_operation_of_a_kind(void **state)
 static void the_first_operation_in_a_form(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < NFORM; i++)
+    for (unsigned i = 0; i < NFORM; i += full() ? 1 : 3)
         for (unsigned onwards = 0; onwards < (full() ? 2 : 1); onwards++)
             if (run_job(FIRST, &FORMS[i], 1, i % 2, onwards) < (FORMS[i].form == MESSAGES ? 10 : 50))
                 fail_msg("too few calls failed: the test looks at the wrong calls");

@@ -367,13 +367,13 @@ static void sixty_four_threads(void **state)
 static void two_hundred_and_fifty_six_threads_reduce_a_megabyte(void **state)
 {
     struct trial trials[] = {
-        { .spec = "ring", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
         { .spec = "torus:16x16", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
+        { .spec = "ring", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
         { .spec = "halving-doubling", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
     };
 
     (void)state;
-    run_trials(1, 256, NULL, trials, sizeof trials / sizeof *trials);
+    run_trials(1, 256, NULL, trials, full() ? sizeof trials / sizeof *trials : 1);
 }
 
 static void every_type_and_operator_is_right(void **state)

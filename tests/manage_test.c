@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms made of comms, and a comm while it lives: split, shrink, finalize, revoke, suspend, abort, looked at. */
 #include "ranks.h"
+#include "tier.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -588,7 +589,7 @@ static uint64_t random_of(uint64_t seed)
 /* A comm over hosts takes longer to make. */
 static unsigned tries(void)
 {
-    return RANKS_ON_HOSTS ? TRIES / 10 : TRIES;
+    return RANKS_ON_HOSTS ? TRIES / 10 : full() ? TRIES : TRIES / 4;
 }
 
 /* Operations of all sizes and forms until somebody's thread aborts: each returns, soon. */

@@ -212,7 +212,7 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
-        [PLAIT_MIN] = reduce_min_##type, [PLAIT_AVG] = reduce_avg_##type                                     \
+        [PLAIT_MIN] = reduce_min_##type, [PLAIT_AVG] = reduce_sum_##type                                     \
     }
 #define KERNELS(name)                                                                                                 \
     {                                                                                                                 \

@@ -156,13 +156,8 @@ static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const vo
         memcpy(dst, src[0], count * sizeof(T));
 }
 
+/* Of averages too. */
 static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
-{
-    (void)how;
-    FN(reduce)(dst, src, nsrc, count, 0, VN(sum));
-}
-
-static void FN(reduce_avg)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
     FN(reduce)(dst, src, nsrc, count, how->divisor, VN(sum));
 }
