@@ -205,7 +205,8 @@ struct shrinking {
     struct plait_comm *comm;
     char name[64];
     uint32_t n;
-    uint32_t excluded[PLAIT_MAX_RANKS]; /* [n] copied: the caller's may be gone when a group ends; nothing to allocate */
+    /* [n] copied: the caller's may be gone when a group ends; nothing to allocate. */
+    uint32_t excluded[PLAIT_MAX_RANKS];
 };
 
 /* This rank's place among those that stay, who are listed; or the error. */
@@ -261,7 +262,8 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
                             : out == NULL ? "out is NULL"
                                           : "excluded is NULL, but n is not 0");
     else if (n > PLAIT_MAX_RANKS)
-        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
+        status =
+            plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
     else if (plait_comm_closed(comm))
         status = plait_comm_is_closed(comm, "plait_comm_shrink");
     if (status == PLAIT_OK && abort)

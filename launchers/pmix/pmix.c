@@ -27,7 +27,8 @@ static bool give(const char *key, void *bytes, size_t n, char *why, size_t room)
 }
 
 /* From rank 0 of this job; whoever comes before it has given them waits. */
-static bool take(const pmix_proc_t *self, const char *key, void *bytes, size_t n, double seconds, char *why, size_t room)
+static bool take(const pmix_proc_t *self, const char *key, void *bytes, size_t n, double seconds, char *why,
+                 size_t room)
 {
     pmix_proc_t from;
     pmix_info_t limit;
@@ -56,8 +57,7 @@ static bool pass(const char *key, uint32_t rank, void *bytes, size_t n, double s
 
     if (!explain(PMIx_Init(&self, NULL, 0), "PMIx_Init", why, room))
         return false;
-    const bool passed =
-        rank == 0 ? give(key, bytes, n, why, room) : take(&self, key, bytes, n, seconds, why, room);
+    const bool passed = rank == 0 ? give(key, bytes, n, why, room) : take(&self, key, bytes, n, seconds, why, room);
     PMIx_Finalize(NULL, 0); /* a process that ends without it is taken for a crash */
     return passed;
 }

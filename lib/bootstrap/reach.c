@@ -221,6 +221,13 @@ static const struct way *telling_way(const struct search *s, unsigned address)
     return &s->ways[address];
 }
 
+static const char *why_not(const struct way *w)
+{
+    return w->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
+           : w->error == 0 ? "slower"
+                           : strerror(w->error);
+}
+
 /* Why each address was no way, for the log and for errors. */
 static void say_ways(const struct search *s, const struct way *but, char *text, size_t size)
 {
@@ -234,9 +241,7 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
         loopback &= plait_address_is_loopback(&w->address) && !w->strange;
         if (w != but && n < size)
             n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&w->address, true, address),
-                                  w->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
-                                  : w->error == 0 ? "slower"
-                                                  : strerror(w->error));
+                                  why_not(w));
     }
     if (but == NULL && loopback && n < size)
         snprintf(text + n, size - n,
