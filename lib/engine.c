@@ -361,37 +361,6 @@ static bool turn(struct plait_run *run, struct plait_flight *f)
     return moved;
 }
 
-/* Start the next slice in an idle flight. */
-static void launch(struct plait_run *run, struct plait_flight *f)
-{
-    const struct plait_prog *p = run->prog;
-    const size_t start_at = run->next_slice * run->o->selection.slice, left = plait_run_count(run) - start_at;
-    const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
-    const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
-
-    f->slice = run->next_slice++;
-    f->start = start_at;
-    f->stride = plait_flight_stride(run->o, n);
-    if (f->used + run->need > f->bytes)
-        f->used = 0;
-    f->tmp = f->memory + f->used;
-    f->used += run->need;
-    f->shadow = f->tmp + PLAIT_ROUND_UP(f->stride * p->ntmp);
-    f->stage = f->shadow + plait_flight_shadow(run->o, n);
-    f->n = vector ? 0 : n;
-    f->q = vector ? n / p->nblk : run->o->count;
-    f->r = vector ? n % p->nblk : 0;
-    f->in = run->in + start_at * run->o->size;
-    f->out = run->out + start_at * run->o->size;
-    f->done = f->first_ready = f->end_ready = 0;
-    f->nreceiving = f->nsending = f->nblocked = 0;
-    memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
-    memset(f->staged, 0, p->nstage);
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        if (f->pending[i] == 0)
-            f->ready[f->end_ready++] = i;
-}
-
 /* ---- Waiting ------------------------------------------------------------------------------------- */
 
 static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
@@ -547,7 +516,7 @@ static bool turn_flights(struct plait_run *run)
             if ((comm->next_flight + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
                 !plait_flight_idle(comm, f))
                 continue;
-            launch(run, f);
+            plait_flight_launch(run, f);
             moved = true;
         }
         moved |= turn(run, f);

@@ -4,6 +4,7 @@
 #include "status.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Where blocks are equally big, several in a row of slots are one piece, as they are in IN and OUT. */
@@ -52,6 +53,36 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
             return false;
     }
     return true;
+}
+
+void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
+{
+    const struct plait_prog *p = run->prog;
+    const size_t start_at = run->next_slice * run->o->selection.slice, left = plait_run_count(run) - start_at;
+    const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
+    const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
+
+    f->slice = run->next_slice++;
+    f->start = start_at;
+    f->stride = plait_flight_stride(run->o, n);
+    if (f->used + run->need > f->bytes)
+        f->used = 0;
+    f->tmp = f->memory + f->used;
+    f->used += run->need;
+    f->shadow = f->tmp + PLAIT_ROUND_UP(f->stride * p->ntmp);
+    f->stage = f->shadow + plait_flight_shadow(run->o, n);
+    f->n = vector ? 0 : n;
+    f->q = vector ? n / p->nblk : run->o->count;
+    f->r = vector ? n % p->nblk : 0;
+    f->in = run->in + start_at * run->o->size;
+    f->out = run->out + start_at * run->o->size;
+    f->done = f->first_ready = f->end_ready = 0;
+    f->nreceiving = f->nsending = f->nblocked = 0;
+    memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
+    memset(f->staged, 0, p->nstage);
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (f->pending[i] == 0)
+            f->ready[f->end_ready++] = i;
 }
 
 static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
