@@ -407,10 +407,12 @@ static uint64_t steps_done(const void *context, uint64_t *of)
 }
 
 /* A slice more is done, and so is every step of it. */
-static void note_slice(struct plait_run *run)
+static void note_slice(struct plait_run *run, const struct plait_flight *f)
 {
     struct plait_progress *p;
 
+    if (run->work.epilogue != NULL)
+        run->work.epilogue(run->work.arg, f->start, plait_run_slice(run, f->start));
     run->done_slices++;
     if (!PLAIT_GUARDS)
         return;
@@ -481,6 +483,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->sizes = job->sizes;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
+    run->work = job->work;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = 0;
     run->wrong = 0;
@@ -521,7 +524,7 @@ static bool turn_flights(struct plait_run *run)
         }
         moved |= turn(run, f);
         if (f->done == run->prog->ninstr)
-            note_slice(run);
+            note_slice(run, f);
     }
     return moved;
 }

@@ -58,8 +58,7 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
 void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
 {
     const struct plait_prog *p = run->prog;
-    const size_t start_at = run->next_slice * run->o->selection.slice, left = plait_run_count(run) - start_at;
-    const size_t n = left < run->o->selection.slice ? left : run->o->selection.slice;
+    const size_t start_at = run->next_slice * run->o->selection.slice, n = plait_run_slice(run, start_at);
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
 
     f->slice = run->next_slice++;
@@ -83,6 +82,8 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
     for (uint32_t i = 0; i < p->ninstr; i++)
         if (f->pending[i] == 0)
             f->ready[f->end_ready++] = i;
+    if (run->work.prologue != NULL)
+        run->work.prologue(run->work.arg, f->start, n);
 }
 
 static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)

@@ -90,7 +90,7 @@ enum plait_status plait_run_again(struct plait_request *r)
         return plait_refuse(status);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL))
         return start(r, true);
-    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0)
+    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
         return plait_run_job(r->comm, &r->job);
     return plait_run(r->comm, r->job.o, r->job.in, r->job.out, NULL);
 }

@@ -119,6 +119,9 @@ void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, 
     const uint64_t word = plait_word(job->o, ++comm->sequence);
 
     comm->limit = job->deadline;
+    comm->run->work = job->work;
+    if (job->work.prologue != NULL)
+        job->work.prologue(job->work.arg, 0, job->o->count);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
     plait_tiny_begin(comm, job->o, word, in, job->out);
@@ -143,10 +146,21 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     return plait_engine_begin(comm, job, in);
 }
 
+/* Of a tiny operation, which is one slice. */
+static enum plait_status turn_tiny(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    const struct plait_run *run = comm->run;
+    const enum plait_status status = plait_tiny_turn(comm, moved, ended);
+
+    if (status == PLAIT_OK && *ended && run->work.epilogue != NULL)
+        run->work.epilogue(run->work.arg, 0, run->o->count);
+    return status;
+}
+
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     const enum plait_status status =
-        comm->run->o->selection.tiny ? plait_tiny_turn(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
+        comm->run->o->selection.tiny ? turn_tiny(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
 }

@@ -16,6 +16,18 @@ struct plait_sizes {
     size_t in_end; /* of IN: elements from its start */
 };
 
+/*
+ * What else a caller has to do with each element, slice by slice, while other slices are on their way: the prologue, before
+ * anything that this rank gives of the slice is read; the epilogue, when what it gets is there and nobody reads any more what
+ * it gave. [start, start + n) are elements of the vector, or of every block. Each element has either once, in order of
+ * no kind; what is not cut into slices is one. They make no calls of the library.
+ */
+struct plait_slice_work {
+    void (*prologue)(void *arg, size_t start, size_t n); /* NULL: nothing */
+    void (*epilogue)(void *arg, size_t start, size_t n);
+    void *arg;
+};
+
 struct plait_job { /* what is to run: bound, and what belongs to one call */
     const struct plait_op_plan *o;
     const void *in;
@@ -23,6 +35,7 @@ struct plait_job { /* what is to run: bound, and what belongs to one call */
     const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when it begins; else NULL */
     double deadline;          /* seconds; 0: the comm's */
     struct plait_sizes sizes; /* of o->sized */
+    struct plait_slice_work work;
 };
 
 /* Blocks may differ in size, and all ranks know all sizes: then they agree on slices of them. */
@@ -48,6 +61,7 @@ struct plait_run {
     struct plait_comm *comm;
     const struct plait_op_plan *o;
     char *in, *out;
+    struct plait_slice_work work;
     struct plait_wait wait;
 
     /* Of a tiny operation. */
@@ -76,6 +90,13 @@ struct plait_run {
 static inline size_t plait_run_count(const struct plait_run *run)
 {
     return run->o->sized ? run->sizes.most : run->o->count;
+}
+
+/* Elements of the slice that begins with this one. */
+static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
+{
+    const size_t left = plait_run_count(run) - start;
+    return left < run->o->selection.slice ? left : run->o->selection.slice;
 }
 
 /* Run to the end. `call` may be NULL. After an error the comm has failed. */

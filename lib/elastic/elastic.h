@@ -102,6 +102,7 @@ struct plait_elastic {
 
     /* sync.c: */
     void *sums, *differences; /* library memory; of the payload's type, differences NULL if that is float32 */
+    float pull;               /* of this exchange */
     struct plait_request *broadcast, *reduce, *gather;
     size_t *shard_counts;
     bool gathering;

@@ -4,7 +4,8 @@
  *
  *     broadcast   sync1: the master's centre
  *     reduce      the sum of weights or of rounded differences: to the master, to all, or each rank its shard
- *     update      of the weights, and of what of the centre this rank has to keep
+ *     update      of the weights, and of what of the centre this rank has to keep: in sync2 part of the reduction, of
+ *                 each slice when it has come
  *     gather      sharded: the new centre; of sync3 it may go on until the next exchange needs it
  */
 #include "elastic.h"
@@ -13,6 +14,7 @@
 
 #include "../failure.h"
 #include "../progress.h"
+#include "../request.h"
 #include "../status.h"
 #include "../wait.h"
 
@@ -101,6 +103,60 @@ static enum plait_status bind_all(struct plait_elastic *e)
     return plait_allreduce(e->comm, in, e->sums, e->count, e->options.payload, PLAIT_SUM, &call);
 }
 
+/* ---- What is done with each slice -------------------------------------------------------------------------- */
+
+static void subtract(void *elastic, size_t start, size_t n)
+{
+    struct plait_elastic *e = elastic;
+    const enum plait_dtype payload = e->options.payload;
+
+    plait_elastic_subtract(e->comm->kernels, payload, (char *)e->differences + start * plait_dtype_size(payload),
+                           e->weights + start, e->centre + start, n, e->nworker);
+}
+
+/* Of n weights, and of the centre beside them if it is this rank's to keep: `sums` is not NULL then. */
+static void update_part(struct plait_elastic *e, size_t start, size_t n, const char *sums)
+{
+    const struct plait_kernels *k = e->comm->kernels;
+    const enum plait_dtype payload = e->options.payload;
+    float *w = e->weights + start, *c = e->centre + start;
+
+    if (e->differences == NULL && sums == NULL)
+        plait_elastic_pull(w, c, n, e->pull);
+    else if (e->differences == NULL)
+        plait_elastic_meet(w, c, (const float *)(const void *)sums, n, e->pull, (float)e->nworker);
+    else
+        plait_elastic_give(k, payload, w, (char *)e->differences + start * plait_dtype_size(payload), n, e->pull);
+    if (e->differences != NULL && sums != NULL)
+        plait_elastic_gain(k, payload, c, sums, n, e->pull);
+}
+
+/* The vector, or elements [start, start + n) of every rank's shard. */
+static void update(void *elastic, size_t start, size_t n)
+{
+    struct plait_elastic *e = elastic;
+    const uint32_t nblock = is_sharded(e) ? e->comm->nrank : 1;
+    const size_t size = plait_dtype_size(e->options.payload);
+
+    for (uint32_t b = 0; b < nblock; b++) {
+        const struct plait_extent block = plait_elastic_part(e->count, nblock, b);
+        const bool own = nblock > 1 ? b == e->comm->rank : e->own.count > 0;
+        const size_t left = block.count > start ? block.count - start : 0;
+        update_part(e, block.start + start, left < n ? left : n, own ? (const char *)e->sums + start * size : NULL);
+    }
+}
+
+/* What sync2 does with a slice while others travel. sync3's weights are in use meanwhile; sync1 is as the paper has it. */
+static void bind_work(struct plait_elastic *e)
+{
+    const enum plait_elastic_mode mode = e->options.mode;
+    struct plait_slice_work *work = &e->reduce->job.work;
+
+    work->arg = e;
+    work->prologue = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1 ? subtract : NULL;
+    work->epilogue = mode == PLAIT_ELASTIC_SYNC2 ? update : NULL;
+}
+
 static enum plait_status prepare(struct plait_elastic *e)
 {
     enum plait_status status = PLAIT_OK;
@@ -113,6 +169,8 @@ static enum plait_status prepare(struct plait_elastic *e)
         status = allocate(e);
     if (status == PLAIT_OK)
         status = bind_all(e);
+    if (status == PLAIT_OK)
+        bind_work(e);
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
@@ -125,9 +183,8 @@ static enum plait_status begin(struct plait_elastic *e)
         if (status != PLAIT_OK)
             return status;
     }
-    if (e->differences != NULL)
-        plait_elastic_subtract(e->comm->kernels, e->options.payload, e->differences, e->weights, e->centre, e->count,
-                               e->nworker);
+    if (e->differences != NULL && e->reduce->job.work.prologue == NULL)
+        subtract(e, 0, e->count);
     return plait_start(e->reduce);
 }
 
@@ -140,22 +197,6 @@ static enum plait_status end_gather(struct plait_elastic *e)
     return plait_wait(&e->gather);
 }
 
-static void update(struct plait_elastic *e, float pull)
-{
-    const struct plait_kernels *k = e->comm->kernels;
-    const enum plait_dtype payload = e->options.payload;
-    const size_t from = e->own.start, to = from + e->own.count;
-
-    if (e->differences != NULL) {
-        plait_elastic_give(k, payload, e->weights, e->differences, e->count, pull);
-        plait_elastic_gain(k, payload, e->centre + from, e->sums, e->own.count, pull);
-        return;
-    }
-    plait_elastic_pull(e->weights, e->centre, from, pull);
-    plait_elastic_meet(e->weights + from, e->centre + from, e->sums, e->own.count, pull, (float)e->nworker);
-    plait_elastic_pull(e->weights + to, e->centre + to, e->count - to, pull);
-}
-
 static enum plait_status start(struct plait_elastic *e)
 {
     return overlaps(e) ? begin(e) : PLAIT_OK;
@@ -164,16 +205,18 @@ static enum plait_status start(struct plait_elastic *e)
 static enum plait_status finish(struct plait_elastic *e)
 {
     const struct plait_elastic_options *o = &e->options;
-    enum plait_status status = overlaps(e) ? PLAIT_OK : begin(e);
 
+    e->counts.pull = o->rho > 0 ? o->lr * o->rho : o->beta / e->nworker;
+    e->pull = (float)e->counts.pull;
+    enum plait_status status = overlaps(e) ? PLAIT_OK : begin(e);
     if (status == PLAIT_OK)
         status = plait_wait(&e->reduce);
     if (status == PLAIT_OK)
         status = end_gather(e);
     if (status != PLAIT_OK)
         return status;
-    e->counts.pull = o->rho > 0 ? o->lr * o->rho : o->beta / e->nworker;
-    update(e, (float)e->counts.pull);
+    if (e->reduce->job.work.epilogue == NULL)
+        update(e, 0, e->count);
     if (e->gather == NULL)
         return PLAIT_OK;
     status = plait_start(e->gather);
