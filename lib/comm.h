@@ -84,6 +84,8 @@ struct plait_control {
     _Atomic uint32_t reads; /* this rank can read the memory of all other processes through the kernel, and does */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
+    /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
+    _Atomic uint64_t unheard;
     _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
@@ -229,8 +231,7 @@ struct plait_comm {
     uint64_t sequence; /* of the operation in progress, or the last */
     uint64_t begun;    /* operation that all ranks are known to have begun, so that they have finished those before */
     struct plait_op_plan *last;
-    uint64_t unheard; /* the first operation whose success does not say that all ranks called it alike; 0: none */
-    uint64_t looked;  /* operation after which that was last looked up */
+    uint64_t looked; /* operation after which the others' past calls were last looked at */
 
     struct plait_config config;
     const struct plait_kernels *kernels;

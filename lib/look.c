@@ -68,9 +68,9 @@ static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence
         if ((uint32_t)word == (uint32_t)own && word != own)
             return r;
         /* Or later ones, in the same place of the ring; of other hosts' ranks not all records come. */
+        const struct plait_mirror *m = comm->peers[r].mirror;
         *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0 ||
-                (comm->peers[r].mirror != NULL &&
-                 atomic_load_explicit(&comm->peers[r].control->done, memory_order_acquire) >= sequence);
+                (m != NULL && sequence < atomic_load_explicit(&m->from, memory_order_acquire));
     }
     return comm->nrank;
 }
@@ -81,24 +81,27 @@ enum plait_status plait_look_at_calls(struct plait_comm *comm)
     const enum plait_status status = plait_look_for_failures(comm);
     const uint32_t other = status == PLAIT_OK ? find_difference(comm, comm->sequence, &all) : comm->nrank;
 
-    return other < comm->nrank ? mismatch(comm, other, comm->sequence) : status;
+    if (other == comm->nrank)
+        return status;
+    const enum plait_status earlier = plait_look_at_past_calls(comm); /* the first that differs says the most */
+    return earlier != PLAIT_OK ? earlier : mismatch(comm, other, comm->sequence);
 }
 
 enum plait_status plait_look_at_past_calls(struct plait_comm *comm)
 {
+    uint64_t s = atomic_load_explicit(&comm->own->unheard, memory_order_relaxed);
     bool all = true;
 
-    for (; PLAIT_GUARDS && comm->unheard > 0 && all; comm->unheard += all) {
-        if (comm->unheard + PLAIT_NRECORD <= comm->sequence) /* the ring has forgotten it */
-            comm->unheard = comm->sequence - PLAIT_NRECORD + 1;
-        const uint32_t other = find_difference(comm, comm->unheard, &all);
+    while (PLAIT_GUARDS && s > 0 && all) {
+        if (s + PLAIT_NRECORD <= comm->sequence) /* the ring has forgotten it */
+            s = comm->sequence - PLAIT_NRECORD + 1;
+        const uint32_t other = find_difference(comm, s, &all);
         if (other < comm->nrank)
-            return mismatch(comm, other, comm->unheard);
-        if (all && comm->unheard == comm->sequence) {
-            comm->unheard = 0;
-            return PLAIT_OK;
-        }
+            return mismatch(comm, other, s);
+        if (all)
+            s = s < comm->sequence ? s + 1 : 0;
     }
+    atomic_store_explicit(&comm->own->unheard, s, memory_order_relaxed);
     return PLAIT_OK;
 }
 

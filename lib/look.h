@@ -12,7 +12,7 @@
 enum plait_status plait_look_at_calls(struct plait_comm *comm);
 
 /*
- * Did a rank call one of the operations since comm->unheard with other arguments? Where ranks do not hear of each other
+ * Did a rank call one of the operations since own->unheard with other arguments? Where ranks do not hear of each other
  * (rooted collectives) and messages are small, all may have returned from it.
  */
 enum plait_status plait_look_at_past_calls(struct plait_comm *comm);

@@ -75,8 +75,6 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
  */
 static __attribute__((noinline)) enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    if (comm->unheard == 0)
-        comm->unheard = comm->sequence;
     if (o->selection.tiny)
         plait_tiny_tell(comm, o);
     if (comm->sequence - comm->looked < LOOK_EVERY)
@@ -91,6 +89,8 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
+    if (o->geometry.rooted && atomic_load_explicit(&comm->own->unheard, memory_order_relaxed) == 0)
+        atomic_store_explicit(&comm->own->unheard, comm->sequence, memory_order_relaxed);
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (o->geometry.rooted)
         status = end_rooted(comm, o);

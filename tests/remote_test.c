@@ -140,6 +140,30 @@ static void what_the_slowest_rank_is_in_is_told_by_those_far_ahead(void **state)
     EVENTUALLY(plait_ring_read(&mirror(w, 2, 1)->control.ring, 40, 39, false, &o));
 }
 
+/* A mismatch in the first of many was said to be in the fifth: the records before it never came. */
+static void calls_that_others_have_to_compare_are_told_from_the_first_on(void **state)
+{
+    struct world *w = *state;
+    const struct plait_mirror *m = mirror(w, 2, 1);
+    struct plait_operation o;
+
+    for (uint32_t r = 0; r < NRANK; r++) {
+        for (uint64_t s = 1; s <= 40; s++)
+            call(w, r, s, 100 * r + s);
+        atomic_store(&w->comm[r].own->unheard, r == 2 ? 1 : 0);
+        atomic_store(&w->comm[r].own->done, 40);
+    }
+    EVENTUALLY(plait_ring_read(&m->control.ring, 40, 40, false, &o));
+    for (uint64_t s = 1; s <= 36; s++) {
+        EVENTUALLY(plait_ring_read(&m->control.ring, s, 40, false, &o));
+        assert_int_equal(o.what.count, 100 + s);
+        assert_true(m->from <= s); /* what is not there will come */
+        atomic_store(&w->comm[2].own->unheard, s + 1);
+    }
+    atomic_store(&w->comm[2].own->unheard, 0);
+    EVENTUALLY(m->from == 41);
+}
+
 static void a_failure_comes_with_its_text_and_culprit(void **state)
 {
     struct world *w = *state;
@@ -308,6 +332,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_mirror_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_slowest_rank_is_in_is_told_by_those_far_ahead, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(calls_that_others_have_to_compare_are_told_from_the_first_on, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_failure_comes_with_its_text_and_culprit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_departs_has_not_died, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_news_ends_the_connection_and_is_a_death, set_up, tear_down),

@@ -67,26 +67,26 @@ static void copy_progress(const struct plait_operation *o, struct plait_progress
 }
 
 /*
- * The last ones, of which the first is `*newest`; and those from `slowest` on. A rank may be many operations ahead of
- * another that hangs in one that the two have called differently.
+ * Those from `from` on, which others see first; and the last ones, of which the newest is `*newest`. A rank may be many
+ * operations ahead of another that hangs in one that the two have called differently.
  */
-static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint64_t slowest, struct plait_record *out,
+static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint64_t from, struct plait_record *out,
                              uint64_t *newest)
 {
-    uint32_t n = 0;
-    uint64_t s;
+    uint32_t n = 0, last = 0;
 
-    for (s = done + 1; s > 0 && n < PLAIT_NEWS_RECORDS / 2; s--)
-        if (copy_record(ring, s, &out[n]) && n++ == 0)
+    for (uint64_t s = from; s <= done + 1 && n < PLAIT_NEWS_RECORDS - PLAIT_NEWS_LAST; s++)
+        n += copy_record(ring, s, &out[n]);
+    for (uint64_t s = done + 1; s > 0 && last < PLAIT_NEWS_LAST; s--)
+        if (copy_record(ring, s, &out[n + last]) && last++ == 0)
             *newest = s;
-    for (uint64_t t = slowest; t <= s && n < PLAIT_NEWS_RECORDS; t++)
-        n += copy_record(ring, t, &out[n]);
-    return n;
+    return n + last;
 }
 
-uint32_t plait_news_write(const struct plait_control *own, uint64_t slowest, uint32_t looks, uint64_t now, bool departs,
+uint32_t plait_news_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now, bool departs,
                           void *out)
 {
+    enum { KEPT = PLAIT_NRECORD / 2 }; /* later ones are not about to be forgotten */
     struct plait_news news = { .rank = own->rank, .looks = looks, .now = now };
     struct plait_record records[PLAIT_NEWS_RECORDS];
     struct plait_progress progress;
@@ -100,7 +100,11 @@ uint32_t plait_news_write(const struct plait_control *own, uint64_t slowest, uin
     news.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
     news.culprit = news.failed != PLAIT_OK ? own->culprit : 0;
     news.done = atomic_load_explicit(&own->done, memory_order_acquire);
-    news.nrecord = copy_records(&own->ring, news.done, slowest, records, &last);
+    news.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* after done (lib/run.c) */
+    if (news.wanted == 0)
+        news.wanted = news.done + 1;
+    news.from = news.done > KEPT && wanted <= news.done - KEPT ? news.done - KEPT + 1 : wanted;
+    news.nrecord = copy_records(&own->ring, news.done, news.from, records, &last);
     plait_ring_read(&own->ring, last, news.done, false, &newest);
     copy_progress(&newest, &progress);
     news.bytes = (uint32_t)(sizeof news + news.nrecord * sizeof *records + sizeof progress +
@@ -180,6 +184,8 @@ void plait_news_apply(const void *bytes, struct plait_mirror *mirror, uint64_t n
     memcpy(&progress, at, sizeof progress);
     at += sizeof progress;
     apply_progress(&c->ring, &progress, now - news.now);
+    mirror->wanted = news.wanted;
+    atomic_store_explicit(&mirror->from, news.from, memory_order_release);
     if (news.looks != mirror->looks)
         atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
     mirror->looks = news.looks;

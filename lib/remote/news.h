@@ -11,7 +11,9 @@
 
 #include "../comm.h"
 
-#define PLAIT_NEWS_RECORDS 8 /* operations of a rank that its news tell of: the last, and those that others wait in */
+/* Operations of a rank that its news tell of: the last, and those that others have yet to compare. */
+#define PLAIT_NEWS_LAST    4
+#define PLAIT_NEWS_RECORDS 20
 
 struct plait_news { /* the beginning; the records, the progress of the newest, and a failure's text follow */
     uint32_t bytes; /* of all of it */
@@ -25,6 +27,8 @@ struct plait_news { /* the beginning; the records, the progress of the newest, a
     uint8_t departed, noticed, receiving;
     uint8_t dead;     /* said of it, not by it */
     uint32_t silence; /* too: ms in which rank 0 has heard nothing of it; 0: it does */
+    uint64_t wanted;  /* the first operation that the rank has not compared with everyone's */
+    uint64_t from;    /* operations before this one it tells no more of, unless they are its last */
 };
 
 #define PLAIT_NEWS_MOST                                                                                             \
@@ -36,6 +40,8 @@ struct plait_mirror {
     _Atomic uint32_t dead;
     uint32_t looks;        /* the last that came */
     _Atomic double silent; /* since when rank 0 hears nothing of it; 0: it does */
+    uint64_t wanted;       /* as in its news */
+    _Atomic uint64_t from; /* too */
     char host[64];
     int pid;
     struct plait_control control; /* up to `small` */
@@ -47,12 +53,12 @@ size_t plait_mirror_bytes(void); /* of address space; of memory what is used of 
 /*
  * What `own` shows now.
  *
- * slowest  the first operation that not all other ranks have finished
+ * wanted the first operation that some other rank wants to compare
  * looks  of these news
  * departs  it does so now
  * out    [PLAIT_NEWS_MOST]; returns how many bytes
  */
-uint32_t plait_news_write(const struct plait_control *own, uint64_t slowest, uint32_t looks, uint64_t now, bool departs,
+uint32_t plait_news_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now, bool departs,
                           void *out);
 
 /* Are these bytes news of a rank of a comm of so many? They come from other hosts: nothing in them is used before. */

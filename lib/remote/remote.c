@@ -80,17 +80,17 @@ static struct plait_known *known_of(struct plait_remote *r, uint32_t rank)
     return is_root(r) ? &r->known[rank] : r->known;
 }
 
-/* The first operation that not all ranks of other hosts have finished, as far as is known. */
-static uint64_t slowest(const struct plait_remote *r)
+/* The first operation that some rank of another host has not compared with this one's, as far as is known. */
+static uint64_t wanted(const struct plait_remote *r)
 {
-    uint64_t least = UINT64_MAX - 1;
+    uint64_t least = UINT64_MAX;
 
     for (uint32_t rank = 0; rank < r->comm->nrank; rank++) {
         const struct plait_mirror *m = r->comm->peers[rank].mirror;
-        const uint64_t done = m != NULL ? atomic_load_explicit(&m->control.done, memory_order_relaxed) : least;
-        least = done < least ? done : least;
+        if (m != NULL && m->wanted < least)
+            least = m->wanted;
     }
-    return least + 1;
+    return least > 0 ? least : 1;
 }
 
 /* This rank's own. */
@@ -103,7 +103,7 @@ static void look_at_own(struct plait_remote *r, double now)
 
     r->looks += seen != r->seen;
     r->seen = seen;
-    plait_news_write(own, slowest(r), r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
+    plait_news_write(own, wanted(r), r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
     if (k->version > 0 && same(news, k->news) && now - r->sent < HEARTBEAT)
         return;
     memcpy(k->news, news, bytes_of(news));
