@@ -180,7 +180,9 @@ static void any_sequence_gives_what_is_known(void **state)
 {
     const char *seed = getenv("PLAIT_TEST_SEED"), *n = getenv("PLAIT_TEST_CALLS");
     struct sequence s = { .seed = seed != NULL ? strtoull(seed, NULL, 10) : 1,
-                          .n = n != NULL ? (unsigned)atoi(n) : light() ? 400 : 1500 };
+                          .n = n != NULL ? (unsigned)atoi(n)
+                               : light() ? 400
+                                         : 1500 };
 
     (void)state;
     for (uint32_t nrank = 2; nrank <= MOST_RANKS; nrank++, s.seed++) {
