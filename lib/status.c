@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static _Thread_local char last_error[1024];
+static _Thread_local char last_error[sizeof((struct plait_kept *)NULL)->text];
 
 const char *plait_status_name(enum plait_status status)
 {
@@ -46,6 +46,17 @@ enum plait_status(plait_fail)(enum plait_status status, const char *format, ...)
     vsnprintf(last_error, sizeof last_error, format, args);
     va_end(args);
     return status;
+}
+
+void plait_keep_error(struct plait_kept *e, enum plait_status status)
+{
+    e->status = status;
+    memcpy(e->text, last_error, sizeof e->text);
+}
+
+enum plait_status plait_tell_error(const struct plait_kept *e)
+{
+    return e->status == PLAIT_OK ? PLAIT_OK : (plait_fail)(e->status, "%s", e->text);
 }
 
 /* " (limit; remedy)", or "". */

@@ -17,6 +17,14 @@ enum plait_status plait_fail_errno(int error, const char *format, ...) __attribu
 /* The same for an allocation that failed; names the limit on address space where there is one. PLAIT_ERR_NOMEM. */
 enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* An error that is told again after what has to be done first and may record others. PLAIT_OK is none. */
+struct plait_kept {
+    enum plait_status status;
+    char text[1024];
+};
+void plait_keep_error(struct plait_kept *e, enum plait_status status);
+enum plait_status plait_tell_error(const struct plait_kept *e);
+
 #ifdef __clang_analyzer__ /* it sees one file at a time, and would think that an error may be returned as success */
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
 #define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)

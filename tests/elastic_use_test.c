@@ -124,7 +124,7 @@ static int call_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t bytes = plait_elastic_state(e);
     void *state = malloc(bytes + 1);
     CHECK(state != NULL);
-#define REFUSED(call) CHECK((call) == PLAIT_ERR_ARG && says("not possible in a group"))
+#define REFUSED(call) CHECK((call) == PLAIT_ERR_ARG && says("a group is open"))
     CHECK(plait_group_start() == PLAIT_OK);
     REFUSED(plait_elastic_create(*comm, &o, &other));
     REFUSED(plait_elastic_start(e));

@@ -25,15 +25,6 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k)
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 
-/* What it waits for would begin only when the group ends. */
-static enum plait_status refuse_in_group(const char *call)
-{
-    return plait_fail(PLAIT_ERR_ARG,
-                      "%s: not possible in a group; call it outside of plait_group_start() and "
-                      "plait_group_end()",
-                      call);
-}
-
 static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o, uint32_t nrank, uint32_t rank)
 {
     e->options = *o;
@@ -57,12 +48,10 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
 
 static enum plait_status discard(struct plait_elastic *e)
 {
-    char text[1024] = "";
+    struct plait_kept left;
 
     e->way->leave(e);
-    const enum plait_status status = plait_comm_destroy(e->comm);
-    if (status != PLAIT_OK)
-        snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&left, plait_comm_destroy(e->comm));
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
@@ -73,28 +62,27 @@ static enum plait_status discard(struct plait_elastic *e)
     free(e->shard_counts);
     free(e->velocity);
     free(e);
-    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", text);
+    return plait_tell_error(&left);
 }
 
 /* The caller's comm is as it was; ranks that have come further fail with the duplicate. */
 static enum plait_status give_up(struct plait_elastic *e, enum plait_status status)
 {
-    char text[1024];
+    struct plait_kept why;
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&why, status);
     if (e->comm != NULL)
-        plait_comm_abort(e->comm, text);
+        plait_comm_abort(e->comm, why.text);
     discard(e);
-    return plait_fail(status, "%s", text);
+    return plait_tell_error(&why);
 }
 
 enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                        struct plait_elastic **out)
 {
-    enum plait_status status = plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL);
+    enum plait_status status =
+        plait_not_in_group(plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL), "plait_elastic_create");
 
-    if (status == PLAIT_OK && plait_in_group())
-        status = refuse_in_group("plait_elastic_create");
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: out is NULL");
     if (status != PLAIT_OK)
@@ -123,8 +111,8 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
     if (e == NULL || plait_comm_inherited(e->comm)) /* a forked child: it is the parent's */
         return PLAIT_OK;
-    if (plait_in_group())
-        return refuse_in_group("plait_elastic_destroy");
+    if (plait_not_in_group(PLAIT_OK, "plait_elastic_destroy") != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
     const enum plait_status failed = e->failed;
@@ -142,8 +130,8 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
         return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
     if (plait_comm_inherited(e->comm))
         return plait_comm_is_closed(e->comm, call);
-    if (plait_in_group())
-        return refuse_in_group(call);
+    if (plait_not_in_group(PLAIT_OK, call) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (e->failed != PLAIT_OK)
         return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
     if (e->serves && role == PLAIT_ELASTIC_WORKER)

@@ -211,14 +211,12 @@ static enum plait_status ask(struct plait_comm *comm, const double *own, size_t 
 enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status)
 {
     double own[NFIELD], *all;
-    char text[1024];
+    struct plait_kept wrong;
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&wrong, status);
     describe(e, status, own);
     const enum plait_status met = ask(comm, own, NFIELD, &all);
-    if (status != PLAIT_OK)
-        plait_fail(status, "%s", text);
-    else
+    if (plait_tell_error(&wrong) == PLAIT_OK)
         status = met == PLAIT_OK ? compare(all, comm->nrank) : met;
     free(all);
     return status;

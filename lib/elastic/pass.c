@@ -36,7 +36,7 @@ static float most(enum plait_dtype payload, uint32_t n)
     return limit;
 }
 
-/* Round d to the payload's type, into `to` and in its place. What is not a number stays so. */
+/* Round d to the payload's type. What is not a number stays so. */
 static void put(const struct plait_kernels *k, enum plait_dtype payload, void *to, float *d, size_t n, uint32_t summed)
 {
     const float limit = most(payload, summed);
@@ -45,10 +45,9 @@ static void put(const struct plait_kernels *k, enum plait_dtype payload, void *t
         memcpy(to, d, n * sizeof *d);
         return;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && limit < INFINITY; i++)
         d[i] = d[i] > limit ? limit : d[i] < -limit ? -limit : d[i];
     k->narrow[payload](to, d, n);
-    k->widen[payload](d, to, n);
 }
 
 /* The other way; room is used where the type differs. */
@@ -74,8 +73,8 @@ void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payl
     }
 }
 
-void plait_elastic_give(const struct plait_kernels *k, enum plait_dtype payload, float *w, const void *d, size_t n,
-                        float a)
+void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, float *x, const void *d, size_t n,
+                       float a)
 {
     float room[PIECE];
 
@@ -83,20 +82,7 @@ void plait_elastic_give(const struct plait_kernels *k, enum plait_dtype payload,
         const size_t m = piece(n, at);
         const float *from = get(k, payload, element(payload, d, at), room, m);
         for (size_t i = 0; i < m; i++)
-            w[at + i] -= a * from[i];
-    }
-}
-
-void plait_elastic_gain(const struct plait_kernels *k, enum plait_dtype payload, float *c, const void *d, size_t n,
-                        float a)
-{
-    float room[PIECE];
-
-    for (size_t at = 0; at < n; at += PIECE) {
-        const size_t m = piece(n, at);
-        const float *from = get(k, payload, element(payload, d, at), room, m);
-        for (size_t i = 0; i < m; i++)
-            c[at + i] += a * from[i];
+            x[at + i] += a * from[i];
     }
 }
 
@@ -124,6 +110,7 @@ void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype pay
         for (size_t i = 0; i < m; i++)
             room[i] = w[at + i] - c[at + i];
         put(k, payload, element(payload, d, at), room, m, 1);
+        get(k, payload, element(payload, d, at), room, m); /* rounded, as the worker will have it */
         for (size_t i = 0; i < m; i++)
             c[at + i] += a * room[i];
     }
@@ -141,6 +128,7 @@ double plait_elastic_serve_unlocked(const struct plait_kernels *k, enum plait_dt
         for (size_t i = 0; i < m; i++)
             room[i] = w[at + i] - atomic_load_explicit(&shared[at + i], memory_order_relaxed);
         put(k, payload, element(payload, d, at), room, m, 1);
+        get(k, payload, element(payload, d, at), room, m); /* rounded, as the worker will have it */
         for (size_t i = 0; i < m; i++) {
             const float f = a * room[i];
             const float now = atomic_load_explicit(&shared[at + i], memory_order_relaxed);

@@ -12,13 +12,9 @@
 void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,
                             const float *c, size_t n, uint32_t summed);
 
-/* w = w - a d */
-void plait_elastic_give(const struct plait_kernels *k, enum plait_dtype payload, float *w, const void *d, size_t n,
-                        float a);
-
-/* c = c + a d */
-void plait_elastic_gain(const struct plait_kernels *k, enum plait_dtype payload, float *c, const void *d, size_t n,
-                        float a);
+/* x = x + a d: the centre's gain; with -a what a worker gives up, which rounds as w - a d does. */
+void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, float *x, const void *d, size_t n,
+                       float a);
 
 /* w = w - a (w - c) */
 void plait_elastic_pull(float *w, const float *c, size_t n, float a);

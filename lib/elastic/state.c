@@ -100,14 +100,14 @@ static double new_lr(const struct plait_elastic *e, const struct head *h)
 /* Have all ranks a good one? In the sync modes also all the same place in the period, and with rho the same pull. */
 static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_status status, const struct head *h)
 {
-    char text[512];
+    struct plait_kept wrong;
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&wrong, status);
     const double place = status != PLAIT_OK ? -1 : e->nserver == 0 ? (double)h->calls : 0;
     const enum plait_status all = plait_elastic_agree_on(
         e, "plait_elastic_restore", "the number of calls in the state (-1: it cannot be restored)", place);
     if (status != PLAIT_OK)
-        return plait_fail(status, "%s", text);
+        return plait_tell_error(&wrong);
     return all == PLAIT_OK && e->options.rho > 0 && e->nserver == 0
                ? plait_elastic_agree_on(e, "plait_elastic_restore", "lr of the state", new_lr(e, h))
                : all;

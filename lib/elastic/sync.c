@@ -126,9 +126,9 @@ static void update_part(struct plait_elastic *e, size_t start, size_t n, const c
     else if (e->differences == NULL)
         plait_elastic_meet(w, c, (const float *)(const void *)sums, n, e->pull, (float)e->nworker);
     else
-        plait_elastic_give(k, payload, w, (char *)e->differences + start * plait_dtype_size(payload), n, e->pull);
+        plait_elastic_add(k, payload, w, (char *)e->differences + start * plait_dtype_size(payload), n, -e->pull);
     if (e->differences != NULL && sums != NULL)
-        plait_elastic_gain(k, payload, c, sums, n, e->pull);
+        plait_elastic_add(k, payload, c, sums, n, e->pull);
 }
 
 /* The vector, or elements [start, start + n) of every rank's shard. */

@@ -103,7 +103,7 @@ static enum plait_status await_one(struct plait_pair_end *end)
 /* The pull is told, so that it is the same at all servers, each of which hears of deaths by itself. */
 static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 {
-    char text[512];
+    struct plait_kept why;
     const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / e->counts.workers;
 
     if (e->offered != e->weights && kind == PLAIT_NOTE_EXCHANGE) {
@@ -116,12 +116,11 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
         enum plait_status status = ask_one(e, &e->ends[s], kind, pull);
         if (status == PLAIT_OK)
             continue;
-        status = blame(e, s, status);
-        snprintf(text, sizeof text, "%s", plait_last_error());
+        plait_keep_error(&why, blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
         withdraw(e);
-        return plait_fail(status, "%s", text);
+        return plait_tell_error(&why);
     }
     return PLAIT_OK;
 }
@@ -132,29 +131,26 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
     if (out != NULL)
         memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
     else
-        plait_elastic_give(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
-                           end->part.count, (float)end->heard.pull);
+        plait_elastic_add(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
+                          end->part.count, -(float)end->heard.pull);
 }
 
 /* All servers are heard, also after an error, so that none reads what the caller may write again. */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
-    enum plait_status first = PLAIT_OK;
-    char text[512];
+    struct plait_kept first = { .status = PLAIT_OK };
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         struct plait_pair_end *end = &e->ends[s];
         const enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
             take(e, end, out);
-        else if (first == PLAIT_OK) {
-            first = blame(e, s, status);
-            snprintf(text, sizeof text, "%s", plait_last_error());
-        }
+        else if (first.status == PLAIT_OK)
+            plait_keep_error(&first, blame(e, s, status));
     }
-    if (first != PLAIT_OK) {
+    if (first.status != PLAIT_OK) {
         withdraw(e);
-        return plait_fail(first, "%s", text);
+        return plait_tell_error(&first);
     }
     e->counts.workers = e->ends[0].heard.workers;
     return PLAIT_OK;

@@ -345,10 +345,9 @@ static enum plait_status share_marks(struct plait_fusion *f)
 /* The others may read its memory until its comm is left. */
 static enum plait_status discard(struct plait_fusion *f)
 {
-    const enum plait_status status = f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK;
-    char text[1024];
+    struct plait_kept left;
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
@@ -356,17 +355,17 @@ static enum plait_status discard(struct plait_fusion *f)
     plait_trace_destroy(f->trace);
     free(f->tensors);
     free(f);
-    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", text);
+    return plait_tell_error(&left);
 }
 
 /* Without losing this thread's last error. */
 static enum plait_status discard_after(struct plait_fusion *f, enum plait_status status)
 {
-    char text[1024];
+    struct plait_kept why;
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
+    plait_keep_error(&why, status);
     discard(f);
-    return plait_fail(status, "%s", text);
+    return plait_tell_error(&why);
 }
 
 static enum plait_status own_comm(struct plait_fusion *f, struct plait_comm *comm)
