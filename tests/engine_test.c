@@ -7,14 +7,18 @@
 #include "prog.h"
 #include "ranks.h"
 #include "reduce_reference.h"
+#include "request.h"
 #include "specs.h"
 #include "tier.h"
+
+#include <plait/memory.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 #include <sched.h>
@@ -278,6 +282,147 @@ static void results_are_known_without_contributor_sets(void **state)
         }
 }
 
+/* ---- Work that goes with each slice ------------------------------------------------------------------ */
+
+struct errand { /* of one operation */
+    uint32_t rank, nrank, ran, ended;
+    uint32_t ahead; /* slices that had begun when the first ended */
+    size_t count;   /* of the vector, or of a block */
+    bool parts;     /* a reduce-scatter */
+    float *in, *out;
+    unsigned char *began, *done; /* [count] times */
+    bool wrong;
+};
+
+static float given(const struct errand *w, uint32_t rank, size_t i)
+{
+    return (float)(rank + 1 + (i + w->ran) % 1000);
+}
+
+static void give_slice(void *arg, size_t start, size_t n)
+{
+    struct errand *w = arg;
+    const size_t nblock = w->parts ? w->nrank : 1;
+
+    for (size_t b = 0; b < nblock; b++)
+        for (size_t i = start; i < start + n; i++)
+            w->in[b * w->count + i] = given(w, w->rank, b * w->count + i);
+    for (size_t i = start; i < start + n; i++)
+        w->began[i]++;
+}
+
+/* What was given is nobody's any more. */
+static void take_slice(void *arg, size_t start, size_t n)
+{
+    struct errand *w = arg;
+    const size_t nblock = w->parts ? w->nrank : 1, own = w->parts ? w->rank * w->count : 0;
+
+    for (size_t i = start; i < start + n; i++) {
+        float sum = 0;
+        for (uint32_t r = 0; r < w->nrank; r++)
+            sum += given(w, r, own + i);
+        w->wrong |= w->began[i] != 1 || w->out[i] != sum;
+        w->done[i]++;
+    }
+    for (size_t b = 0; b < nblock; b++)
+        for (size_t i = start; i < start + n; i++)
+            w->in[b * w->count + i] = -1e6F;
+    for (size_t i = 0; w->ended == 0 && i < w->count; i++)
+        w->ahead += w->began[i];
+    w->ended++;
+}
+
+static const struct errand_kind {
+    size_t count, slice;
+    uint32_t slices; /* 0: several */
+    const char *algorithm;
+    bool parts, library;
+} errands[] = {
+    { 6, 0, 1, NULL, false, false },
+    { 100000, 16384, 25, "ring", false, true },
+    { 100000, 16384, 25, "halving-doubling", false, false },
+    { 100000, 16384, 25, "two-shot", false, true },
+    { 30000, 3 * 8192, 0, NULL, true, true },
+};
+
+/* The same operation, again and again, blocking and not. */
+static int repeat_errand(struct errand *w, const struct errand_kind *k, struct plait_request *r)
+{
+    const uint32_t rank = w->rank;
+
+    r->job.work = (struct plait_slice_work){ give_slice, take_slice, w };
+    for (w->ran = 0; w->ran < 6; w->ran++) {
+        memset(w->began, 0, w->count);
+        memset(w->done, 0, w->count);
+        w->ended = 0;
+        w->ahead = 0;
+        if (w->ran % 2 == 0)
+            CHECK(plait_run_again(r) == PLAIT_OK);
+        else
+            CHECK(plait_start(r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
+        for (size_t i = 0; i < w->count; i++)
+            CHECK(w->began[i] == 1 && w->done[i] == 1);
+        CHECK(!w->wrong && (k->slices > 0 ? w->ended == k->slices : w->ended > 1));
+        CHECK(w->ended == 1 || w->ahead < w->count); /* the first ended before the last began */
+    }
+    return 0;
+}
+
+static int run_errand(struct plait_comm *comm, uint32_t rank, const struct errand_kind *k)
+{
+    struct errand w = { .rank = rank, .nrank = 3, .count = k->count, .parts = k->parts };
+    const size_t counts[3] = { w.count, w.count, w.count }, all = w.count * (w.parts ? 3 : 1);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    void *in = NULL, *out = NULL;
+
+    if (k->library) {
+        CHECK(plait_mem_alloc(all * sizeof(float), &in) == PLAIT_OK);
+        CHECK(plait_mem_alloc(w.count * sizeof(float), &out) == PLAIT_OK);
+    }
+    w.in = k->library ? in : malloc(all * sizeof *w.in);
+    w.out = k->library ? out : malloc(w.count * sizeof *w.out);
+    w.began = malloc(w.count);
+    w.done = malloc(w.count);
+    CHECK(w.in != NULL && w.out != NULL && w.began != NULL && w.done != NULL);
+    call.persistent = 1;
+    call.request = &r;
+    call.algorithm = k->algorithm;
+    call.slice = k->slice;
+    CHECK((w.parts ? plait_reduce_scatterv(comm, w.in, w.out, counts, NULL, PLAIT_FLOAT32, PLAIT_SUM, &call)
+                   : plait_allreduce(comm, w.in, w.out, w.count, PLAIT_FLOAT32, PLAIT_SUM, &call)) == PLAIT_OK);
+    CHECK(repeat_errand(&w, k, r) == 0);
+    CHECK(plait_request_free(&r) == PLAIT_OK);
+    free(w.began);
+    free(w.done);
+    if (!k->library) {
+        free(w.in);
+        free(w.out);
+    }
+    plait_mem_free(in);
+    plait_mem_free(out);
+    return 0;
+}
+
+static int run_errands(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    for (size_t k = 0; k < sizeof errands / sizeof *errands; k++)
+        CHECK(run_errand(*comm, rank, &errands[k]) == 0);
+    return 0;
+}
+
+static void work_goes_with_each_slice_once_and_before_the_end(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = run_errands };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r.nprocess = 1;
+    r.nthread = 3;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +432,7 @@ int main(void)
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(results_are_known_without_contributor_sets),
+        cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
     };
 
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
