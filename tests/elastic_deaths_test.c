@@ -63,8 +63,9 @@ struct plan {
     enum plait_elastic_mode mode;
     uint32_t nworker, nserver;
     bool library;
-    uint32_t victim; /* rank */
-    uint32_t after;  /* microseconds */
+    uint32_t victim;                                                           /* rank */
+    int (*work)(const struct plan *p, struct plait_elastic *e, uint32_t rank); /* a worker's, in join() */
+    uint32_t after;                                                            /* microseconds */
     struct board *board;
 };
 
@@ -96,6 +97,24 @@ static int serve(const struct plan *p, struct plait_elastic *e, uint32_t rank)
     return 0;
 }
 
+/* A rank of an object whose workers do p->work. A server that is the victim dies when all workers have begun. */
+static int join(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plan *p = arg;
+    float *w = calloc(COUNT, sizeof *w);
+    const struct plait_elastic_options o = options_of(p, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= p->nworker && rank == p->victim) {
+        await_stage(p->board, p->nworker);
+        raise(SIGKILL);
+    }
+    const int failed = rank >= p->nworker ? serve(p, e, rank) : p->work(p, e, rank);
+    free(w);
+    return failed;
+}
+
 /* ---- Leaving early, coming late ---------------------------------------------------------------------------- */
 
 /* Exchange until this many workers are left; then the pull is theirs. */
@@ -113,24 +132,13 @@ static int exchange_until(struct plait_elastic *e, uint32_t workers, uint32_t ra
     return 0;
 }
 
-static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
+static int come_and_go(const struct plan *p, struct plait_elastic *e, uint32_t rank)
 {
-    const struct plan *p = arg;
-    float *w = calloc(COUNT, sizeof *w);
-    const struct plait_elastic_options o = options_of(p, w);
-    struct plait_elastic *e;
-
-    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    if (rank >= p->nworker) {
-        free(w);
-        return serve(p, e, rank);
-    }
     await_stage(p->board, rank);
     CHECK(plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(exchange_until(e, p->nworker - rank, rank) == 0);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
     p->board->stage++;
-    free(w);
     return 0;
 }
 
@@ -140,26 +148,16 @@ static void workers_finish_early_and_come_late(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        struct plan p = { .mode = modes[i], .nworker = 3, .nserver = 2, .board = fresh_board() };
-        run(5, 1, come_and_go, &p);
+        struct plan p = { .mode = modes[i], .nworker = 3, .nserver = 2, .work = come_and_go, .board = fresh_board() };
+        run(5, 1, join, &p);
         assert_true(p.board->left[0] == 3 && p.board->left[1] == 3);
     }
 }
 
 /* ---- Stopping ---------------------------------------------------------------------------------------------- */
 
-static int stop_another(struct plait_comm **comm, uint32_t rank, void *arg)
+static int stop_another(const struct plan *p, struct plait_elastic *e, uint32_t rank)
 {
-    const struct plan *p = arg;
-    float *w = calloc(COUNT, sizeof *w);
-    const struct plait_elastic_options o = options_of(p, w);
-    struct plait_elastic *e;
-
-    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    if (rank >= p->nworker) {
-        free(w);
-        return serve(p, e, rank);
-    }
     if (rank == 1)
         atomic_store(&p->board->pid, getpid());
     for (uint32_t round = 0; rank == 0 && round < 20; round++) {
@@ -175,16 +173,17 @@ static int stop_another(struct plait_comm **comm, uint32_t rank, void *arg)
     while (atomic_load(&p->board->stage) == 0)
         CHECK(plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    free(w);
     return 0;
 }
 
 static void a_stopped_worker_keeps_nobody_waiting(void **state)
 {
-    struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .board = fresh_board() };
+    struct plan p = {
+        .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .work = stop_another, .board = fresh_board()
+    };
 
     (void)state;
-    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = stop_another, .arg = &p, .processes = true };
+    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = join, .arg = &p, .processes = true };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
@@ -248,22 +247,8 @@ static void what_a_worker_that_gave_up_had_offered_is_not_read(void **state)
 
 /* ---- Dying ------------------------------------------------------------------------------------------------- */
 
-static int lose_one(struct plait_comm **comm, uint32_t rank, void *arg)
+static int lose_one(const struct plan *p, struct plait_elastic *e, uint32_t rank)
 {
-    const struct plan *p = arg;
-    float *w = calloc(COUNT, sizeof *w);
-    const struct plait_elastic_options o = options_of(p, w);
-    struct plait_elastic *e;
-
-    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    if (rank == p->victim && rank >= p->nworker) {
-        await_stage(p->board, p->nworker);
-        raise(SIGKILL);
-    }
-    if (rank >= p->nworker) {
-        free(w);
-        return serve(p, e, rank);
-    }
     if (p->victim < p->nworker) {
         CHECK(plait_elastic_exchange(e) == PLAIT_OK);
         if (rank == p->victim)
@@ -272,7 +257,6 @@ static int lose_one(struct plait_comm **comm, uint32_t rank, void *arg)
         p->board->stage++;
         await_stage(p->board, p->nworker - 1); /* or the pull would be that of fewer */
         plait_elastic_destroy(e);
-        free(w);
         return 0;
     }
     p->board->stage++;
@@ -280,7 +264,6 @@ static int lose_one(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(status == PLAIT_ERR_PEER && says("server 1 (rank 3)") && says("died"));
     CHECK(plait_elastic_exchange(e) == PLAIT_ERR_FAILED && says("failed earlier") && says("server 1 (rank 3)"));
     CHECK(plait_elastic_destroy(e) == PLAIT_ERR_PEER && says("server 1 (rank 3)"));
-    free(w);
     return 0;
 }
 
@@ -288,10 +271,13 @@ static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
 {
     (void)state;
     for (uint32_t victim = 1; victim < 4; victim += 2) { /* a worker; a server */
-        struct plan p = {
-            .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2, .victim = victim, .board = fresh_board()
-        };
-        ranks = (struct ranks){ .nprocess = 4, .nthread = 1, .body = lose_one, .arg = &p, .processes = true };
+        struct plan p = { .mode = PLAIT_ELASTIC_ASYNC,
+                          .nworker = 2,
+                          .nserver = 2,
+                          .victim = victim,
+                          .work = lose_one,
+                          .board = fresh_board() };
+        ranks = (struct ranks){ .nprocess = 4, .nthread = 1, .body = join, .arg = &p, .processes = true };
         assert_int_equal(ranks_run(&ranks), 1);
         assert_int_equal(p.board->served, victim == 1 ? 2 : 1);
         if (victim == 1)
@@ -299,10 +285,11 @@ static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
     }
 }
 
-/* In ask(), what is needed for the second server is memory that cannot be read. */
+/* In ask(), what is needed for the second server is memory that cannot be read. The first has what it got by then. */
 static void die_of_it(int number)
 {
     (void)number;
+    usleep(200000);
     kill(getpid(), SIGKILL);
 }
 
@@ -339,17 +326,40 @@ static int die_half_way(struct plait_comm **comm, uint32_t rank, void *arg)
     return failed;
 }
 
+static void die_between_servers(enum plait_elastic_mode mode, uint32_t nserver, uint64_t exchanges)
+{
+    struct plan p = { .mode = mode, .nworker = 2, .nserver = nserver, .board = fresh_board() };
+
+    ranks = (struct ranks){ .nprocess = 2 + nserver, .nthread = 1, .body = die_half_way, .arg = &p, .processes = true };
+    assert_int_equal(ranks_run(&ranks), 1);
+    for (uint32_t s = 0; s < nserver; s++) {
+        assert_int_equal(p.board->exchanges[s], exchanges);
+        assert_true(p.board->pull[s] == (exchanges > 0 ? 0.45 : 0));
+        assert_true(p.board->died[s] == 1 && p.board->left[s] == 1);
+    }
+}
+
 static void what_reached_one_server_is_applied_by_all(void **state)
 {
-    struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2, .board = fresh_board() };
+    (void)state;
+    if (!RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL)
+        die_between_servers(PLAIT_ELASTIC_ASYNC, 2, 1);
+}
+
+/* Links that are slowed down carry weights as messages. */
+static void what_was_sent_to_one_server_is_applied_by_none(void **state)
+{
+    const bool set = getenv("PLAIT_PACE") == NULL, for_tests = getenv("PLAIT_FOR_TESTS") == NULL;
 
     (void)state;
-    if (RANKS_ON_HOSTS || getenv("PLAIT_PACE") != NULL) /* not promised where weights are messages */
-        return;
-    ranks = (struct ranks){ .nprocess = 4, .nthread = 1, .body = die_half_way, .arg = &p, .processes = true };
-    assert_int_equal(ranks_run(&ranks), 1);
-    assert_true(p.board->exchanges[0] == 1 && p.board->exchanges[1] == 1);
-    assert_true(p.board->pull[0] == 0.45 && p.board->pull[1] == 0.45);
+    setenv("PLAIT_FOR_TESTS", "1", 0);
+    setenv("PLAIT_PACE", "10us,1GB/s", 0);
+    die_between_servers(PLAIT_ELASTIC_ASYNC, 2, 0);
+    die_between_servers(PLAIT_ELASTIC_HOGWILD, 3, 0);
+    if (set)
+        unsetenv("PLAIT_PACE");
+    if (for_tests)
+        unsetenv("PLAIT_FOR_TESTS");
 }
 
 /* ---- Dying at any moment ----------------------------------------------------------------------------------- */
@@ -427,7 +437,7 @@ static void kill_somebody(uint64_t seed)
         .nprocess = p.nworker + p.nserver, .nthread = 1, .limit = 120, .body = meet_death, .arg = &p, .processes = true
     };
     assert_int_equal(ranks_run(&ranks), 1);
-    if (p.board->served == 2 && !RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL) /* wholly or not at all */
+    if (p.board->served == 2) /* wholly or not at all */
         assert_int_equal(p.board->exchanges[0], p.board->exchanges[1]);
 }
 
@@ -448,6 +458,7 @@ int main(void)
         cmocka_unit_test(what_a_worker_that_gave_up_had_offered_is_not_read),
         cmocka_unit_test(a_dead_worker_is_counted_and_a_dead_server_named),
         cmocka_unit_test(what_reached_one_server_is_applied_by_all),
+        cmocka_unit_test(what_was_sent_to_one_server_is_applied_by_none),
         cmocka_unit_test(a_rank_dies_at_any_moment_in_any_mode),
     };
 

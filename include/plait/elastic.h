@@ -55,8 +55,8 @@
  * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
  * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
  * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read the weights where they lie and answer in a
- * slot for each worker; over a network weights and answers are messages, and with several servers an exchange is whole
- * in each of them, but a worker that dies while it sends may have reached some of them only.
+ * slot for each worker; over a network weights and answers are messages, and several servers apply an exchange when all of
+ * them have it: server 0 hears so from the others and tells them, which takes two small messages longer.
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *
@@ -170,7 +170,7 @@ PLAIT_API enum plait_status plait_elastic_start(struct plait_elastic *elastic);
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (none was started); sync modes: those of the collectives, on every rank; with servers:
  *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed; the
- *         weights may be pulled or not, and are the library's until plait_elastic_destroy() returns.
+ *         weights may be pulled, in part or not, and are the library's until plait_elastic_destroy() returns.
  */
 PLAIT_API enum plait_status plait_elastic_finish(struct plait_elastic *elastic);
 

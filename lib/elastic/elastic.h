@@ -9,6 +9,10 @@
 #include "../comm.h"
 
 struct plait_elastic;
+struct plait_council;
+
+/* A server waits for whoever comes, for any time: that is no stall. */
+#define PLAIT_FOREVER 1e9
 
 /* How exchanges go. start() and finish() are one exchange of the whole. */
 struct plait_elastic_way {
@@ -75,7 +79,8 @@ struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver]
     uint64_t seen;                   /* updates at its last exchange */
     bool receives;                   /* what is awaited is data */
     bool asks;                       /* it has asked for an exchange, */
-    bool waits;                      /* which is complete here and not yet applied */
+    bool waits;                      /* which is complete here and not yet applied; */
+    bool told, granted;              /* the other servers have been told so; all have it (council.c) */
     bool gone;
 };
 
@@ -114,7 +119,8 @@ struct plait_elastic {
     float *offered;  /* worker: what they read: the weights, or a copy */
     char *memory;    /* worker: room for answers that are messages; server: the slots */
     struct plait_offer *offer;
-    _Atomic uint32_t alive; /* server: workers */
+    struct plait_council **councils; /* server: of each of its threads; NULL where no exchange needs them */
+    _Atomic uint32_t alive;          /* server: workers */
     _Atomic uint32_t left, died;
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
     _Atomic double forces, last_pull;
@@ -147,10 +153,15 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
 enum plait_status plait_elastic_pair(struct plait_elastic *e);
 void plait_elastic_part_pairs(struct plait_elastic *e);
 
-/* ---- server.c: this worker's exchange, or whatever it wants, is under way no longer. */
 static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
 {
     return e->serves ? e->nworker : e->nserver;
+}
+
+/* Threads that serve; each has every n-th worker. */
+static inline uint32_t plait_elastic_nshift(const struct plait_elastic *e)
+{
+    return e->options.threads < e->nworker ? e->options.threads : e->nworker;
 }
 
 #endif

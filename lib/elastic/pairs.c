@@ -5,6 +5,8 @@
  */
 #include "elastic.h"
 
+#include "council.h"
+
 #include "../config.h"
 #include "../failure.h"
 #include "../progress.h"
@@ -19,9 +21,6 @@
 #include <string.h>
 
 enum { WORKER, SERVER };
-
-/* A server waits for whoever comes, for any time: that is no stall. */
-#define FOREVER 1e9
 
 /* ---- Comms ------------------------------------------------------------------------------------------------- */
 
@@ -46,9 +45,26 @@ static enum plait_status make_comms(struct plait_elastic *e)
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
-        comm->warn = e->serves ? FOREVER : comm->warn;
+        comm->warn = e->serves ? PLAIT_FOREVER : comm->warn;
     }
     return status;
+}
+
+/* Servers to which weights are sent agree on what has come to all. */
+static enum plait_status convene(struct plait_elastic *e, const uint8_t *mapped)
+{
+    const uint32_t n = plait_elastic_nshift(e);
+    struct plait_comm *none;
+    enum plait_status status = PLAIT_OK;
+
+    if (e->nserver < 2 || memchr(mapped, 0, e->nworker) == NULL)
+        return PLAIT_OK;
+    if (e->serves && (e->councils = calloc(n, sizeof(struct plait_council *))) == NULL)
+        status = plait_fail_memory("out of memory for %u serving threads", n);
+    for (uint32_t t = 0; t < n && status == PLAIT_OK; t++)
+        status = e->serves ? plait_council_create(e, t, &e->councils[t])
+                           : plait_comm_split(e->comm, PLAIT_NO_COLOR, 0, NULL, &none);
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
 /* Messages of a worker go on while it computes. Where weights are mapped the server does it all. */
@@ -68,7 +84,7 @@ static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_en
 
     call.persistent = 1;
     call.request = &end->note;
-    call.deadline = e->serves ? FOREVER : 0;
+    call.deadline = e->serves ? PLAIT_FOREVER : 0;
     return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
 }
 
@@ -206,6 +222,8 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
         status = share_places(e, mapped, all);
     if (status == PLAIT_OK)
         status = make_comms(e);
+    if (status == PLAIT_OK)
+        status = convene(e, mapped);
     for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
         status = overlap(e, e->ends[i].comm);
         if (status == PLAIT_OK)
@@ -227,6 +245,10 @@ void plait_elastic_part_pairs(struct plait_elastic *e)
         }
         plait_comm_destroy(e->ends[i].comm);
     }
+    for (uint32_t t = 0; e->councils != NULL && t < plait_elastic_nshift(e); t++)
+        plait_council_destroy(e->councils[t]);
+    free(e->councils);
+    e->councils = NULL;
     free(e->ends);
     e->ends = NULL;
 }

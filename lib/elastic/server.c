@@ -6,12 +6,14 @@
  *
  * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
  * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
- * worker's turn, and the next turn comes when it is over. A dead worker's exchange that is complete is applied, too: mapped
+ * worker's turn, and the next turn comes when it is over. Of several servers none applies what a worker has sent before
+ * all have it (council.c). A dead worker's exchange that is complete is applied, too: mapped
  * memory stays, and so does what the worker has published (struct plait_offer). That of a worker that has given up is
  * not: its memory is the caller's again.
  */
 #include "elastic.h"
 
+#include "council.h"
 #include "pass.h"
 
 #include "../status.h"
@@ -29,8 +31,9 @@ struct shift { /* what one thread serves: every n-th worker from the first on */
     struct plait_elastic *e;
     uint32_t first, n;
     uint32_t next;                  /* worker that is looked at first: who was just served is last */
-    struct plait_request **awaited; /* [nworker] */
-    uint32_t *who;                  /* [nworker] */
+    struct plait_council *council;  /* or NULL */
+    struct plait_request **awaited; /* [nworker + nserver] */
+    uint32_t *who;                  /* the same: a worker, or nworker + a server of the council */
     bool cancelled;                 /* it does nothing */
     enum plait_status status;
     pthread_t thread;
@@ -41,7 +44,7 @@ static struct plait_call forever(struct plait_request **request)
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.request = request;
-    call.deadline = 1e9;
+    call.deadline = PLAIT_FOREVER;
     return call;
 }
 
@@ -96,6 +99,12 @@ static bool has_given_up(const struct plait_pair_end *end)
     return atomic_load(&end->comm->peers[WORKER].control->failed) != PLAIT_OK;
 }
 
+/* Of those to whom this worker sends its weights, or NULL: they agree without, or this is the only server. */
+static struct plait_council *council_of(const struct plait_elastic *e, const struct plait_pair_end *end)
+{
+    return e->councils != NULL && end->weights == NULL ? e->councils[(end - e->ends) % plait_elastic_nshift(e)] : NULL;
+}
+
 /* Its last exchange, if all servers find it so. */
 static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
@@ -108,6 +117,32 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
         end->waits = true;
     }
     is_gone(e, end, true);
+    if (council_of(e, end) != NULL)
+        plait_council_report(council_of(e, end), (uint32_t)(end - e->ends), false);
+}
+
+/* What it has sent is not applied by any server, and no answer comes from this one. */
+static void drop(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    end->waits = end->told = false;
+    plait_comm_abort(end->comm,
+                     "another server cannot have this worker's exchange: it, or the worker, is dead or has given up");
+    has_died(e, end);
+}
+
+/* May what waits be applied? */
+static bool may_apply(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    struct plait_council *council = council_of(e, end);
+
+    if (end->waits && !end->told && council != NULL) {
+        end->told = true;
+        const enum plait_decision d = plait_council_report(council, (uint32_t)(end - e->ends), true);
+        end->granted = d == PLAIT_DECISION_APPLY;
+        if (d == PLAIT_DECISION_DROP)
+            drop(e, end);
+    }
+    return end->waits && (council == NULL || end->granted);
 }
 
 /* What is in the slot, and then the next note. */
@@ -137,7 +172,7 @@ static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
     if (offered)
         apply(e, end);
     atomic_store(reads, 0);
-    end->waits = false;
+    end->waits = end->told = end->granted = false;
     if (!end->gone && (!offered || answer(e, end, e->options.payload) != PLAIT_OK))
         has_died(e, end);
 }
@@ -168,7 +203,7 @@ static void exchange_in_turn(struct plait_elastic *e)
         struct plait_pair_end *end = &e->ends[*turn];
         if (end->asks)
             fetch(e, end);
-        if (end->waits) {
+        if (may_apply(e, end)) {
             exchange(e, end);
             plait_wait(&end->sent);
             passed = 0;
@@ -202,6 +237,18 @@ static enum plait_status read_note(struct plait_elastic *e, struct plait_pair_en
     return PLAIT_OK;
 }
 
+static void go_on(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
+        exchange_in_turn(e);
+        return;
+    }
+    if (end->asks)
+        fetch(e, end);
+    if (may_apply(e, end))
+        exchange(e, end);
+}
+
 /* Something has come from this worker, or it is dead. */
 static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
 {
@@ -213,31 +260,51 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
     }
     if (status != PLAIT_OK)
         has_died(e, end);
-    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
-        exchange_in_turn(e);
-        return;
+    go_on(e, end);
+}
+
+/* Another server has spoken, or is dead. */
+static void hear_server(struct shift *s, uint32_t server, enum plait_status status)
+{
+    struct plait_elastic *e = s->e;
+    uint32_t worker = e->nworker;
+    const enum plait_decision d = plait_council_hear(s->council, server, status, &worker);
+
+    for (uint32_t w = s->first; w < e->nworker; w += s->n) {
+        struct plait_pair_end *end = &e->ends[w];
+        if (d == PLAIT_DECISION_NONE || !end->told || (w != worker && d != PLAIT_DECISION_DROP_ALL))
+            continue;
+        end->granted = d == PLAIT_DECISION_APPLY;
+        if (!end->granted)
+            drop(e, end);
+        go_on(e, end);
     }
-    if (end->asks)
-        fetch(e, end);
-    if (end->waits)
-        exchange(e, end);
 }
 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
 
-/* All that this thread waits for, who was served last at the end. */
+/* All that this thread waits for, who was served last at the end. Server 0 answers the others while they have workers. */
 static uint32_t list_awaited(struct shift *s)
 {
     const struct plait_elastic *e = s->e;
     uint32_t n = 0;
+    bool decides = e->comm->rank == e->nworker;
 
     for (uint32_t k = 0; k < e->nworker; k++) {
         const uint32_t w = (s->next + k) % e->nworker;
         const struct plait_pair_end *end = &e->ends[w];
-        if (w % s->n != s->first || end->gone || end->asks || end->waits)
+        if (w % s->n != s->first || end->gone)
+            continue;
+        decides = true;
+        if (end->asks || end->waits)
             continue;
         s->awaited[n] = end->receives ? end->data : end->note;
         s->who[n++] = w;
+    }
+    if (s->council != NULL && decides) {
+        const uint32_t nserver = plait_council_awaited(s->council, s->awaited + n, s->who + n);
+        for (uint32_t i = 0; i < nserver; i++)
+            s->who[n++] += e->nworker;
     }
     return n;
 }
@@ -249,6 +316,8 @@ static void *work(void *arg)
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
 
+    if (s->council != NULL && !s->cancelled)
+        plait_council_open(s->council);
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
@@ -256,12 +325,18 @@ static void *work(void *arg)
             s->status = status;
             break;
         }
+        if (s->who[i] >= e->nworker) {
+            hear_server(s, s->who[i] - e->nworker, status);
+            continue;
+        }
         struct plait_pair_end *end = &e->ends[s->who[i]];
         if (end->receives)
             end->data = s->awaited[i]; /* taken: NULL */
         s->next = (s->who[i] + 1) % e->nworker;
         hear(e, end, status);
     }
+    if (s->council != NULL && !s->cancelled && s->status == PLAIT_OK)
+        plait_council_close(s->council);
     plait_fpenv_leave(environment);
     return NULL;
 }
@@ -281,9 +356,9 @@ static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
     bool good = s != NULL;
 
     for (uint32_t t = 0; good && t < n; t++) {
-        s[t] = (struct shift){ .e = e, .first = t, .n = n };
-        s[t].awaited = calloc(e->nworker, sizeof *s[t].awaited);
-        s[t].who = calloc(e->nworker, sizeof *s[t].who);
+        s[t] = (struct shift){ .e = e, .first = t, .n = n, .council = e->councils != NULL ? e->councils[t] : NULL };
+        s[t].awaited = calloc(e->nworker + e->nserver, sizeof(struct plait_request *));
+        s[t].who = calloc(e->nworker + e->nserver, sizeof *s[t].who);
         good = s[t].awaited != NULL && s[t].who != NULL;
     }
     if (good)
@@ -345,7 +420,7 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
 
     if (status != PLAIT_OK)
         return status;
-    const uint32_t n = e->options.threads < e->nworker ? e->options.threads : e->nworker;
+    const uint32_t n = plait_elastic_nshift(e);
     struct shift *s = make_shifts(e, n);
     if (s == NULL)
         return plait_fail_memory("out of memory for serving %u workers", e->nworker);

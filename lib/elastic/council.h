@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the threads of several servers that serve the same workers agree on (council.c). */
+#ifndef PLAIT_LIB_ELASTIC_COUNCIL_H
+#define PLAIT_LIB_ELASTIC_COUNCIL_H
+
+#include "elastic.h"
+
+enum plait_decision {
+    PLAIT_DECISION_NONE,    /* yet */
+    PLAIT_DECISION_APPLY,   /* what this worker sent */
+    PLAIT_DECISION_DROP,    /* it: there is a server that lacks it for ever */
+    PLAIT_DECISION_DROP_ALL /* what any worker sent: a server is dead */
+};
+
+/* Of thread `shift`. Collective among servers. *out is to be destroyed, also after an error; NULL is allowed. */
+enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, struct plait_council **out);
+void plait_council_destroy(struct plait_council *c);
+
+/* Before anything else; a second time it does nothing. */
+void plait_council_open(struct plait_council *c);
+
+/* What this worker sent is here (which is said once), or the worker is lost. */
+enum plait_decision plait_council_report(struct plait_council *c, uint32_t worker, bool has);
+
+/* What to wait for, of which servers; then what one has said, and of which worker. Server 0 waits until there is none. */
+uint32_t plait_council_awaited(const struct plait_council *c, struct plait_request **requests, uint32_t *servers);
+enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
+                                       uint32_t *worker);
+
+/* No worker is left: waits until server 0 has heard so. Server 0: nothing. */
+void plait_council_close(struct plait_council *c);
+
+#endif
