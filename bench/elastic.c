@@ -80,7 +80,7 @@ static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, str
             worker_follow(parent);
             signal(SIGINT, SIG_DFL);
             signal(SIGTERM, SIG_DFL);
-            _exit(elastic_rank(o, mode, r, f));
+            _exit(elastic_rank(o, mode, r, NULL, f));
         }
         if (child[r] < 0) {
             complain("elastic: cannot start rank %u of %u: %s", r, n, strerror(errno));
@@ -96,9 +96,53 @@ static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, str
     return good || complain("%s: a rank was ended by a signal", plait_elastic_name(mode));
 }
 
+/* ---- Ranks of a launcher ----------------------------------------------------------------------------------- */
+
+static struct plait_comm *meet_all(const struct options *o)
+{
+    struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *all = NULL;
+
+    c.nrank = o->launch.nrank;
+    c.rank = o->launch.rank;
+    c.id = &o->launch.id;
+    if (plait_comm_create(&c, &all) != PLAIT_OK)
+        fprintf(stderr, "plait-perf: rank %u: %s\n", c.rank, plait_last_error());
+    return all;
+}
+
+/* Each knows its own figures. */
+static bool gather(struct plait_comm *all, uint32_t rank, struct elastic_figures *f)
+{
+    enum { N = 4 };
+    const double own[N] = { f->behind[rank], (double)f->behind_max[rank], (double)f->slots[rank], f->lost[rank] };
+    double each[MAX_RANKS * N];
+
+    if (plait_allgather(all, own, each, N, PLAIT_FLOAT64, NULL) != PLAIT_OK)
+        return false;
+    for (uint32_t r = 0; r < f->nworker + f->nserver; r++) {
+        f->behind[r] = each[N * r];
+        f->behind_max[r] = (uint64_t)each[N * r + 1];
+        f->slots[r] = (size_t)each[N * r + 2];
+        f->lost[r] = each[N * r + 3];
+    }
+    return true;
+}
+
+static bool run_own_rank(const struct options *o, enum plait_elastic_mode mode, struct plait_comm *all,
+                         struct elastic_figures *f)
+{
+    const uint32_t rank = o->launch.rank;
+    const bool good = elastic_rank(o, mode, rank, all, f) == 0;
+
+    if (!good) /* every rank says what it met with: rank 0 may only have heard that another failed */
+        fprintf(stderr, "plait-perf: %s: rank %u: %s\n", plait_elastic_name(mode), rank, f->error[rank]);
+    return good && gather(all, rank, f);
+}
+
 /* ---- Figures ----------------------------------------------------------------------------------------------- */
 
-static bool measure(const struct options *o, enum plait_elastic_mode mode, struct line *l)
+static bool measure(const struct options *o, enum plait_elastic_mode mode, struct plait_comm *all, struct line *l)
 {
     struct elastic_figures *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -106,8 +150,9 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
         return complain("elastic: %s", strerror(errno));
     f->nworker = (uint32_t)o->nrank;
     f->nserver = mode >= PLAIT_ELASTIC_SYNC1 ? 0 : mode == PLAIT_ELASTIC_ORIGINAL ? 1 : (uint32_t)o->nserver;
-    bool good = plait_unique_id_create(&f->id) == PLAIT_OK || complain("elastic: %s", plait_last_error());
-    good = good && run_ranks(o, mode, f);
+    bool good =
+        all != NULL || plait_unique_id_create(&f->id) == PLAIT_OK || complain("elastic: %s", plait_last_error());
+    good = good && (all != NULL ? run_own_rank(o, mode, all, f) : run_ranks(o, mode, f));
     *l = (struct line){ .mode = mode, .round = median_of(f->turn, o->rounds), .allreduce = f->allreduce };
     l->exchanges = l->round > 0 ? 100 * (l->round - o->compute) / l->round : 0;
     for (uint32_t r = 0; r < f->nworker + f->nserver; r++) {
@@ -139,7 +184,7 @@ static void print_head(const struct options *o)
            o->payload[0] == PLAIT_FLOAT32 ? "float" : dtype_label(o->payload[0]));
     printf("# Computing            : a timed sleep of %g ms in each round of each worker; nothing is computed\n",
            1e3 * o->compute);
-    printf("# Links                : %s\n", pace != NULL ? pace : "shared memory");
+    printf("# Links                : %s\n", pace != NULL ? pace : o->launched ? "the hosts'" : "shared memory");
     printf("# Overlap              : original, sync1 and sync2 exchange after the sleep, the others during it\n");
     printf("# Servers              : 1 of original, %llu of the other modes that have servers; ranks of their own\n#\n",
            (unsigned long long)o->nserver);
@@ -190,7 +235,7 @@ static void print_tail(const struct options *o, const struct line *all, size_t n
             continue;
         const double bound = l->allreduce * elastic_compulsory((uint32_t)o->nrank), took = l->round - o->compute;
         printf("# All-reduce           : %.3f ms for as many bytes of float\n", 1e3 * l->allreduce);
-        if (o->payload[0] == PLAIT_FLOAT32 && getenv("PLAIT_PACE") == NULL)
+        if (o->payload[0] == PLAIT_FLOAT32 && getenv("PLAIT_PACE") == NULL && !o->launched)
             printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
                    1e3 * bound, 1e3 * took, took / bound);
     }
@@ -238,15 +283,23 @@ int elastic_run(const struct options *o)
     };
     struct line all[PLAIT_NELASTIC];
     struct table t = { o, all, 0 };
+    const bool speaks = o->launch.rank == 0;
+    struct plait_comm *comm = NULL;
+    bool good = !o->launched || (comm = meet_all(o)) != NULL;
 
-    print_head(o);
-    for (size_t i = 0; i < PLAIT_NELASTIC; i++) {
+    if (speaks && good)
+        print_head(o);
+    for (size_t i = 0; i < PLAIT_NELASTIC && good; i++) {
         if ((o->modes >> order[i] & 1) == 0)
             continue;
-        if (!measure(o, order[i], &all[t.n]))
-            return EXIT_RANKS;
-        print_line(all, t.n++);
+        good = measure(o, order[i], comm, &all[t.n]);
+        if (speaks && good)
+            print_line(all, t.n++);
     }
-    print_tail(o, all, t.n);
+    plait_comm_destroy(comm);
+    if (!good)
+        return EXIT_RANKS;
+    if (speaks)
+        print_tail(o, all, t.n);
     return o->plot == NULL || plot_script(o->plot, write_plot, &t) ? 0 : 1;
 }

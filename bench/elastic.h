@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * plait-perf elastic: rounds of elastic averaging, mode after mode. Each mode has processes of its own, as servers are
- * ranks too; in a round every worker computes (a timed sleep) and exchanges its weights once.
+ * ranks too, or the launcher's; in a round every worker computes (a timed sleep) and exchanges its weights once.
  */
 #ifndef PLAIT_BENCH_ELASTIC_H
 #define PLAIT_BENCH_ELASTIC_H
@@ -10,7 +10,7 @@
 
 #define ELASTIC_MAX_TURNS 100
 
-/* What a mode's processes write, in memory that they share. */
+/* What a mode's processes write, in memory that they share; those of a launcher, each in its own and then gathered. */
 struct elastic_figures {
     uint32_t nworker, nserver;
     struct plait_unique_id id;
@@ -23,8 +23,13 @@ struct elastic_figures {
     char error[MAX_RANKS][256]; /* "" for none */
 };
 
-/* One rank of a mode: 0, or what went wrong is in figures->error. */
-int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct elastic_figures *f);
+/*
+ * One rank of a mode: 0, or what went wrong is in figures->error.
+ *
+ * all  the launcher's ranks, of which the first are the mode's; NULL: they meet at figures->id
+ */
+int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct plait_comm *all,
+                 struct elastic_figures *f);
 
 /* Time that sync2 needs at least, by that of its all-reduce (docs/elastic.md). */
 double elastic_compulsory(uint32_t nrank);

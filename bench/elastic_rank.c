@@ -17,7 +17,7 @@ struct work { /* of a rank */
     struct elastic_figures *f;
     enum plait_elastic_mode mode;
     uint32_t rank;
-    struct plait_comm *comm, *workers;
+    struct plait_comm *all, *comm, *workers;
     struct plait_elastic *elastic;
     float *weights, *room; /* room: what an all-reduce gives */
 };
@@ -39,21 +39,27 @@ static void sleep_for(double seconds)
         ;
 }
 
+/* The mode's ranks; NULL for one that it does not need. */
+static enum plait_status meet(struct work *w)
+{
+    struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    c.nrank = w->f->nworker + w->f->nserver;
+    c.rank = w->rank;
+    c.id = &w->f->id;
+    return w->all == NULL ? plait_comm_create(&c, &w->comm)
+                          : plait_comm_split(w->all, w->rank < c.nrank ? 0 : PLAIT_NO_COLOR, 0, "elastic", &w->comm);
+}
+
 static enum plait_status make(struct work *w)
 {
     const struct options *o = w->o;
-    struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_elastic_options e = PLAIT_ELASTIC_OPTIONS_DEFAULT;
     const size_t count = o->bytes / sizeof(float);
     const bool serves = w->rank >= w->f->nworker;
     void *weights = NULL, *room = NULL;
 
-    c.nrank = w->f->nworker + w->f->nserver;
-    c.rank = w->rank;
-    c.id = &w->f->id;
-    enum plait_status status = plait_comm_create(&c, &w->comm);
-    if (status == PLAIT_OK)
-        status = plait_comm_split(w->comm, serves ? PLAIT_NO_COLOR : 0, 0, "workers", &w->workers);
+    enum plait_status status = plait_comm_split(w->comm, serves ? PLAIT_NO_COLOR : 0, 0, "workers", &w->workers);
     if (status == PLAIT_OK && !serves)
         status = plait_mem_alloc(count * sizeof(float), &weights);
     if (status == PLAIT_OK && w->mode == PLAIT_ELASTIC_SYNC2)
@@ -165,12 +171,15 @@ static enum plait_status serve(struct work *w)
     return status;
 }
 
-int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct elastic_figures *f)
+int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct plait_comm *all,
+                 struct elastic_figures *f)
 {
-    struct work w = { .o = o, .f = f, .mode = mode, .rank = rank };
-    enum plait_status status = make(&w);
+    struct work w = { .o = o, .f = f, .mode = mode, .rank = rank, .all = all };
+    enum plait_status status = meet(&w);
 
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK && w.comm != NULL)
+        status = make(&w);
+    if (status == PLAIT_OK && w.comm != NULL)
         status = rank < f->nworker ? train(&w) : serve(&w);
     if (status != PLAIT_OK)
         snprintf(f->error[rank], sizeof f->error[rank], "%s", plait_last_error());

@@ -159,6 +159,22 @@ static bool check_fusion(const struct options *o)
     return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
 }
 
+/* Servers are the last ones of a launcher's ranks, where a mode has them, and --ranks are the workers. */
+static bool split_launched(struct options *o)
+{
+    const uint32_t synchronous = 1u << PLAIT_ELASTIC_SYNC1 | 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
+
+    if ((o->modes & ~synchronous) == 0)
+        o->nserver = 0;
+    if (o->nserver >= o->nrank)
+        return complain(
+            "--servers %llu of the %llu ranks that %s started: at least one must be a worker; start more, or "
+            "give --mode sync2",
+            (unsigned long long)o->nserver, (unsigned long long)o->nrank, o->launch.launcher);
+    o->nrank -= o->nserver;
+    return true;
+}
+
 /* It starts processes of its own for each mode, and has a table of its own. */
 static bool check_elastic(struct options *o)
 {
@@ -176,10 +192,6 @@ static bool check_elastic(struct options *o)
 
     if (other != NULL)
         return complain("%s does not go with plait-perf elastic; leave it out", other);
-    if (o->launched)
-        return complain("plait-perf elastic starts its own ranks on this machine; set PLAIT_LAUNCHER=none, or start it "
-                        "without %s",
-                        o->launch.launcher);
     if (o->bytes < sizeof(float) || o->bytes % sizeof(float) != 0)
         return complain("--bytes %zu: weights are float32: a multiple of 4, at least 4", o->bytes);
     if (o->sharded && o->payload[0] != PLAIT_FLOAT32)
@@ -187,7 +199,7 @@ static bool check_elastic(struct options *o)
     if (o->nrank + o->nserver > MAX_RANKS)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);
-    return o->plot == NULL || plot_possible(o->plot);
+    return (!o->launched || split_launched(o)) && (o->plot == NULL || plot_possible(o->plot));
 }
 
 static bool check_no_elastic(const struct options *o)
@@ -231,9 +243,11 @@ static bool check_launched(const struct options *o)
 
 bool options_check(struct options *o)
 {
+    if (!check_launched(o))
+        return false;
     if (o->elastic)
         return check_elastic(o);
-    if (!check_launched(o) || !check_no_elastic(o))
+    if (!check_no_elastic(o))
         return false;
 
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))

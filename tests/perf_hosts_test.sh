@@ -49,6 +49,9 @@ ran 0 torchrun 3 "$perf" $quick && has 3 "$row" && has 1 'Rank  2 Group' && has 
 ran 0 torchrun 2 "$perf" fusion --tensors "$(dirname "$0")/../bench/data/resnet50.csv" --max-elements 4096 -n 5 \
     --layouts cubic --payload float --gradients own
 ran 0 torchrun 2 "$perf" --overlap busy -b 64K -e 64K -n 5
+ran 0 torchrun 3 "$perf" elastic --mode sync2,async,original --servers 2 --bytes 64K -n 2 --rounds 2 &&
+    has 3 '^ +(sync2|async|original) +[0-9]' && has 1 'elastic: rounds of 1 updates'
+ran 2 torchrun 2 "$perf" elastic --servers 2 && has 1 'plait-perf: --servers 2 of the 2 ranks'
 # A mistake is said once, and nobody waits for the others.
 ran 2 torchrun 2 "$perf" --ranks 3 && has 1 'plait-perf: .*leave --ranks out'
 ran 2 torchrun 2 "$perf" --tensors /nowhere && has 1 plait-perf:
@@ -71,6 +74,7 @@ if [ "$ucx" != yes ]; then
     exit 1
 fi
 ran 0 "$hosts" 2 --ranks 1+2 -- "$perf" $quick && has 3 "$row" && has 1 'Rank  0 .* host0 ' && has 2 'Rank  [12] .* host1 '
+ran 0 "$hosts" 2 -- "$perf" elastic --mode sync2 --payload bfloat16 --bytes 1M -n 2 --rounds 2 && has 1 '^\[host0 0\] +sync2 +[0-9]'
 # Ranks that leave first end well: the thread that hears of other hosts had read memory that was gone already.
 for _ in 1 2 3 4 5; do
     ran 0 "$hosts" 3 -- "$perf" -b 4 -e 4 -n 5 --place out || break
