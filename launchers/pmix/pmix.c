@@ -10,6 +10,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define AGAIN 0.05 /* seconds until a question that was answered with "nothing" is asked again */
 
 static bool explain(pmix_status_t status, const char *what, char *why, size_t room)
 {
@@ -26,21 +29,35 @@ static bool give(const char *key, void *bytes, size_t n, char *why, size_t room)
            explain(PMIx_Commit(), "PMIx_Commit", why, room);
 }
 
-/* From rank 0 of this job; whoever comes before it has given them waits. */
+/*
+ * Whoever comes before rank 0 has given them waits. Slurm's daemon sometimes answers at once that there is nothing, rather
+ * than wait with its answer as it should: then it is asked again.
+ */
+static pmix_status_t ask(const pmix_proc_t *from, const char *key, double seconds, pmix_value_t **out)
+{
+    const int timeout = seconds < INT32_MAX ? (int)ceil(seconds) : INT32_MAX;
+    pmix_status_t status;
+    pmix_info_t limit;
+
+    PMIX_INFO_CONSTRUCT(&limit);
+    PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &timeout, PMIX_INT);
+    while ((status = PMIx_Get(from, key, &limit, 1, out)) == PMIX_ERR_NOT_FOUND && seconds > 0) {
+        usleep((useconds_t)(AGAIN * 1e6));
+        seconds -= AGAIN;
+    }
+    PMIX_INFO_DESTRUCT(&limit);
+    return status;
+}
+
+/* From rank 0 of this job. */
 static bool take(const pmix_proc_t *self, const char *key, void *bytes, size_t n, double seconds, char *why,
                  size_t room)
 {
     pmix_proc_t from;
-    pmix_info_t limit;
     pmix_value_t *value;
-    const int timeout = seconds < INT32_MAX ? (int)ceil(seconds) : INT32_MAX;
 
     PMIX_LOAD_PROCID(&from, self->nspace, 0);
-    PMIX_INFO_CONSTRUCT(&limit);
-    PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &timeout, PMIX_INT);
-    const pmix_status_t status = PMIx_Get(&from, key, &limit, 1, &value);
-    PMIX_INFO_DESTRUCT(&limit);
-    if (!explain(status, "PMIx_Get from rank 0", why, room))
+    if (!explain(ask(&from, key, seconds, &value), "PMIx_Get from rank 0", why, room))
         return false;
     const bool right = value->type == PMIX_BYTE_OBJECT && value->data.bo.size == n;
     if (right)
