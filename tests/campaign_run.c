@@ -14,13 +14,15 @@
 
 #define SETUP_LIMIT 60.0 /* seconds until the fault */
 #define CREATION    4e-3 /* seconds that a creation may take */
+#define STOPPED     1.0  /* seconds between turns of waiting: the whole machine, or this job, stood still */
 
 struct crew {
     const struct injection *j;
     struct place *place;
     struct scene *s;
     double start, limit;
-    pid_t pids[MOST_RANKS];            /* 0: ended */
+    double last, lost;      /* the last turn of waiting; seconds in which this process, and so the ranks, did not run */
+    pid_t pids[MOST_RANKS]; /* 0: ended */
     uint32_t running, killed, stopped; /* masks of processes */
 };
 
@@ -88,7 +90,11 @@ static bool wait_turn(struct crew *c)
     reap(c);
     if (c->s->crashed)
         return false;
-    if (plait_clock() > (fault > 0 ? fault + c->limit : c->start + SETUP_LIMIT)) {
+    const double now = plait_clock();
+    if (now - c->last > STOPPED)
+        c->lost += now - c->last;
+    c->last = now;
+    if (now - c->lost > (fault > 0 ? fault + c->limit : c->start + SETUP_LIMIT)) {
         name_hanging(c);
         return false;
     }
@@ -221,6 +227,8 @@ void injection_run(const struct injection *j, struct place *place, double limit)
 {
     struct scene *s = place->s;
     struct crew c = { .j = j, .place = place, .s = s, .start = plait_clock(), .limit = limit };
+
+    c.last = c.start;
 
     memset(s, 0, sizeof *s);
     s->whole = 1;
