@@ -109,4 +109,8 @@ ran 0 "$hosts" 2 --ranks 1+2 -- "$info" --peers && has 2 ' +[12]  host1 +1  ucx 
 ran 0 "$hosts" 2 -- sh -c 'umount /proc/sys/kernel/random/boot_id && exec "$1" --peers' . "$info" && has 1 'warn: ranks 0 and 1 are on one host.*--network host'
 ran 0 "$hosts" 2 -- sh -c '[ $HOST_INDEX = 1 ] || { ip link add slow0 type veth peer name slow1 && ip addr add 10.99.0.1/24 dev slow0; }
     exec "$1" --peers' . "$info" && has 1 'warn: messages go over tcp/eth0; slow0 has an address and is down'
+# A slow path between two others, which rank 0 does not go.
+ran 0 "$hosts" 3 -- sh -c '[ $HOST_INDEX != 1 ] || { ip link add slow0 link eth0 type macvlan mode bridge && ip link set slow0 up &&
+        tc qdisc add dev slow0 root tbf rate 20mbit burst 72kb latency 400ms && ip route add 10.77.0.3/32 dev slow0 src 10.77.0.2; }
+    exec "$1" --peers' . "$info" && has 1 'slow: the path between rank 1 \(host1\) and rank 2 \(host2\): .* GB/s; the medians between hosts are'
 exit $failed

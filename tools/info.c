@@ -51,7 +51,7 @@ static const struct cli_option options[] = {
     { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
     { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
     { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
-    { "--peers", NULL, "under a launcher: how rank 0 reaches each rank, by which device, and how fast", CLI_FLAG,
+    { "--peers", NULL, "under a launcher: how each rank is reached, by which device, how fast, and which paths are slow", CLI_FLAG,
       &peers },
     { "--make-secret", NULL, "write a secret for comms over several hosts to ~/.plait-secret, mode 0600", CLI_FLAG,
       &make_secret },

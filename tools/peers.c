@@ -1,77 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peers.h"
 
+#include "pairs.h"
+
 #include <plait/comm.h>
 #include <plait/launch.h>
 #include <plait/memory.h>
-#include <plait/message.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define FEW     200       /* round trips of 4 bytes; the median counts */
-#define LARGE   (4 << 20) /* bytes of the others */
-#define NLARGE  5
-#define WARM_UP 5
-
-struct figures {
-    double latency, bandwidth; /* seconds one way; bytes per second one way */
-};
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* One end of a round trip. */
-static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer)
-{
-    const bool first = plait_comm_rank(comm) < peer;
-
-    return (first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK) &&
-           plait_send(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK &&
-           (!first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median time one way. */
-static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer, uint32_t n, double *out)
-{
-    double times[FEW];
-
-    for (uint32_t i = 0; i < WARM_UP + n; i++) {
-        const double begin = now();
-        if (!bounce(comm, memory, bytes, peer))
-            return false;
-        if (i >= WARM_UP)
-            times[i - WARM_UP] = (now() - begin) / 2;
-    }
-    qsort(times, n, sizeof *times, by_value);
-    *out = times[n / 2];
-    return true;
-}
-
-static bool measure_peer(struct plait_comm *comm, void *memory, uint32_t peer, struct figures *out)
-{
-    double seconds;
-
-    if (!measure(comm, memory, 4, peer, FEW, &out->latency) || !measure(comm, memory, LARGE, peer, NLARGE, &seconds))
-        return false;
-    out->bandwidth = LARGE / seconds;
-    return true;
-}
 
 static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host, const struct figures *f)
 {
@@ -87,21 +26,22 @@ static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host,
     return true;
 }
 
-static bool look_at_all(struct plait_comm *comm, void *memory, const char (*hosts)[64])
+/* From rank 0; the others answer. */
+static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hosts)[64])
 {
     const uint32_t rank = plait_comm_rank(comm), nrank = plait_comm_nrank(comm);
     struct figures f;
 
     if (rank > 0)
-        return measure_peer(comm, memory, 0, &f);
+        return measure_pair(comm, memory, 0, false, &f);
     printf("rank  %-16s node  %-9s  %-28s %10s %10s\n", "host", "transport", "device", "us", "GB/s");
     if (!print_peer(comm, 0, hosts[0], NULL))
         return false;
     for (uint32_t peer = 1; peer < nrank; peer++)
-        if (!measure_peer(comm, memory, peer, &f) || !print_peer(comm, peer, hosts[peer], &f))
+        if (!measure_pair(comm, memory, peer, false, &f) || !print_peer(comm, peer, hosts[peer], &f))
             return false;
-    printf("\nus: 4 bytes one way, half the median of %d round trips; GB/s: %d MiB one way. From rank 0.\n", FEW,
-           LARGE >> 20);
+    printf("\nus: 4 bytes one way, half the median of round trips; GB/s: %d MiB one way. From rank 0.\n",
+           PAIRS_BYTES >> 20);
     return true;
 }
 
@@ -112,9 +52,10 @@ static bool as_rank(struct plait_comm *comm)
     void *memory = NULL;
 
     gethostname(host, sizeof host - 1);
-    const bool ok = hosts != NULL && plait_mem_alloc(LARGE, &memory) == PLAIT_OK &&
+    const bool ok = hosts != NULL && plait_mem_alloc(PAIRS_BYTES, &memory) == PLAIT_OK &&
                     plait_allgather(comm, host, hosts, sizeof host, PLAIT_UINT8, NULL) == PLAIT_OK &&
-                    look_at_all(comm, memory, (const char(*)[64])hosts) && plait_barrier(comm, NULL) == PLAIT_OK;
+                    look_at_each(comm, memory, (const char(*)[64])hosts) &&
+                    pairs_print(comm, memory, (const char(*)[64])hosts) && plait_barrier(comm, NULL) == PLAIT_OK;
     plait_mem_free(memory);
     free(hosts);
     return ok;

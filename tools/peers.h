@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-info --peers: how rank 0 reaches each other rank, and how fast. */
+/* plait-info --peers: how ranks reach each other, and how fast. */
 #ifndef PLAIT_TOOLS_PEERS_H
 #define PLAIT_TOOLS_PEERS_H
 
