@@ -17,7 +17,7 @@ struct plait_args { /* of a call */
     const void *in;
     void *out;
     bool alias; /* the buffers lie as they do in place */
-    bool sized; /* blocks differ in size (plait_sizes); count is 0 */
+    bool sized; /* blocks differ in size (plait_sizes); count: of the largest, if it decides what runs; else 0 */
 };
 
 #define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */

@@ -148,7 +148,7 @@ static struct plait_tally *find_tally(struct plait_comm *comm, const struct plai
 static void fold(struct plait_op_plan *o)
 {
     o->tally->count.operations += o->runs;
-    o->tally->count.bytes += o->runs * o->count * o->size;
+    o->tally->count.bytes += o->sized ? 0 : o->runs * o->count * o->size;
     o->runs = 0;
 }
 
@@ -165,7 +165,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
     if (status != PLAIT_OK)
         return status;
-    if (o->sized && !o->prog->single)
+    if (o->sized && o->prog != NULL && !o->prog->single)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
                           o->selection.spec);
@@ -200,6 +200,12 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
                          (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
+    enum plait_status status;
+
+    if (*place != NULL && plait_fits(*place, a, options)) {
+        comm->last = *place;
+        return PLAIT_OK;
+    }
     struct plait_op_plan fresh = { .coll = a->coll,
                                    .type = a->type,
                                    .op = a->op,
@@ -209,12 +215,6 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .count = a->count,
                                    .plain = options == NULL,
                                    .call = *call };
-    enum plait_status status;
-
-    if (*place != NULL && plait_fits(*place, a, options)) {
-        comm->last = *place;
-        return PLAIT_OK;
-    }
     if (call->algorithm != NULL)
         memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
     fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;

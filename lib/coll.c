@@ -56,7 +56,7 @@ collective(struct plait_comm *comm, const struct plait_args *a, const struct pla
     if (plait_must_queue(comm, call))
         return later(comm, a, call);
     const enum plait_status status = ready(comm, a, call);
-    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, call) : status;
+    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
 }
 
 enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,

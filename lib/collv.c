@@ -60,25 +60,55 @@ static struct sized own_of(const struct plait_comm *comm, const size_t *counts)
     return (struct sized){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
 }
 
-static enum plait_status run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
+/* Elements in the largest part that one rank gives another, where all ranks know that; else 0. */
+static size_t known_most(const struct plait_comm *comm, const struct plait_geometry *g, uint32_t root,
+                         const struct plait_sizes *v)
+{
+    const uint32_t other = 1 - comm->rank;
+    size_t most = 0;
+
+    if (g->kind == PLAIT_KIND_PART && !g->rooted)
+        return v->most;
+    if (comm->nrank != 2)
+        return 0;
+    if (g->in.nslot > 0 && !(g->in.nslot == 1 && comm->rank == root))
+        most = v->in[g->in.nslot > 1 ? other : 0];
+    if (g->out.nslot > 0 && !(g->out.nslot == 1 && comm->rank == root)) {
+        const size_t n = v->out[g->out.nslot > 1 ? other : 0];
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. */
+static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most,
+                                const struct plait_call *call)
+{
+    enum plait_status status = PLAIT_OK;
+
+    a->count = most <= PLAIT_TINY_MAX ? most : 0;
+    if (a->count > 0 && !(comm->last != NULL && plait_fits(comm->last, a, call)))
+        status = plait_bind(comm, a, call);
+    if (status != PLAIT_OK || (a->count > 0 && comm->last->selection.tiny))
+        return status;
+    a->count = 0;
+    return plait_bind(comm, a, call);
+}
+
+static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes,
                              const struct plait_call *call)
 {
     const bool now = !plait_must_queue(comm, call);
-    struct plait_job job = { .in = a->in, .out = a->out, .sizes = *sizes };
 
     if (!now)
         pthread_mutex_lock(&comm->lock);
-    enum plait_status status = plait_bind(comm, a, call);
-    job.o = comm->last;
+    enum plait_status status = choose(comm, a, sizes->known, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
-    if (!now)
-        return plait_request_collective(comm, &job, call, status);
-    if (call != NULL) {
-        job.scale = call->scale;
-        job.deadline = call->deadline;
-    }
-    return status == PLAIT_OK ? plait_run_job(comm, &job) : status;
+    if (now)
+        return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, sizes, call) : status;
+    const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes };
+    return plait_request_collective(comm, &job, call, status);
 }
 
 static enum plait_status sized(struct plait_comm *comm, struct plait_args a, struct sized in, struct sized out,
@@ -128,6 +158,7 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
+    v.known = known_most(comm, &g, a.root, &v);
     return run(comm, &a, &v, call);
 }
 

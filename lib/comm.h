@@ -141,9 +141,11 @@ struct plait_tiny_plan {
     uint32_t turn;               /* operation s uses slot s & turn of its size; */
     size_t slots, apart;         /* in a control block, where they begin; from each to the next; */
     size_t data;                 /* in a slot, where the data begins */
-    size_t bytes;                /* that each who gives puts there: its IN */
+    size_t bytes;                /* that each who gives puts there, at most: its IN */
     size_t at;                   /* in it, what this rank takes */
-    size_t stride;               /* OUT takes what is from rank r at r * stride */
+    size_t stride;               /* OUT takes what is from rank r at r * stride; */
+    size_t part;                 /* where blocks differ in size, in the place of both: from each to the next; else 0 */
+    bool parts;                  /* one for each who takes, else one for all */
 };
 
 struct plait_unread { /* a message that came and could not be read */
@@ -165,9 +167,9 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;             /* blocks differ in size, as each call says; count is 0 */
-    size_t count;           /* elements of the vector, or of a block where all are equally big (geometry.kind) */
-    bool plain;             /* made for a call without options */
+    bool sized;   /* blocks differ in size, as each call says */
+    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
+    bool plain;   /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 

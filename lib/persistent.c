@@ -92,7 +92,7 @@ enum plait_status plait_run_again(struct plait_request *r)
         return start(r, true);
     if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
         return plait_run_job(r->comm, &r->job);
-    return plait_run(r->comm, r->job.o, r->job.in, r->job.out, NULL);
+    return plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL);
 }
 
 enum plait_status plait_request_free(struct plait_request **request)

@@ -31,7 +31,7 @@ struct plait_what { /* an operation as a rank called it */
     uint8_t ordered; /* a user function that is not commutative */
     uint16_t root;
     float factor;  /* of a fusion's sums (plait_fusion_set_scale()); 0: no fusion's bucket */
-    uint8_t sized; /* blocks differ in size; count is 0 */
+    uint8_t sized; /* blocks differ in size; count: in the largest, where all ranks know that; else 0 */
     char algorithm[27];
 };
 

@@ -107,8 +107,8 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
 
     if (!PLAIT_GUARDS)
         return;
-    if (plait_agrees_on_sizes(job->o))
-        what.count = job->sizes.most;
+    if (job->o->sized)
+        what.count = job->sizes.known;
     plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,
                    memory_order_seq_cst);
     plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
@@ -124,7 +124,7 @@ void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, 
         job->work.prologue(job->work.arg, 0, job->o->count);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
-    plait_tiny_begin(comm, job->o, word, in, job->out);
+    plait_tiny_begin(comm, job->o, &job->sizes, word, in, job->out);
 }
 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
@@ -182,22 +182,33 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
     return status;
 }
 
+static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                              const void *in, void *out, const struct plait_sizes *v,
+                                                              const struct plait_call *call)
+{
+    struct plait_job job = { .o = o, .in = in, .out = out };
+
+    if (v != NULL)
+        job.sizes = *v;
+    if (call != NULL) {
+        job.scale = call->scale;
+        job.deadline = call->deadline;
+    }
+    return plait_run_job(comm, &job);
+}
+
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                            const struct plait_call *call)
+                            const struct plait_sizes *v, const struct plait_call *call)
 {
     if (!o->selection.tiny || (call != NULL && call->scale != NULL))
-        return plait_run_job(comm, &(struct plait_job){ .o = o,
-                                                        .in = in,
-                                                        .out = out,
-                                                        .scale = call != NULL ? call->scale : NULL,
-                                                        .deadline = call != NULL ? call->deadline : 0 });
+        return run_as_job(comm, o, in, out, v, call);
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;
     const uint32_t environment = plait_fpenv_enter();
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-    enum plait_status status = plait_tiny_run(comm, o, word, in, out);
+    enum plait_status status = plait_tiny_run(comm, o, v, word, in, out);
     if (status == PLAIT_OK)
         status = end(comm, o);
     plait_fpenv_leave(environment);

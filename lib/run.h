@@ -12,7 +12,8 @@
  */
 struct plait_sizes {
     const size_t *in, *in_at, *out, *out_at;
-    size_t most;   /* in any of them */
+    size_t most;   /* in any of them; */
+    size_t known;  /* in any that one rank gives another, where all ranks know that; else 0 */
     size_t in_end; /* of IN: elements from its start */
 };
 
@@ -64,6 +65,8 @@ struct plait_run {
     struct plait_slice_work work;
     struct plait_wait wait;
 
+    struct plait_sizes sizes; /* of o->sized */
+
     /* Of a tiny operation. */
     uint64_t word;
     bool given;     /* what this rank gives is where the others take it */
@@ -71,7 +74,6 @@ struct plait_run {
     uint32_t taken; /* ranks whose vectors are there */
 
     /* The engine's. */
-    struct plait_sizes sizes;
     const struct plait_prog *prog;
     uint32_t fingerprint; /* of its messages */
     uint64_t nslice, next_slice, done_slices;
@@ -99,9 +101,9 @@ static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
     return left < run->o->selection.slice ? left : run->o->selection.slice;
 }
 
-/* Run to the end. `call` may be NULL. After an error the comm has failed. */
+/* Run to the end. v: of o->sized, else NULL. `call` may be NULL. After an error the comm has failed. */
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                            const struct plait_call *call);
+                            const struct plait_sizes *v, const struct plait_call *call);
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job);
 
 /* The same in turns, in the default floating point environment. *ended: it is done; *moved: something happened. */

@@ -33,7 +33,7 @@
  * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
  * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
  * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
- * takes at most 128 KiB. Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
+ * takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest. Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
  * Rapids, 2 and 4 ranks). Near these sizes all-reduces take equally long both ways; of the others those in library
  * memory, which the engine reads where it is, do so near 1 KiB, those in other memory above 8 KiB.
  */
@@ -41,6 +41,7 @@
 #include "comm.h"
 #include "hash.h"
 #include "status.h"
+#include "tiny.h"
 
 #include <plait/topology.h>
 
@@ -60,16 +61,20 @@
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
-/* bytes: of the vector or of a block. */
+/*
+ * bytes: of the vector, or of a block. Of blocks that differ in size all ranks know the largest, and it is this one, or
+ * bytes are 0.
+ */
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    const struct plait_geometry root = plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1);
-    const size_t given = root.in.nslot * bytes;
+    const size_t given = plait_tiny_bytes(shape->coll, shape->nrank, bytes, w->sized);
     size_t most = w->oversubscribed ? (size_t)shape->nrank * MOST_TINY : MOST_TINY;
 
+    if (w->sized)
+        most *= 2;
     if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !w->sized && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most &&
+    return !(w->sized && bytes == 0) && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most &&
            given <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
 }
 
@@ -192,12 +197,12 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
     if (far != NULL)
         return far;
-    if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
-        *why = "blocks of different sizes: each has its own message";
-        return "direct";
-    }
     if (fits_tiny(shape, bytes, w)) {
         *why = TINY;
+        return "direct";
+    }
+    if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
+        *why = "blocks of different sizes: each has its own message";
         return "direct";
     }
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {

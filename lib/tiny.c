@@ -14,6 +14,10 @@
  * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
  *   the slot is written. One look usually covers several slots (plait_peer.finished).
  *
+ * Blocks of different sizes (the v-forms) are in a slot as parts, one for each rank that takes one of its own, all with
+ * the room of the largest: so everyone finds its part without the others' sizes. Before a part are its bytes, which who
+ * takes it compares with those that it expects.
+ *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
  */
@@ -30,11 +34,27 @@ static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
 
 /* ---- Who takes what ------------------------------------------------------------------------------------ */
 
+#define PART_HEAD sizeof(uint64_t) /* its bytes */
+
+static size_t part_bytes(size_t bytes)
+{
+    return PART_HEAD + ((bytes + PART_HEAD - 1) & ~(PART_HEAD - 1));
+}
+
 static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32_t rank)
 {
     if (all)
         return (struct plait_ranks){ (rank + 1) % nrank, nrank - 1 };
     return (struct plait_ranks){ root, root != rank };
+}
+
+size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
+{
+    const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
+
+    if (!sized)
+        return plait_side_bytes(&root, &root.in, bytes);
+    return part_bytes(bytes) * (root.in.nslot > 1 ? nrank - 1 : 1);
 }
 
 /* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
@@ -43,7 +63,7 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t bytes = o->count * o->size, all = plait_side_bytes(&root, &root.in, bytes);
+    const size_t bytes = o->count * o->size, all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
     const bool small = all <= PLAIT_TINY_SOME;
 
     return (struct plait_tiny_plan){
@@ -58,6 +78,8 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
                                          : offsetof(struct plait_tiny_large, data),
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
+        .part = o->sized ? part_bytes(bytes) : 0,
+        .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,
     };
 }
@@ -116,12 +138,41 @@ static __attribute__((noinline)) void expect(struct plait_comm *comm, const stru
             __builtin_prefetch(data + i, 1);
 }
 
-static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_tiny_plan *t,
-                                                       uint64_t word, const void *in, size_t slot)
+/* Of the slots of IN or OUT, of which there is one or as many as ranks, that of what goes to or comes from `rank`. */
+static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
 {
+    return side->nslot > 1 ? rank : 0;
+}
+
+static void put_part(uint8_t *to, const void *part, uint64_t bytes)
+{
+    memcpy(to, &bytes, sizeof bytes);
+    if (bytes > 0)
+        memcpy(to + PART_HEAD, part, bytes);
+}
+
+static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
+                                                const struct plait_sizes *v, const void *in, uint8_t *to)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+
+    for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
+        const uint32_t slot = slot_of(&o->geometry.in, r);
+        put_part(to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size, v->in[slot] * o->size);
+    }
+}
+
+/* v: where blocks differ in size. */
+static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                       const struct plait_sizes *v, uint64_t word, const void *in,
+                                                       size_t slot)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
     struct plait_given *given = given_at(comm->own, slot);
 
-    if (t->bytes > 0)
+    if (t->part > 0)
+        put_parts(comm, o, v, in, (uint8_t *)given + t->data);
+    else if (t->bytes > 0)
         memcpy((uint8_t *)given + t->data, in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
@@ -139,12 +190,21 @@ static inline bool has_given(const struct plait_comm *comm, uint32_t rank, size_
     return atomic_load_explicit(&given_at(comm->peers[rank].control, slot)->word, memory_order_acquire) == word;
 }
 
-static void copy(struct plait_comm *comm, const struct plait_op_plan *o, uint32_t rank, const void *from, void *out)
+/* What `rank`, which is another, gives to this one. */
+static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
+                                   size_t slot)
 {
-    const size_t bytes = o->count * o->size;
-    void *to = (uint8_t *)out + rank * o->tiny.stride;
+    const uint8_t *data = (const uint8_t *)comm->peers[rank].control + slot + t->data;
 
-    if (to == from) /* in place */
+    if (t->part == 0)
+        return data + t->at;
+    const uint32_t before = comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1;
+    return data + (t->parts ? before * t->part : 0) + PART_HEAD;
+}
+
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+{
+    if (to == from || bytes == 0) /* in place; or there may be no OUT */
         return;
     memcpy(to, from, bytes);
     comm->stats.bytes_copied += bytes;
@@ -154,23 +214,78 @@ static __attribute__((noinline)) void copy_all(struct plait_comm *comm, const st
                                                const void *const *from, void *out)
 {
     const struct plait_ranks *others = &o->tiny.from;
+    const size_t bytes = o->count * o->size;
 
     for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r))
-        copy(comm, o, r, from[r], out);
+        copy(comm, (uint8_t *)out + r * o->tiny.stride, from[r], bytes);
     if (o->geometry.in.nslot > 0)
-        copy(comm, o, comm->rank, from[comm->rank], out);
+        copy(comm, (uint8_t *)out + comm->rank * o->tiny.stride, from[comm->rank], bytes);
+}
+
+static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                      uint32_t rank, const void *from, void *out)
+{
+    const uint32_t slot = slot_of(&o->geometry.out, rank);
+
+    copy(comm, (uint8_t *)out + v->out_at[slot] * o->size, from, v->out[slot] * o->size);
+}
+
+/* The same, or combining, of blocks that differ in size. */
+static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                              const struct plait_sizes *v, const void **from,
+                                                              const void *in, void *out)
+{
+    const struct plait_geometry *g = &o->geometry;
+    const struct plait_ranks *others = &o->tiny.from;
+
+    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r)) {
+        const size_t expected = v->out[slot_of(&g->out, r)] * o->size;
+        uint64_t bytes;
+        memcpy(&bytes, (const uint8_t *)from[r] - PART_HEAD, sizeof bytes);
+        if (PLAIT_GUARDS && bytes != expected)
+            return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %llu bytes where rank %u expects %zu",
+                                    r, (unsigned long long)bytes, comm->rank, expected);
+    }
+    if (g->in.nslot > 0)
+        from[comm->rank] = (const uint8_t *)in + v->in_at[slot_of(&g->in, comm->rank)] * o->size;
+    if (g->combines && v->out[0] > 0) {
+        o->reduce(out, from, comm->nrank, v->out[0], &o->last);
+        comm->stats.bytes_reduced += v->out[0] * o->size;
+    }
+    for (uint32_t i = 0, r = others->first; !g->combines && i < others->n; i++, r = next_rank(comm, r))
+        copy_part(comm, o, v, r, from[r], out);
+    if (!g->combines && g->in.nslot > 0)
+        copy_part(comm, o, v, comm->rank, from[comm->rank], out);
+    return PLAIT_OK;
+}
+
+static __attribute__((noinline)) size_t bytes_given(const struct plait_comm *comm, const struct plait_op_plan *o,
+                                                    const struct plait_sizes *v)
+{
+    const struct plait_ranks *to = &o->tiny.to;
+    size_t n = 0;
+
+    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r))
+        n += v->in[slot_of(&o->geometry.in, r)];
+    return n * o->size;
 }
 
 /* All whom this rank takes from have given. from: [nrank] its part of what each gave. */
-static inline __attribute__((always_inline)) enum plait_status
-finish(struct plait_comm *comm, const struct plait_op_plan *o, const void **from, const void *in, void *out)
+static inline __attribute__((always_inline)) enum plait_status finish(struct plait_comm *comm,
+                                                                      const struct plait_op_plan *o,
+                                                                      const struct plait_sizes *v, const void **from,
+                                                                      const void *in, void *out)
 {
     const struct plait_tiny_plan *t = &o->tiny;
     const size_t bytes = o->count * o->size;
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (bytes > 0 && t->takes) {
+    if (t->part > 0 && t->takes) {
+        const enum plait_status status = take_parts(comm, o, v, from, in, out);
+        if (status != PLAIT_OK)
+            return status;
+    } else if (bytes > 0 && t->takes) {
         if (o->geometry.in.nslot > 0)
             from[comm->rank] = (const uint8_t *)in + t->at;
         if (o->geometry.combines) {
@@ -183,7 +298,7 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const void **from
     if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
         expect(comm, t, comm->sequence + 1);
     comm->stats.messages += t->to.n;
-    comm->stats.bytes_sent += t->to.n * bytes;
+    comm->stats.bytes_sent += t->part > 0 ? bytes_given(comm, o, v) : t->to.n * bytes;
     return plait_look_for_failures(comm);
 }
 
@@ -251,8 +366,8 @@ static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *c
     return status;
 }
 
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
-                                 void *out)
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                                 uint64_t word, const void *in, void *out)
 {
     const struct plait_tiny_plan *t = &o->tiny;
     const size_t slot = slot_at(t, comm->sequence);
@@ -265,16 +380,16 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
             status = wait_until_free(comm, t);
         if (status != PLAIT_OK)
             return status;
-        give(comm, t, word, in, slot);
+        give(comm, o, v, word, in, slot);
     }
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = (const uint8_t *)comm->peers[r].control + slot + t->data + t->at;
+        from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, r, slot, word))
             status = wait_for(comm, slot, word, (struct turn){ t, r, (t->to.n > 0) + i });
         if (status != PLAIT_OK)
             return status;
     }
-    return finish(comm, o, from, in, out);
+    return finish(comm, o, v, from, in, out);
 }
 
 /* ---- In turns --------------------------------------------------------------------------------------- */
@@ -308,15 +423,17 @@ static inline __attribute__((always_inline)) bool try_give(struct plait_run *run
         return true;
     if (!is_free(comm, t, s, &run->late))
         return false;
-    give(comm, t, run->word, run->in, slot_at(t, s));
+    give(comm, run->o, &run->sizes, run->word, run->in, slot_at(t, s));
     return true;
 }
 
-void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in, void *out)
+void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                      uint64_t word, const void *in, void *out)
 {
     struct plait_run *run = comm->run;
 
     run->o = o;
+    run->sizes = *v;
     run->word = word;
     run->in = (char *)(uintptr_t)in;
     run->out = out;
@@ -339,7 +456,7 @@ enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *en
         if (!has_given(comm, (t->from.first + run->taken) % comm->nrank, slot, run->word))
             return PLAIT_OK;
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r))
-        from[r] = (const uint8_t *)comm->peers[r].control + slot + t->data + t->at;
+        from[r] = given_by(comm, t, r, slot);
     *ended = true;
-    return finish(comm, run->o, from, run->in, run->out);
+    return finish(comm, run->o, &run->sizes, from, run->in, run->out);
 }

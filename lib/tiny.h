@@ -7,19 +7,23 @@
 /*
  * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes all of it
  * once into its own control block, then the operation's word. Who has an OUT takes: it waits for the words of those who
- * give and copies or combines what they gave where it lies.
+ * give and copies or combines what they gave where it lies. v: of o->sized.
  */
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in,
-                                 void *out);
+enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                                 uint64_t word, const void *in, void *out);
 
 /* The same in turns, as comm->run: begin; then until *ended. */
-void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, uint64_t word, const void *in, void *out);
+void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                      uint64_t word, const void *in, void *out);
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 /* This rank has ended it: wake those who wait for that. */
 void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 
-/* Who takes from whom, and what; o: geometry, coll, root, count and size are read. */
+/* Bytes that each who gives writes; bytes: of the vector, or of a block; sized: of the largest that any gives another. */
+size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized);
+
+/* Who takes from whom, and what; o: geometry, coll, root, sized, count and size are read. */
 struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t nrank, uint32_t rank);
 
 #endif

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,52 @@ static int disagree(struct plait_comm **comm, uint32_t rank, void *arg)
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
+}
+
+struct pair { /* of two ranks: elements that each gives the other, and that each expects */
+    size_t give[2], take[2];
+    const char *text, *other;
+};
+
+static int disagree_in_pair(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct pair *p = arg;
+    const size_t give[2] = { rank == 1 ? p->give[1] : 3, rank == 0 ? p->give[0] : 3 };
+    const size_t take[2] = { rank == 1 ? p->take[1] : 3, rank == 0 ? p->take[0] : 3 };
+    int *in = calloc(200000, sizeof *in), *out = calloc(200000, sizeof *out);
+
+    CHECK(in != NULL && out != NULL);
+    CHECK(plait_alltoallv(*comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    if (strstr(plait_last_error(), p->text) == NULL && strstr(plait_last_error(), p->other) == NULL) {
+        fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+        return 1;
+    }
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* Two ranks know the largest block that goes: small ones take another way. */
+static void two_ranks_whose_sizes_disagree_are_told(void **state)
+{
+    static const struct pair pairs[] = {
+        { { 30, 10 }, { 20, 30 }, "rank 1 sends 40 bytes where rank 0 expects 80", "\n" },
+        { { 10, 10 }, { 20, 10 }, "count is 20 here and 10 on rank 1", "count is 10 here and 20 on rank 0" },
+        { { 5, 7 }, { 100000, 5 }, "count is 100000 here and 7 on rank 1", "count is 7 here and 100000 on rank 0" },
+        { { 0, 7 }, { 0, 0 }, "count is 0 here and 7 on rank 1", "count is 7 here and 0 on rank 0" },
+        { { 100000, 7 }, { 8, 100000 }, "rank 1 sends 28 bytes where rank 0 expects 32", "\n" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const struct ranks r = {
+            .nprocess = 2, .nthread = 1, .body = disagree_in_pair, .arg = (void *)(uintptr_t)&pairs[i]
+        };
+        assert_int_equal(ranks_run(&r), 0);
+    }
 }
 
 /* Ranks that count other slices would never wait for the same message. */
@@ -150,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_that_disagree_are_named),
+        cmocka_unit_test(two_ranks_whose_sizes_disagree_are_told),
         cmocka_unit_test(ranks_that_differ_are_told),
         cmocka_unit_test(a_call_that_differs_is_told_though_nobody_waited_in_it),
     };

@@ -28,7 +28,7 @@ struct call { /* equal on all ranks */
     enum form form;
     uint32_t root;
     size_t count;
-    bool inplace;
+    bool inplace, sized; /* sized: the form with blocks of different sizes, where there is one */
 };
 
 struct place {
@@ -79,9 +79,37 @@ static bool is_right(const struct place *p, const struct call *c, uint64_t k, ui
     return true;
 }
 
+static enum plait_status call_sized(struct plait_comm *comm, const struct call *c, const struct place *p,
+                                    const struct plait_call *how)
+{
+    size_t n[MOST_RANKS];
+
+    for (uint32_t r = 0; r < MOST_RANKS; r++)
+        n[r] = c->count;
+    switch (c->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatterv(comm, p->in, p->out, n, NULL, PLAIT_INT32, PLAIT_SUM, how);
+    case PLAIT_ALLGATHER:
+        return plait_allgatherv(comm, p->in, p->out, n, NULL, PLAIT_INT32, how);
+    case PLAIT_GATHER:
+        return plait_gatherv(comm, p->in, c->count, p->out, n, NULL, PLAIT_INT32, c->root, how);
+    case PLAIT_SCATTER:
+        return plait_scatterv(comm, p->in, n, NULL, p->out, c->count, PLAIT_INT32, c->root, how);
+    default:
+        return plait_alltoallv(comm, p->in, n, NULL, p->out, n, NULL, PLAIT_INT32, how);
+    }
+}
+
+static bool has_sized(enum plait_coll coll)
+{
+    return plait_geometry_of(coll, 2, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+}
+
 static enum plait_status call(struct plait_comm *comm, const struct call *c, const struct place *p,
                               const struct plait_call *how)
 {
+    if (c->sized && has_sized(c->coll))
+        return call_sized(comm, c, p, how);
     switch (c->coll) {
     case PLAIT_ALLREDUCE:
         return plait_allreduce(comm, p->in, p->out, c->count, PLAIT_INT32, PLAIT_SUM, how);
@@ -147,6 +175,7 @@ static void draw(struct call *c, uint64_t *state, uint32_t nrank)
         c->count = counts[random_below(state, sizeof counts / sizeof *counts)];
     c->form = random_below(state, 4) == 0 ? (enum form)random_below(state, NFORM) : BLOCKING;
     c->inplace = random_below(state, 4) == 0;
+    c->sized = random_below(state, 2) == 0;
 }
 
 static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -165,9 +194,9 @@ static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
         fill(p, &c, k, rank, nrank);
         CHECK(call_in_form(*comm, &c, p) == PLAIT_OK);
         if (c.coll != PLAIT_BARRIER && !is_right(p, &c, k, nrank)) {
-            fprintf(stderr, "seed %llu, call %llu of %u ranks: %s of %zu, root %u, form %d is wrong on rank %u\n",
-                    (unsigned long long)s->seed, (unsigned long long)k, nrank, plait_coll_name(c.coll), c.count, c.root,
-                    (int)c.form, rank);
+            fprintf(stderr, "seed %llu, call %llu of %u ranks: %s%s of %zu, root %u, form %d is wrong on rank %u\n",
+                    (unsigned long long)s->seed, (unsigned long long)k, nrank, plait_coll_name(c.coll),
+                    c.sized && has_sized(c.coll) ? "v" : "", c.count, c.root, (int)c.form, rank);
             return 1;
         }
     }
