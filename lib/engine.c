@@ -485,11 +485,11 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->work = job->work;
     run->nslice = plait_job_slices(job);
-    run->next_slice = run->done_slices = 0;
-    run->wrong = 0;
+    run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
     plait_wait_init(&run->wait, awaited, run);
     run->wait.steps = steps_done;
+    plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
         f->done = run->prog->ninstr;

@@ -101,6 +101,13 @@ static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
     return left < run->o->selection.slice ? left : run->o->selection.slice;
 }
 
+/* Bytes of the vector, or of a buffer of blocks all of which are as big as the largest. */
+static inline size_t plait_run_bytes(const struct plait_run *run)
+{
+    const struct plait_op_plan *o = run->o;
+    return plait_run_count(run) * o->size * (o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : run->comm->nrank);
+}
+
 /* Run to the end. v: of o->sized, else NULL. `call` may be NULL. After an error the comm has failed. */
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                             const struct plait_sizes *v, const struct plait_call *call);

@@ -297,7 +297,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
-    s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <= PLAIT_MOST_ONCE;
+    s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <=
+                                       (shape->coll == PLAIT_GATHER ? PLAIT_MOST_ONCE_GATHER : PLAIT_MOST_ONCE);
     s.slice = choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);

@@ -15,6 +15,9 @@
 #define PLAIT_LEAST_ONCE ((size_t)8 << 10)
 #define PLAIT_MOST_ONCE  ((size_t)4 << 20)
 
+/* In a gather the root does all the copying, and staging shares it with the others. */
+#define PLAIT_MOST_ONCE_GATHER ((size_t)1 << 20)
+
 static inline bool plait_copies_once(size_t message, size_t all)
 {
     return message >= PLAIT_LEAST_ONCE && all <= PLAIT_MOST_ONCE;

@@ -123,7 +123,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
 {
     const bool moved = plait_progress(); /* the other rank may wait for another comm of this thread's */
 
-    if (w->turns < plait_spins(comm)) {
+    if (w->turns < plait_wait_spins(comm, w)) {
         w->turns++;
         plait_pause();
         return PLAIT_OK;
@@ -157,7 +157,7 @@ enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *
     const int saved = errno;
     enum plait_status status = PLAIT_OK;
 
-    if (rarely || (w->turns++ >= plait_spins(comm) && w->turns % LOOK_EVERY == 0))
+    if (rarely || (w->turns++ >= plait_wait_spins(comm, w) && w->turns % LOOK_EVERY == 0))
         status = look_around(comm, w);
     errno = saved;
     return status;

@@ -145,7 +145,7 @@ static _Atomic bool *skipped; /* shared: the machine does not permit what is tes
 
 static int copy_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const size_t counts[] = { PLAIT_LEAST_ONCE / 4, 10007, 131072 };
+    static const size_t counts[] = { PLAIT_LEAST_ONCE / 4, 10007, PLAIT_MOST_ONCE_GATHER / 4 / sizeof(int32_t) };
     uint64_t staged;
 
     (void)arg;
