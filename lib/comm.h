@@ -30,6 +30,13 @@
 #define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT     4     /* slices in flight */
 
+/* Fetch lines that are about to be written. */
+static inline void plait_expect(const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += PLAIT_LINE)
+        __builtin_prefetch((const char *)data + i, 1);
+}
+
 /*
  * 0 leaves out fingerprints, the ring of operations and every look for a difference, a death or silence. For tests
  * only: to count what they cost (tests/price.c), and to see that the fault campaign reports what it then must find. A

@@ -121,10 +121,9 @@ struct outcome {
 
 static void note(struct outcome *o, enum plait_status status, const char *text)
 {
-    const size_t n = strlen(o->text);
-
     if (status == PLAIT_OK)
         return;
+    const size_t n = strlen(o->text);
     if (o->status == PLAIT_OK)
         o->status = status;
     if (n > 0 && strstr(o->text, text) != NULL)
@@ -243,8 +242,10 @@ enum plait_status plait_group_end(void)
         return PLAIT_OK;
     struct plait_request *first = group.first, *r, *next;
     struct creation *creations = group.creations;
-    struct outcome o = { PLAIT_OK, "" };
+    struct outcome o;        /* not made of zeroes: that takes as long as a short message */
     const int saved = errno; /* of calls that fail on the way to success */
+    o.status = PLAIT_OK;
+    o.text[0] = '\0';
     group.first = NULL;
     group.creations = NULL;
     atomic_fetch_sub(&plait_ngroup, 1);

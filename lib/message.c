@@ -298,29 +298,39 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
     return pair->stage + k * PLAIT_MESSAGE_SLICE;
 }
 
+/* Sizes repeat: the lines that the next small message will be staged in come while the caller works, as in tiny.c. */
+static void expect(const struct plait_pair *pair, const struct plait_link *link, size_t bytes)
+{
+    const uint32_t k = link->next_out % PLAIT_MESSAGE_STAGE;
+
+    if (bytes <= PLAIT_TINY_SOME && (!pair->ever[k] || link->transport->sent(link, pair->used[k])))
+        plait_expect(pair->stage + k * PLAIT_MESSAGE_SLICE, bytes);
+}
+
 /* Offer the next slice; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
     struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
     const size_t bytes = slice_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
-    bool small = bytes <= PLAIT_POST_DATA, lend;
+    const bool small = bytes <= PLAIT_POST_DATA;
+    bool lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
 
     if (!link->transport->ready(link, link->next_out))
         return false;
-    lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)
             return false;
-        memcpy(copy, data, bytes);
+        data = memcpy(copy, data, bytes);
         comm->stats.bytes_staged += bytes;
-        data = copy;
     }
     if (!link->transport->offer(link, link->next_out, fingerprint_of(m), note_of(m), data, bytes, small) && small)
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
+    if (!small && !lend)
+        expect(pair, link, bytes);
     count_slice(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;

@@ -134,8 +134,7 @@ static __attribute__((noinline)) void expect(struct plait_comm *comm, const stru
     uint32_t late;
 
     if (is_free(comm, t, sequence, &late))
-        for (size_t i = 0; i < t->bytes; i += PLAIT_LINE)
-            __builtin_prefetch(data + i, 1);
+        plait_expect(data, t->bytes);
 }
 
 /* Of the slots of IN or OUT, of which there is one or as many as ranks, that of what goes to or comes from `rank`. */
