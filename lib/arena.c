@@ -29,7 +29,7 @@
 
 struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
     size_t start, size;
-    bool used;
+    unsigned used; /* how often it must be freed; 0: it is free */
     struct extent *next;
 };
 
@@ -149,7 +149,7 @@ static bool split(struct extent *e, size_t bytes)
     struct extent *rest = malloc(sizeof *rest);
     if (rest == NULL)
         return false;
-    *rest = (struct extent){ e->start + bytes, e->size - bytes, false, e->next };
+    *rest = (struct extent){ e->start + bytes, e->size - bytes, 0, e->next };
     e->size = bytes;
     e->next = rest;
     return true;
@@ -180,26 +180,25 @@ static void merge_with_next(struct extent *e)
 {
     struct extent *next = e->next;
 
-    if (next == NULL || next->used || e->used)
+    if (next == NULL || next->used > 0 || e->used > 0)
         return;
     e->size += next->size;
     e->next = next->next;
     free(next);
 }
 
-/* Give an extent back; its pages read as zero from now on. False when there is none at `p`. */
+/* Give an extent back; with the last time its pages read as zero. False when there is none at `p`. */
 static bool give_back(void *p, bool touched)
 {
     struct extent *e, *before = NULL;
 
     pthread_mutex_lock(&lock);
-    for (e = extents; e != NULL && !(e->used && arena.base + e->start == (char *)p); e = e->next)
+    for (e = extents; e != NULL && !(e->used > 0 && arena.base + e->start == (char *)p); e = e->next)
         before = e;
-    if (e != NULL) {
+    if (e != NULL && --e->used == 0) {
         if (fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0 &&
             touched)
             memset(p, 0, e->size);
-        e->used = false;
         merge_with_next(e);
         if (before != NULL)
             merge_with_next(before);
@@ -212,14 +211,14 @@ static enum plait_status carve(size_t bytes, struct extent **out)
 {
     struct extent *e;
 
-    for (e = extents; e != NULL && (e->used || e->size < bytes); e = e->next)
+    for (e = extents; e != NULL && (e->used > 0 || e->size < bytes); e = e->next)
         ;
     if (e == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA%s)", bytes,
                           arena.size - PAGE, arena.size + PAGE > plait_most_file_bytes() ? "; ulimit -f" : "");
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
-    e->used = true;
+    e->used = 1;
     *out = e;
     return PLAIT_OK;
 }
@@ -260,7 +259,7 @@ size_t plait_arena_used(void)
 
     pthread_mutex_lock(&lock);
     for (const struct extent *e = extents; e != NULL && generation == plait_generation; e = e->next)
-        used += e->used ? e->size : 0;
+        used += e->used > 0 ? e->size : 0;
     pthread_mutex_unlock(&lock);
     return used;
 }
@@ -368,6 +367,36 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
         status = plait_arena_alloc(bytes, out);
     nuser += status == PLAIT_OK;
     return status;
+}
+
+/* The extent in use that has this address, or NULL. */
+static struct extent *extent_with(const void *inside)
+{
+    struct extent *e = generation == plait_generation && contains(&arena, inside, 1) ? extents : NULL;
+
+    while (e != NULL && (const char *)inside >= arena.base + e->start + e->size)
+        e = e->next;
+    return e != NULL && e->used > 0 && (const char *)inside >= arena.base + e->start ? e : NULL;
+}
+
+enum plait_status plait_mem_share(const void *inside, void **out)
+{
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_share: out is NULL");
+    pthread_mutex_lock(&lock);
+    struct extent *e = extent_with(inside);
+    if (e != NULL) {
+        e->used++;
+        nuser++;
+        *out = arena.base + e->start;
+    }
+    pthread_mutex_unlock(&lock);
+    if (e != NULL)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "plait_mem_share: inside is %p, where this process has no library memory; give one in what "
+                      "plait_mem_alloc() or plait_fusion_data() returned",
+                      inside);
 }
 
 enum plait_status plait_mem_free(void *memory)

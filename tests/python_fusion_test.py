@@ -58,6 +58,38 @@ def a_payload_of_16_bits_and_a_trace():
     both(body, nrank=2)
 
 
+def taken_again(array_at, shape):
+    """Does new memory lie there?"""
+    new = plait.zeros(shape, 'float32')
+    return new.ctypes.data <= array_at < new.ctypes.data + new.nbytes
+
+
+def arrays_in_buckets_outlive_the_layout_the_fusion_and_the_comm():
+    """Their memory was given back, and held other things or nothing."""
+    shape = (1000, 1000)
+
+    def body(rank, uid):
+        with plait.Comm.create(1, rank, uid) as comm:
+            with comm.fusion({'w': (shape, 'float32'), 'b': (7, 'float64')}) as f:
+                f['w'][...], f['b'][...] = 3, 4
+                first, row, at = f['w'], f['b'][5:], f['w'].ctypes.data
+                f.set_layout('cubic')
+                assert f['w'].ctypes.data != at
+                f['w'][...] = 5
+                second = f['w']
+        others = [plait.zeros(shape, 'float32') for _ in range(4)]
+        for other in others:
+            other[...] = -1
+        equal(first, 3)
+        equal(row, 4)
+        equal(second, 5)
+        del first
+        assert not taken_again(at, shape)  # `row` has the same memory
+        del row
+        assert taken_again(at, shape)
+    both(body, nrank=1)
+
+
 def wrong_use_is_named():
     def body(rank, uid):
         with plait.Comm.create(1, rank, uid) as comm:
@@ -73,4 +105,5 @@ def wrong_use_is_named():
     both(body, nrank=1)
 
 
-sentences.run([gradients_are_averaged_where_they_live, a_payload_of_16_bits_and_a_trace, wrong_use_is_named])
+sentences.run([gradients_are_averaged_where_they_live, a_payload_of_16_bits_and_a_trace,
+               arrays_in_buckets_outlive_the_layout_the_fusion_and_the_comm, wrong_use_is_named])

@@ -251,6 +251,38 @@ static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* The arena has room for one block only, so that it shows whether the first is still there. */
+static int share(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t bytes = 40 << 20;
+    void *memory, *other = NULL, *again;
+
+    (void)comm;
+    (void)arg;
+    setenv("PLAIT_ARENA", "64M", 1);
+    CHECK(plait_mem_alloc(bytes, &memory) == PLAIT_OK);
+    memset(memory, 7, bytes);
+    char *last = (char *)memory + bytes - 1;
+    CHECK(plait_mem_share(last, &again) == PLAIT_OK && again == memory);
+    CHECK(plait_mem_free(memory) == PLAIT_OK);
+    CHECK(*last == 7 && plait_mem_alloc(bytes, &other) == PLAIT_ERR_NOMEM);
+    CHECK(plait_mem_free(again) == PLAIT_OK);
+    CHECK(plait_mem_free(again) == PLAIT_ERR_ARG && plait_mem_share(last, &again) == PLAIT_ERR_ARG);
+    CHECK(plait_mem_alloc(bytes, &other) == PLAIT_OK && other == memory && *last == 0);
+    CHECK(plait_mem_share(last + 1, &again) == PLAIT_ERR_ARG && plait_mem_share(&last, &again) == PLAIT_ERR_ARG);
+    CHECK(plait_mem_share(NULL, &again) == PLAIT_ERR_ARG && strstr(plait_last_error(), "inside is ") != NULL);
+    CHECK(plait_mem_share(memory, NULL) == PLAIT_ERR_ARG && plait_mem_free(other) == PLAIT_OK);
+    return 0;
+}
+
+static void memory_that_is_shared_stays_until_it_is_freed_as_often(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = share, .no_comm = true, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* Its memory was taken from an arena as large as main memory, whatever PLAIT_ARENA said. */
 static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -416,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(memory_that_is_shared_stays_until_it_is_freed_as_often),
         cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),

@@ -134,8 +134,8 @@ PLAIT_API enum plait_status plait_fusion_set_layout(struct plait_fusion *fusion,
  */
 PLAIT_API enum plait_status plait_fusion_set_scale(struct plait_fusion *fusion, double in, double out);
 
-/** Where the gradient of this tensor lies: the caller's memory or, aligned to 64 bytes, its bucket. NULL: no such
- *  tensor. */
+/** Where the gradient of this tensor lies: the caller's memory or, aligned to 64 bytes, its bucket, which is there until
+ *  the fusion is destroyed or has another layout, or longer by plait_mem_share(). NULL: no such tensor. */
 PLAIT_API void *plait_fusion_data(struct plait_fusion *fusion, uint32_t tensor);
 
 /**

@@ -31,7 +31,18 @@ extern "C" {
 PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 
 /**
- * Free memory of plait_mem_alloc(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
+ * Keep library memory until it is freed once more: after plait_mem_free(), after the fusion in whose buckets it lies was
+ * destroyed or has got another layout.
+ *
+ * inside an address in it
+ * out    its beginning; give it to plait_mem_free() when it is needed no longer
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (no memory of this process's is allocated there; in a forked child: its parent's)
+ */
+PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
+
+/**
+ * Free memory of plait_mem_alloc() or plait_mem_share(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
  * call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);

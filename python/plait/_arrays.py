@@ -16,16 +16,24 @@ class Memory:
         self.__array_interface__ = {'data': (address, False), 'shape': shape, 'typestr': dtype.str, 'version': 3}
 
 
-class _LibraryMemory(Memory):
-    def __init__(self, shape, dtype):
-        address = ctypes.c_void_p()
-        lib.plait_mem_alloc(max(1, math.prod(shape) * dtype.itemsize), ctypes.byref(address))
-        self._address, self._free = address.value, lib.plait_mem_free
-        super().__init__(self._address, shape, dtype)
+class LibraryMemory(Memory):
+    """The same of the library: freed with this object. take(..., out) gets it as plait_mem_alloc() and
+    plait_mem_share() do; it begins at `address`, or where they say."""
+
+    def __init__(self, shape, dtype, take, argument, address=None):
+        start = ctypes.c_void_p()
+        take(argument, ctypes.byref(start))
+        self._start, self._free = start.value, lib.plait_mem_free
+        super().__init__(self._start if address is None else address, shape, dtype)
 
     def __del__(self):
         if hasattr(self, '_free'):
-            self._free(self._address)
+            self._free(self._start)
+
+
+def shared(address, shape, dtype):
+    """An array in library memory of somebody else, which is kept until the last array of it is gone."""
+    return numpy.asarray(LibraryMemory(shape, dtype, lib.plait_mem_share, address, address))
 
 
 def zeros(shape, dtype=float):
@@ -36,7 +44,8 @@ def zeros(shape, dtype=float):
     dtype = numpy.dtype(dtype)
     if dtype.hasobject:
         raise ArgError(f'zeros: dtype {dtype} holds Python objects, which other processes cannot read')
-    return numpy.asarray(_LibraryMemory(shape, dtype))
+    bytes_ = max(1, math.prod(shape) * dtype.itemsize)
+    return numpy.asarray(LibraryMemory(shape, dtype, lib.plait_mem_alloc, bytes_))
 
 
 def address(array):

@@ -12,6 +12,7 @@ from ._library import ROUNDS, FusionHandle, FusionOptions, FusionResult, Layout,
 
 NO_TYPE = 12  # PLAIT_NDTYPE
 THRESHOLD, CUTS, CUBIC = range(3)
+_forgotten = []  # arrays that the library may use as long as the process lives
 
 
 def layout_of(name, layout):
@@ -35,7 +36,8 @@ class Fusion:
         f['fc.weight'][:] = gradient; f.ready('fc.weight')                           for each, as it appears
         f.wait_all()                                                                 f['fc.weight'] is the average
 
-    Of a tensor whose array was given, the gradient stays there; else f[name] is an array in its bucket.
+    Of a tensor whose array was given, the gradient stays there; else f[name] is an array in its bucket. Arrays in buckets
+    outlive set_layout() and destroy(), with what they held then: the memory of a layout's buckets goes with the last.
     """
 
     def __init__(self, comm, tensors, options):
@@ -70,8 +72,7 @@ class Fusion:
         for name, i in self._names.items():
             shape, dtype = self._shapes[i]
             if name not in self._given:
-                at = lib.plait_fusion_data(self._handle, i)
-                self._arrays[name] = numpy.asarray(_arrays.Memory(at, shape, dtype))
+                self._arrays[name] = _arrays.shared(lib.plait_fusion_data(self._handle, i), shape, dtype)
 
     def _open(self, name):
         if not self._handle:
@@ -108,7 +109,7 @@ class Fusion:
         return bool(result.finite)
 
     def set_layout(self, layout):
-        """Other buckets from now on; arrays in buckets are others, too."""
+        """Other buckets from now on; arrays in buckets are others, too: ask for them again."""
         new, _kept = layout_of('set_layout', layout)
         lib.plait_fusion_set_layout(self._open('set_layout'), ctypes.byref(new))
         self._find()
@@ -122,7 +123,7 @@ class Fusion:
         lib.plait_fusion_trace(self._open('trace'), str(path).encode())
 
     def destroy(self):
-        """Wait for what is in flight and leave. Arrays in buckets are gone."""
+        """Wait for what is in flight and leave. Arrays in buckets stay as they are."""
         handle, self._handle = self._handle, ctypes.POINTER(FusionHandle)()
         error = error_of(lib.plait_fusion_destroy, handle)
         self._arrays = {}
@@ -141,6 +142,7 @@ class Fusion:
 
     def __del__(self):
         if getattr(self, '_handle', None):
+            _forgotten.append(self._arrays)
             warnings.warn('a fusion was not destroyed; use `with` or destroy()', ResourceWarning)
 
 

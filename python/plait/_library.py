@@ -190,6 +190,7 @@ FUNCTIONS = {
     'plait_coll_name': (c_char_p, [_COLL]),
     'plait_mem_alloc': (Status, [c_size_t, POINTER(c_void_p)]),
     'plait_mem_free': (Status, [c_void_p]),
+    'plait_mem_share': (Status, [c_void_p, POINTER(c_void_p)]),
     'plait_unique_id_create': (Status, [POINTER(UniqueId)]),
     'plait_unique_id_create_tcp': (Status, [c_char_p, POINTER(UniqueId)]),
     'plait_launch_find': (Status, [POINTER(LaunchStruct)]),
