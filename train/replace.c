@@ -117,6 +117,7 @@ const char *replace_remedy(int error)
         { EPERM, "; name a folder that you may write" },
         { EROFS, "; name a folder that can be written" },
         { ENOENT, "; make the folder first" },
+        { ENOTDIR, "; name a folder" },
         { EIO, "; the disk or the network to it fails: name another folder" },
     };
 
