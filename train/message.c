@@ -3,7 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,15 +50,6 @@ void must(enum plait_status status, const char *what)
     if (status != PLAIT_OK)
         give_up(status == PLAIT_ERR_PEER || status == PLAIT_ERR_FAILED ? ENDING_LOST : ENDING_ERROR, "%s: %s", what,
                 plait_last_error());
-}
-
-void *allocate(size_t n, size_t size)
-{
-    void *memory = calloc(n > 0 ? n : 1, size);
-
-    if (memory == NULL)
-        give_up(ENDING_ERROR, "no memory for %zu x %zu bytes; a smaller --micro needs less", n, size);
-    return memory;
 }
 
 double now(void)

@@ -3,10 +3,11 @@
 #ifndef PLAIT_TRAIN_MESSAGE_H
 #define PLAIT_TRAIN_MESSAGE_H
 
+#include "fatal.h"
+
 #include <plait/status.h>
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum ending { /* exit statuses */
     ENDING_GOOD = 0,
@@ -28,9 +29,6 @@ _Noreturn void give_up(enum ending ending, const char *format, ...) __attribute_
 
 /** End this process unless the library's call went well: what was tried, and the library's own words. */
 void must(enum plait_status status, const char *what);
-
-/** Memory, zeroed; ends the process when there is none. */
-void *allocate(size_t n, size_t size);
 
 /** Seconds of a clock that only goes forward. */
 double now(void);

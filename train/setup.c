@@ -44,6 +44,15 @@ static void choose_folder(struct run *r)
     must(plait_broadcast(r->comm, r->folder, r->folder, sizeof r->folder, PLAIT_UINT8, 0, NULL), "meeting");
 }
 
+static void make_keeper(struct run *r)
+{
+    const char *why;
+
+    r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
+    if (r->keeper == NULL)
+        give_up(ENDING_ERROR, "%s; choose another folder with --run", why);
+}
+
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
 static void sum_norms(void *context, float *values, size_t n)
@@ -274,9 +283,8 @@ static void open_data(struct run *r)
     r->val = r->train != NULL ? dataset_open(r->o->data, "val") : NULL;
     if (r->val == NULL)
         exit(ENDING_ERROR);
-    if (dataset_nclass(r->train) != dataset_nclass(r->val))
-        give_up(ENDING_ERROR, "%s: train has %u classes and val %u; they need the same folders", r->o->data,
-                dataset_nclass(r->train), dataset_nclass(r->val));
+    if (!dataset_same_classes(r->train, r->val))
+        exit(ENDING_ERROR);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -327,7 +335,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     if (!o->dry_run)
         choose_folder(r);
     if (!o->dry_run && r->rank == 0)
-        r->keeper = keeper_create(r->folder, (uint32_t)o->keep);
+        make_keeper(r);
     state_load(r);
     if (o->elastic >= 0)
         join_elastic(r, all);
