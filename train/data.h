@@ -76,12 +76,32 @@ const char *image_decode(const void *jpeg, size_t bytes, const struct image_opti
 
 struct store;
 
-/** Collective: each rank reads its part of the dataset, compressed. ngroup: replica groups; each group of ranks holds all. */
+/**
+ * Each rank reads its part of the dataset, compressed.
+ *
+ * comm    a duplicate of a part of it is used by a thread of the store's, so that training may go on; NULL: one rank
+ * ngroup  replica groups, 1 to the number of ranks; each group of ranks holds all
+ * Order:  collective
+ */
 struct store *store_create(struct plait_comm *comm, const struct dataset *dataset, uint32_t ngroup);
+/** What is being brought is given up. */
 void store_destroy(struct store *store);
-/** Start to bring here what this rank needs in an epoch, during the one before; the loader waits for it. */
+/** Start to bring here what this rank needs in an epoch, during the one before; the loader waits for it, and starts it if
+ *  it was not. Until then memory holds both epochs. Order: collective, as is the loader's beginning of an epoch. */
 void store_shuffle(struct store *store, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch);
-uint64_t store_bytes(const struct store *store);
+/** Wait until an epoch's images are here. When they could not be brought a message says why, and files are read. */
+void store_wait(struct store *store, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch);
+/** The n-th image of this rank in the epoch of the latest store_wait(); NULL: it is not here. Thread: any. */
+const void *store_image(const struct store *store, uint64_t n, size_t *bytes);
+
+struct store_figures {
+    uint64_t held;     /* bytes of this rank's part */
+    uint64_t brought;  /* bytes that came from other ranks, of all epochs */
+    uint64_t segments; /* exchanges in which they came */
+};
+struct store_figures store_figures(const struct store *store);
+/* About what a rank sends or gets in one exchange, in bytes: what memory is needed for beside the images. */
+extern uint64_t store_segment;
 
 /* ---- Batches ---- */
 

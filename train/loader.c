@@ -64,6 +64,8 @@ static uint64_t position_of(const struct loader *l, uint64_t image)
 
 /* ---- One image ---- */
 
+#define ELSEWHERE UINT64_MAX /* the place of an image that is not this rank's in the epoch */
+
 struct bytes {
     const void *data;
     size_t n;
@@ -98,12 +100,21 @@ static const char *read_file(const char *path, struct bytes *out)
     return why;
 }
 
+/* The n-th image of this rank in the epoch lies in memory, unless its file could not be read: then reading tells why. */
+static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n, struct bytes *out)
+{
+    *out = (struct bytes){ 0 };
+    if (l->options.store != NULL && n != ELSEWHERE)
+        out->data = store_image(l->options.store, n, &out->n);
+    return out->data != NULL ? NULL : read_file(dataset_path(l->options.dataset, sample), out);
+}
+
 /* NULL, or why the sample is broken. */
-static const char *decode_sample(struct loader *l, uint64_t sample, float *out)
+static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, float *out)
 {
     const struct loader_options *o = &l->options;
     struct bytes file;
-    const char *why = read_file(dataset_path(o->dataset, sample), &file);
+    const char *why = find_file(l, sample, n, &file);
 
     if (why == NULL)
         why = image_decode(file.data, file.n, &o->image, o->seed, l->epoch, sample, out);
@@ -127,15 +138,16 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
         fprintf(stderr, "plait-train: %s: %s; it is left out\n", path, why);
 }
 
-/* The image of a position, or of the next one whose file is not broken. Label: what lies in out; -1: nothing. */
-static int32_t load(struct loader *l, uint64_t position, float *out)
+/* The n-th image of this rank, or that of the next position whose file is not broken. Label: what lies in out; -1: none. */
+static int32_t load(struct loader *l, uint64_t n, float *out)
 {
     const struct loader_options *o = &l->options;
+    const uint64_t position = position_of(l, n);
     const uint64_t count = dataset_count(o->dataset);
 
     for (uint64_t i = 0; position < count && i < (o->whole ? 1 : count); i++) {
         const uint64_t sample = dataset_at(o->dataset, o->shuffle, o->seed, l->epoch, (position + i) % count);
-        const char *why = decode_sample(l, sample, out);
+        const char *why = decode_sample(l, sample, i == 0 ? n : ELSEWHERE, out);
         if (why == NULL)
             return (int32_t)dataset_label(o->dataset, sample);
         tell_broken(l, sample, why);
@@ -172,7 +184,7 @@ static void *thread(void *argument)
             s->undone = l->options.micro;
         l->busy++;
         pthread_mutex_unlock(&l->lock);
-        const int32_t label = load(l, position_of(l, image), s->images + k * l->image);
+        const int32_t label = load(l, image, s->images + k * l->image);
         pthread_mutex_lock(&l->lock);
         s->labels[k] = label;
         l->busy--;
@@ -262,6 +274,10 @@ void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
 {
     pthread_mutex_lock(&l->lock);
     stop_epoch(l);
+    pthread_mutex_unlock(&l->lock);
+    if (l->options.store != NULL)
+        store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
+    pthread_mutex_lock(&l->lock);
     l->epoch = epoch;
     l->first = l->given = step * micros_of_step(l);
     l->begun = l->first * l->options.micro;
