@@ -18,14 +18,13 @@ struct progress {
     bool terminal;
     double begin;        /* of this process's part of the run */
     uint64_t begin_step; /* steps that were complete then */
-    double epoch_begin;
+    double epoch_begin, epoch_seconds; /* without the evaluation */
     double shown;         /* when the line was last written, */
     double log_begin;     /* or the log, */
     uint64_t log_step;    /* and at which step that was */
     struct totals window; /* since then */
     double window_begin;  /* of what the line shows: it has its own, shorter, memory */
     struct totals recent;
-    uint64_t recent_steps;
 };
 
 /* ---- log.jsonl ----------------------------------------------------------------------------------- */
@@ -162,7 +161,6 @@ static void show(struct progress *p, const struct run *r)
     fflush(stdout);
     p->shown = p->window_begin = now();
     p->recent = (struct totals){ 0 };
-    p->recent_steps = 0;
 }
 
 static void clear(const struct progress *p)
@@ -247,18 +245,26 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
         return;
     add(&p->window, sum);
     add(&p->recent, sum);
-    p->recent_steps++;
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
     if (now() - p->shown >= (p->terminal ? 0.1 : 10))
         show(p, r);
 }
 
+void progress_pause(struct progress *p, const struct run *r)
+{
+    if (p == NULL)
+        return;
+    if (r->step > p->log_step)
+        log_step(p, r);
+    p->epoch_seconds = now() - p->epoch_begin;
+}
+
 void progress_epoch(struct progress *p, const struct run *r, const struct totals *sum, const struct totals *tested)
 {
     if (p == NULL)
         return;
-    const double seconds = now() - p->epoch_begin;
+    const double seconds = p->epoch_seconds;
     json_t *object = event(p, r, "epoch");
     char test[120] = "";
 
@@ -281,6 +287,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
                  (unsigned long long)r->o->epochs, test, sum->loss / sum->images, sum->images / seconds,
                  100 * sum->exposed / (seconds * r->nrank), seconds);
     p->epoch_begin = p->log_begin = p->window_begin = now();
+    p->recent = (struct totals){ 0 };
 }
 
 void progress_end(struct progress *p, const struct run *r, const char *why)

@@ -16,8 +16,11 @@ struct progress;
 struct progress *progress_create(const struct run *r);
 void progress_destroy(struct progress *p);
 
-/** A step is complete. own: of this rank; sum: of all ranks where they step together, else NULL. */
+/** A step is complete. sum: of all ranks, or, where they do not step together, of this one. */
 void progress_step(struct progress *p, const struct run *r, const struct totals *sum);
+
+/** The last step of an epoch is complete; what follows does not count as training. */
+void progress_pause(struct progress *p, const struct run *r);
 
 /** An epoch is complete; tested: on the validation images, or NULL. */
 void progress_epoch(struct progress *p, const struct run *r, const struct totals *sum, const struct totals *tested);

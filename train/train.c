@@ -246,6 +246,7 @@ static void end_epoch(struct run *r)
     const uint64_t every = r->o->evaluate_every;
     bool best = false;
 
+    progress_pause(r->progress, r);
     r->epoch++;
     r->at = 0;
     const bool test = finished(r) || (every > 0 && r->epoch % every == 0);
