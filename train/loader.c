@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 struct slot {
@@ -75,16 +76,16 @@ struct bytes {
 /* NULL, or why not. */
 static const char *read_whole(FILE *f, struct bytes *out)
 {
-    if (fseek(f, 0, SEEK_END) != 0)
+    struct stat status;
+
+    if (fstat(fileno(f), &status) != 0)
         return strerror(errno);
-    const long n = ftell(f);
-    rewind(f);
-    if (n < 0)
-        return strerror(errno);
-    out->data = out->owned = malloc((size_t)n + 1);
+    if (!S_ISREG(status.st_mode))
+        return "it is no file";
+    out->data = out->owned = malloc((size_t)status.st_size + 1);
     if (out->owned == NULL)
         return "no memory for the file";
-    out->n = fread(out->owned, 1, (size_t)n, f);
+    out->n = fread(out->owned, 1, (size_t)status.st_size, f);
     return ferror(f) ? strerror(errno) : NULL;
 }
 
@@ -92,7 +93,6 @@ static const char *read_file(const char *path, struct bytes *out)
 {
     FILE *f = fopen(path, "rb");
 
-    *out = (struct bytes){ 0 };
     if (f == NULL)
         return strerror(errno);
     const char *why = read_whole(f, out);
