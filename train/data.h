@@ -35,6 +35,10 @@ uint32_t dataset_nclass(const struct dataset *dataset);
 const char *dataset_class(const struct dataset *dataset, uint32_t k);
 const char *dataset_path(const struct dataset *dataset, uint64_t sample);
 uint32_t dataset_label(const struct dataset *dataset, uint64_t sample);
+/** Of all names and labels, to compare between ranks. */
+uint64_t dataset_hash(const struct dataset *dataset);
+/** Have two halves the same classes, so that labels mean the same? A message names the first that differs. */
+bool dataset_same_classes(const struct dataset *a, const struct dataset *b);
 
 /** The sample at a position of an epoch; shuffled by (seed, epoch), or in order. */
 uint64_t dataset_at(const struct dataset *dataset, bool shuffle, uint64_t seed, uint32_t epoch, uint64_t position);
@@ -52,10 +56,19 @@ struct image_options {
     double least_area, most_area; /* TRAIN: of the crop, as part of the image; 0.08 and 1 by default */
     double jitter; /* TRAIN: brightness, contrast, saturation each by 1 - jitter to 1 + jitter; 0: none */
     double mean[3], deviation[3];
+    uint64_t most_pixels; /* of a file; larger ones are broken, as their memory may be short */
 };
-extern const struct image_options image_defaults; /* ImageNet's mean and deviation, 224 pixels */
+extern const struct image_options
+    image_defaults; /* ImageNet's mean and deviation, 224 pixels, files of 64 Mi at most */
 
-/** Decode, transform and normalise a JPEG in memory. out: [pixels][pixels][3]. NULL, or why not. */
+/**
+ * Decode, transform and normalise a JPEG in memory. Greyscale, CMYK and progressive files are taken; damage that lies
+ * outside of what the crop needs is not seen, unless the file is truncated.
+ *
+ * out     [pixels][pixels][3]
+ * Result: NULL, or why not (the thread's, until its next call)
+ * Thread: any
+ */
 const char *image_decode(const void *jpeg, size_t bytes, const struct image_options *options, uint64_t seed,
                          uint32_t epoch, uint64_t sample, float *out);
 
@@ -63,12 +76,32 @@ const char *image_decode(const void *jpeg, size_t bytes, const struct image_opti
 
 struct store;
 
-/** Collective: each rank reads its part of the dataset, compressed. ngroup: replica groups; each group of ranks holds all. */
+/**
+ * Each rank reads its part of the dataset, compressed.
+ *
+ * comm    a duplicate of a part of it is used by a thread of the store's, so that training may go on; NULL: one rank
+ * ngroup  replica groups, 1 to the number of ranks; each group of ranks holds all
+ * Order:  collective
+ */
 struct store *store_create(struct plait_comm *comm, const struct dataset *dataset, uint32_t ngroup);
+/** What is being brought is given up. */
 void store_destroy(struct store *store);
-/** Start to bring here what this rank needs in an epoch, during the one before; the loader waits for it. */
+/** Start to bring here what this rank needs in an epoch, during the one before; the loader waits for it, and starts it if
+ *  it was not. Until then memory holds both epochs. Order: collective, as is the loader's beginning of an epoch. */
 void store_shuffle(struct store *store, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch);
-uint64_t store_bytes(const struct store *store);
+/** Wait until an epoch's images are here. When they could not be brought a message says why, and files are read. */
+void store_wait(struct store *store, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch);
+/** The n-th image of this rank in the epoch of the latest store_wait(); NULL: it is not here. Thread: any. */
+const void *store_image(const struct store *store, uint64_t n, size_t *bytes);
+
+struct store_figures {
+    uint64_t held;     /* bytes of this rank's part */
+    uint64_t brought;  /* bytes that came from other ranks, of all epochs */
+    uint64_t segments; /* exchanges in which they came */
+};
+struct store_figures store_figures(const struct store *store);
+/* About what a rank sends or gets in one exchange, in bytes: what memory is needed for beside the images. */
+extern uint64_t store_segment;
 
 /* ---- Batches ---- */
 
@@ -85,8 +118,9 @@ struct loader_options {
     uint32_t queue; /* micro-batches decoded ahead */
     bool shuffle;
     bool whole; /* true (evaluation): the rest of an epoch too, labels -1 where nothing lies; false: it is dropped */
-    bool
-        broken_fatal; /* a broken file ends the program; false: it is named, counted, and its place gets another sample's */
+    /* A broken file ends the program; false: it is named once and counted; its place gets the sample of the next position
+       of the epoch, or, whole, the label -1. */
+    bool broken_fatal;
     uint64_t seed;
 };
 

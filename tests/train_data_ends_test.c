@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ends a program that loads images, and what a lost rank does not end. */
+#include "train_tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What a child that loads says; its exit status must be 1. */
+static void load_in_child(const struct loader_options *o, char *said, size_t room)
+{
+    int pipe_of[2], status;
+
+    assert_int_equal(pipe(pipe_of), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(pipe_of[1], STDERR_FILENO);
+        struct images m;
+        struct loader *l = loader_create(o);
+        loader_begin(l, 0, 0);
+        while (loader_next(l, &m))
+            ;
+        _exit(0);
+    }
+    close(pipe_of[1]);
+    ssize_t n = 0, more;
+    while ((more = read(pipe_of[0], said + n, room - 1 - (size_t)n)) > 0)
+        n += more;
+    said[n] = '\0';
+    close(pipe_of[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
+static void a_broken_file_ends_the_program_if_asked(void **state)
+{
+    struct dataset *d = break_some("broken");
+    struct loader_options o = options_of(d, 0, 1);
+    char said[4096];
+
+    (void)state;
+    o.broken_fatal = true;
+    o.threads = 1;
+    load_in_child(&o, said, sizeof said);
+    assert_non_null(strstr(said, "/broken/train/"));
+    assert_non_null(strstr(said, "mend or remove it"));
+    dataset_close(d);
+}
+
+static void where_all_files_are_broken_the_program_ends(void **state)
+{
+    struct dataset *d = tree_of(17);
+    struct loader_options o = options_of(d, 0, 1);
+    char said[4096];
+
+    (void)state;
+    load_in_child(&o, said, sizeof said);
+    assert_non_null(strstr(said, "the file is empty"));
+    assert_non_null(strstr(said, "all 17 images are broken"));
+    dataset_close(d);
+}
+
+static void batches_that_ranks_cannot_share_are_refused(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+    char said[4096];
+
+    (void)state;
+    o.micro = 3;
+    load_in_child(&o, said, sizeof said);
+    assert_non_null(strstr(said, "a batch of 8 images cannot be made of micro-batches of 3"));
+    o.micro = 1;
+    o.batch = TRAIN + 1;
+    load_in_child(&o, said, sizeof said);
+    assert_non_null(strstr(said, "more than the 61 that there are"));
+}
+
+/* The other ranks go on with the same batches. */
+static void where_a_rank_is_lost_files_are_read(void **state)
+{
+    struct in_memory c = { train, 1, 1000, true };
+    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = load_from_memory, .arg = &c, .processes = true };
+
+    (void)state;
+    store_segment = c.segment;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int see_other_files(struct plait_comm **comm, uint32_t rank, void *argument)
+{
+    (void)argument;
+    store_create(*comm, rank == 1 ? val : train, 1);
+    return 0;
+}
+
+static void ranks_that_see_different_files_are_told(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = see_other_files, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_broken_file_ends_the_program_if_asked),
+        cmocka_unit_test(where_all_files_are_broken_the_program_ends),
+        cmocka_unit_test(batches_that_ranks_cannot_share_are_refused),
+        cmocka_unit_test(where_a_rank_is_lost_files_are_read),
+        cmocka_unit_test(ranks_that_see_different_files_are_told),
+    };
+    return cmocka_run_group_tests_name("train_data_ends", tests, make_folder, remove_folder);
+}

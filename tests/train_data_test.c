@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Drawn data, the tree, the order of an epoch, batches by threads and ranks, images in the ranks' memory. */
+#include "train_tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Drawn data and the tree ---- */
+
+static uint64_t hash_of_files(const struct dataset *d)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (uint64_t i = 0; i < dataset_count(d); i++) {
+        FILE *f = fopen(dataset_path(d, i), "rb");
+        assert_non_null(f);
+        for (int c; (c = getc(f)) != EOF;)
+            hash = (hash ^ (unsigned)c) * 1099511628211u;
+        fclose(f);
+    }
+    return hash;
+}
+
+static void drawn_data_follow_from_the_seed(void **state)
+{
+    (void)state;
+    assert_int_equal(make_data(path_of("same"), CLASSES, TRAIN, VAL, 24, 1), 0);
+    assert_int_equal(make_data(path_of("other"), CLASSES, TRAIN, VAL, 24, 2), 0);
+    struct dataset *same = dataset_open(path_of("same"), "train"), *other = dataset_open(path_of("other"), "train");
+    assert_true(hash_of_files(same) == hash_of_files(train));
+    assert_true(hash_of_files(other) != hash_of_files(train));
+    assert_true(hash_of_files(val) != hash_of_files(train));
+    assert_true(dataset_hash(same) == dataset_hash(train) && dataset_hash(val) != dataset_hash(train));
+    dataset_close(same);
+    dataset_close(other);
+}
+
+static void impossible_drawn_data_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(make_data(path_of("b"), 49, 100, 100, 32, 1), 1);
+    assert_int_equal(make_data(path_of("b"), 10, 9, 100, 32, 1), 1);
+    assert_int_equal(make_data(path_of("b"), 10, 100, 100, 8, 1), 1);
+    assert_int_equal(make_data("/proc/nothing", 2, 2, 2, 32, 1), 1);
+}
+
+static void classes_and_files_are_in_the_order_of_their_names(void **state)
+{
+    (void)state;
+    assert_int_equal(dataset_count(train), TRAIN);
+    assert_int_equal(dataset_nclass(train), CLASSES);
+    for (uint32_t k = 1; k < CLASSES; k++)
+        assert_true(strcmp(dataset_class(train, k - 1), dataset_class(train, k)) < 0);
+    for (uint64_t i = 0; i < TRAIN; i++) {
+        assert_true(i == 0 || strcmp(dataset_path(train, i - 1), dataset_path(train, i)) < 0);
+        assert_non_null(strstr(dataset_path(train, i), dataset_class(train, dataset_label(train, i))));
+    }
+    assert_true(dataset_same_classes(train, val));
+}
+
+/* Files by other names, hidden ones, links, folders in a class. */
+static void a_tree_holds_what_is_named_as_jpeg(void **state)
+{
+    (void)state;
+    for (const char *const *p = (const char *const[]){ "t", "t/train", "t/train/b", "t/train/b/inner", "t/train/a",
+                                                       "t/train/.hidden", NULL };
+         *p != NULL; p++)
+        assert_int_equal(mkdir(path_of(*p), 0777), 0);
+    write_file("t/train/b/2.JPEG", "", 0);
+    write_file("t/train/b/1.txt", "", 0);
+    write_file("t/train/b/.3.jpg", "", 0);
+    write_file("t/train/b/inner/0.jpg", "", 0);
+    write_file("t/train/loose.jpg", "", 0);
+    assert_int_equal(symlink("../b/2.JPEG", path_of("t/train/a/4.jpg")), 0);
+    struct dataset *d = dataset_open(path_of("t"), "train");
+    assert_int_equal(dataset_count(d), 3);
+    assert_int_equal(dataset_nclass(d), 2);
+    assert_string_equal(dataset_path(d, 0), path_of("t/train/a/4.jpg"));
+    assert_string_equal(dataset_path(d, 1), path_of("t/train/b/2.JPEG"));
+    assert_string_equal(dataset_path(d, 2), path_of("t/train/b/inner/0.jpg"));
+    assert_false(dataset_same_classes(train, d));
+    dataset_close(d);
+    assert_int_equal(unlink(path_of("t/train/a/4.jpg")), 0);
+    assert_null(dataset_open(path_of("t"), "train"));         /* an empty class */
+    assert_null(dataset_open(path_of("t"), "val"));           /* nothing there */
+    assert_null(dataset_open(path_of("t/train"), "b/inner")); /* no folder there */
+}
+
+/* ---- The order of an epoch ---- */
+
+static void an_epoch_has_every_sample_once(void **state)
+{
+    static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 7, 12, 16, 17, 61, 99, 100, 101 };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct dataset *d = tree_of(sizes[k]);
+        for (uint32_t epoch = 0; epoch < 20; epoch++) {
+            bool seen[128] = { false };
+            for (uint64_t i = 0; i < sizes[k]; i++) {
+                const uint64_t sample = dataset_at(d, true, 3, epoch, i);
+                assert_true(sample < sizes[k] && !seen[sample]);
+                seen[sample] = true;
+                assert_int_equal(dataset_at(d, false, 3, epoch, i), i);
+            }
+        }
+        dataset_close(d);
+    }
+}
+
+/* Every sample comes to every place, and after every other sample, about equally often (6 standard deviations). */
+static void orders_are_evenly_distributed(void **state)
+{
+    enum { N = 12, EPOCHS = 12000 };
+    static unsigned at[N][N], after[N][N];
+    struct dataset *d = tree_of(N);
+
+    (void)state;
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
+        for (uint64_t i = 0; i < N; i++) {
+            const uint64_t sample = dataset_at(d, true, 9, epoch, i);
+            at[i][sample]++;
+            after[dataset_at(d, true, 9, epoch, (i + 1) % N)][sample]++;
+        }
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) {
+            assert_in_range(at[i][k], 1000 - 182, 1000 + 182);
+            assert_true(i == k || (after[i][k] > 1091 - 190 && after[i][k] < 1091 + 190));
+        }
+    dataset_close(d);
+}
+
+/* ---- Batches ---- */
+
+static struct epoch expected, got;
+
+static void take_all(const struct loader_options *o, uint32_t epoch, struct epoch *out)
+{
+    struct loader *l = loader_create(o);
+
+    assert_int_equal(take(l, o, epoch, 0, out), loader_steps(l) * o->batch / o->nrank);
+    loader_destroy(l);
+}
+
+static void batches_do_not_depend_on_ranks_threads_queue_or_micro_batches(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+
+    (void)state;
+    take_all(&o, 5, &expected);
+    for (uint64_t i = 0; i < STEPS * BATCH; i++)
+        assert_int_equal(expected.labels[i], dataset_label(train, dataset_at(train, true, 11, 5, i)));
+    for (uint32_t k = 0; k < 6; k++) {
+        const uint32_t nrank = 1u << k % 3;
+        memset(&got, 0, sizeof got);
+        for (uint32_t rank = 0; rank < nrank; rank++) {
+            o = options_of(train, rank, nrank);
+            o.threads = 1 + k;
+            o.queue = k;
+            o.micro = k < 3 ? 1 : BATCH / nrank;
+            take_all(&o, 5, &got);
+        }
+        assert_memory_equal(got.images, expected.images, STEPS * BATCH * sizeof *got.images);
+        assert_memory_equal(got.labels, expected.labels, STEPS * BATCH * sizeof *got.labels);
+    }
+}
+
+static void an_epoch_begun_at_a_step_goes_on_as_the_whole_one(void **state)
+{
+    const struct loader_options o = options_of(train, 0, 1);
+    struct loader *l = loader_create(&o);
+    struct images m;
+
+    (void)state;
+    take(l, &o, 3, 0, &expected);
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        loader_begin(l, 2, 0); /* given up after a batch */
+        assert_true(loader_next(l, &m));
+        memcpy(&got, &expected, sizeof got);
+        memset(got.images[step * BATCH], 0, (STEPS - step) * BATCH * sizeof *got.images);
+        assert_int_equal(take(l, &o, 3, step, &got), (STEPS - step) * BATCH);
+        assert_memory_equal(got.images, expected.images, STEPS * BATCH * sizeof *got.images);
+    }
+    assert_true(loader_waited(l) > 0);
+    loader_destroy(l);
+}
+
+/* Evaluation: every sample once; labels -1 fill the last batch. */
+static void a_whole_epoch_has_the_rest_too(void **state)
+{
+    (void)state;
+    for (uint32_t nrank = 1; nrank <= 4; nrank *= 2) {
+        memset(&got, 7, sizeof got);
+        for (uint32_t rank = 0; rank < nrank; rank++) {
+            struct loader_options o = options_of(val, rank, nrank);
+            o.image.transform = TRANSFORM_EVAL;
+            o.shuffle = false;
+            o.whole = true;
+            take_all(&o, 0, &got);
+        }
+        for (uint64_t i = 0; i < 2 * BATCH; i++)
+            assert_int_equal(got.labels[i], i < VAL ? (int)dataset_label(val, i) : -1);
+    }
+}
+
+static void the_transform_changes_from_the_next_epoch_on(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+    struct loader *l = loader_create(&o);
+
+    (void)state;
+    take(l, &o, 0, 0, &got);
+    loader_set_transform(l, TRANSFORM_EVAL, false);
+    take(l, &o, 0, 0, &got);
+    o.image.transform = TRANSFORM_EVAL;
+    o.shuffle = false;
+    take_all(&o, 0, &expected);
+    assert_memory_equal(got.images, expected.images, STEPS * BATCH * sizeof *got.images);
+    loader_destroy(l);
+}
+
+/* ---- Broken files ---- */
+
+static void a_broken_file_is_counted_once_and_replaced_by_the_next_position(void **state)
+{
+    struct dataset *d = break_some("broken");
+    struct loader_options o = options_of(d, 0, 1);
+    struct loader *l = loader_create(&o);
+
+    (void)state;
+    for (uint32_t epoch = 0; epoch < 6; epoch++) {
+        take(l, &o, epoch, 0, &got);
+        for (uint64_t i = 0; i < STEPS * BATCH; i++) {
+            uint64_t k = i;
+            while (is_one_of_the_broken(dataset_at(d, true, 11, epoch, k % TRAIN)))
+                k++;
+            assert_int_equal(got.labels[i], dataset_label(d, dataset_at(d, true, 11, epoch, k % TRAIN)));
+        }
+    }
+    assert_int_equal(loader_broken(l), BROKEN);
+    loader_destroy(l);
+    o.whole = true; /* evaluation counts no sample twice */
+    take_all(&o, 0, &got);
+    for (uint64_t i = 0; i < TRAIN; i++)
+        assert_true((got.labels[i] == -1) == is_one_of_the_broken(dataset_at(d, true, 11, 0, i)));
+    dataset_close(d);
+}
+
+/* ---- Images in memory ---- */
+
+static void batches_from_memory_are_those_from_files(void **state)
+{
+    static const struct {
+        uint32_t nrank, ngroup;
+        uint64_t segment;
+    } cases[] = {
+        { 1, 1, 1 << 20 }, { 2, 1, 1 << 20 }, { 2, 1, 500 },     { 2, 2, 1 << 20 },
+        { 4, 1, 1000 },    { 4, 2, 1 },       { 4, 4, 1 << 20 }, { 4, 3, 1 << 20 } /* groups of 2, 1 and 1 */
+    };
+    struct dataset *d = break_some("broken again");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int broken = 0; broken < 2; broken++) {
+            struct in_memory c = { broken ? d : train, cases[i].ngroup, cases[i].segment, false };
+            store_segment = cases[i].segment;
+            const struct ranks r = { .nprocess = i % 2 ? cases[i].nrank : 1,
+                                     .nthread = i % 2 ? 1 : cases[i].nrank,
+                                     .body = load_from_memory,
+                                     .arg = &c };
+            assert_int_equal(ranks_run(&r), 0);
+        }
+    dataset_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_data_follow_from_the_seed),
+        cmocka_unit_test(impossible_drawn_data_are_refused),
+        cmocka_unit_test(classes_and_files_are_in_the_order_of_their_names),
+        cmocka_unit_test(a_tree_holds_what_is_named_as_jpeg),
+        cmocka_unit_test(an_epoch_has_every_sample_once),
+        cmocka_unit_test(orders_are_evenly_distributed),
+        cmocka_unit_test(batches_do_not_depend_on_ranks_threads_queue_or_micro_batches),
+        cmocka_unit_test(an_epoch_begun_at_a_step_goes_on_as_the_whole_one),
+        cmocka_unit_test(a_whole_epoch_has_the_rest_too),
+        cmocka_unit_test(the_transform_changes_from_the_next_epoch_on),
+        cmocka_unit_test(a_broken_file_is_counted_once_and_replaced_by_the_next_position),
+        cmocka_unit_test(batches_from_memory_are_those_from_files),
+    };
+    return cmocka_run_group_tests_name("train_data", tests, make_folder, remove_folder);
+}

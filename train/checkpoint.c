@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The keeper's thread owns the copies while `busy`; whoever saves waits until it is not, copies, and hands them over. It
+ * removes nothing before the new file and its name are on the disk.
+ */
+#include "checkpoint.h"
+
+#include "replace.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VERSION    "1" /* of what our files hold: the note "plait" */
+#define BEST       "best.safetensors"
+#define STEP_NAME  "step-%08" PRIu64 ".safetensors"
+#define NOTES_MADE 3 /* by the keeper */
+
+enum { TROUBLE = PATH_MAX + 512, NAME = 64 };
+
+struct keeper {
+    char folder[PATH_MAX];
+    char newest[PATH_MAX];
+    int lock; /* the folder, opened: locked while this process lives */
+    uint32_t keep;
+
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool busy, leave; /* and the trouble: under the mutex */
+    bool untold;
+    char trouble[TROUBLE], told[TROUBLE];
+
+    /* What is being written. */
+    uint64_t step;
+    bool best;
+    struct entry *entries;
+    uint32_t nentry;
+    struct note *notes;
+    uint32_t nnote;
+    uint8_t *arena;
+    size_t room;
+};
+
+static void trouble(struct keeper *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The first one stays until it is told. */
+static void trouble(struct keeper *k, const char *format, ...)
+{
+    va_list arguments;
+
+    pthread_mutex_lock(&k->mutex);
+    if (!k->untold) {
+        va_start(arguments, format);
+        vsnprintf(k->trouble, sizeof k->trouble, format, arguments);
+        va_end(arguments);
+        k->untold = true;
+    }
+    pthread_mutex_unlock(&k->mutex);
+}
+
+/* ---- Names -------------------------------------------------------------------------------------------------- */
+
+/* The step of a checkpoint's name; false: another file's. */
+static bool step_of(const char *name, uint64_t *step)
+{
+    char again[NAME];
+
+    if (sscanf(name, "step-%" SCNu64, step) != 1)
+        return false;
+    snprintf(again, sizeof again, STEP_NAME, *step);
+    return strcmp(again, name) == 0;
+}
+
+static int newer_first(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x > y ? -1 : x < y;
+}
+
+/* Steps that a folder has checkpoints of, the last first; -1: errno. Free *out. */
+static ssize_t list_steps(const char *folder, uint64_t **out)
+{
+    DIR *const d = opendir(folder);
+    uint64_t *steps = NULL, step;
+    size_t n = 0;
+    int error = 0;
+
+    if (d == NULL)
+        return -1;
+    while (error == 0) {
+        errno = 0;
+        const struct dirent *const e = readdir(d);
+        if (e == NULL) {
+            error = errno;
+            break;
+        }
+        if (!step_of(e->d_name, &step))
+            continue;
+        uint64_t *const more = realloc(steps, (n + 1) * sizeof *steps);
+        if (more == NULL)
+            error = ENOMEM;
+        else
+            (steps = more)[n++] = step;
+    }
+    closedir(d);
+    if (error != 0) {
+        free(steps);
+        errno = error;
+        return -1;
+    }
+    if (n > 0)
+        qsort(steps, n, sizeof *steps, newer_first);
+    *out = steps;
+    return (ssize_t)n;
+}
+
+/* ---- Finding ------------------------------------------------------------------------------------------------ */
+
+/* A whole checkpoint of ours, of this step where one is given? If not it is named, unless it is not there. */
+static bool whole(const char *path, const uint64_t *step)
+{
+    const char *why = NULL, *version, *value;
+    uint64_t has = 0;
+
+    if (access(path, F_OK) != 0)
+        return false;
+    struct safetensors *const f = safetensors_open(path, &why);
+    if (f == NULL) {
+        fprintf(stderr, "plait-train: passed over %s\n", why);
+        return false;
+    }
+    version = safetensors_note(f, "plait");
+    value = safetensors_note(f, "step");
+    if (version == NULL || value == NULL || sscanf(value, "%" SCNu64, &has) != 1)
+        why = "no checkpoint of plait-train";
+    else if (strcmp(version, VERSION) != 0)
+        why = "written by another version of plait-train";
+    else if (step != NULL && has != *step)
+        why = "a checkpoint of another step, renamed";
+    if (why != NULL)
+        fprintf(stderr, "plait-train: passed over %s: %s\n", path, why);
+    safetensors_close(f);
+    return why == NULL;
+}
+
+bool checkpoint_newest(const char *folder, char *out, size_t size)
+{
+    uint64_t *steps = NULL;
+    const ssize_t n = list_steps(folder, &steps);
+    bool found = false;
+
+    if (n < 0 && errno != ENOENT)
+        fprintf(stderr, "plait-train: %s cannot be read: %s\n", folder, strerror(errno));
+    for (ssize_t i = 0; i < n && !found; i++)
+        found = (size_t)snprintf(out, size, "%s/" STEP_NAME, folder, steps[i]) < size && whole(out, &steps[i]);
+    free(steps);
+    return found || ((size_t)snprintf(out, size, "%s/" BEST, folder) < size && whole(out, NULL));
+}
+
+const char *keeper_newest(struct keeper *k)
+{
+    keeper_wait(k);
+    return checkpoint_newest(k->folder, k->newest, sizeof k->newest) ? k->newest : "";
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------------ */
+
+/* The best is another name of the same file; where a file has one name only, it is written twice. */
+static const char *write_best(struct keeper *k, const char *path)
+{
+    static const char hidden[] = ".best" REPLACE_SUFFIX;
+    char best[PATH_MAX + NAME];
+
+    snprintf(best, sizeof best, "%s/" BEST, k->folder);
+    unlinkat(k->lock, hidden, 0);
+    const bool linked = linkat(AT_FDCWD, path, k->lock, hidden, 0) == 0 &&
+                        renameat(k->lock, hidden, k->lock, BEST) == 0 && fsync(k->lock) == 0;
+    unlinkat(k->lock, hidden, 0);
+    return linked ? NULL : safetensors_write(best, k->entries, k->nentry, k->notes, k->nnote);
+}
+
+/* The last `keep` up to the one that was just written; what is of later steps belongs to a run that was given up. */
+static void remove_old(struct keeper *k)
+{
+    uint64_t *steps = NULL;
+    const ssize_t n = list_steps(k->folder, &steps);
+    uint32_t kept = 0;
+    char name[NAME];
+
+    if (n < 0)
+        trouble(k, "%s cannot be read: %s; older checkpoints stay", k->folder, strerror(errno));
+    for (ssize_t i = 0; i < n; i++) {
+        if (steps[i] > k->step || k->keep == 0 || kept++ < k->keep)
+            continue;
+        snprintf(name, sizeof name, STEP_NAME, steps[i]);
+        if (unlinkat(k->lock, name, 0) != 0 && errno != ENOENT)
+            trouble(k, "%s/%s cannot be removed: %s; remove it", k->folder, name, strerror(errno));
+    }
+    free(steps);
+}
+
+static void write_it(struct keeper *k)
+{
+    char path[PATH_MAX + NAME];
+
+    snprintf(path, sizeof path, "%s/" STEP_NAME, k->folder, k->step);
+    const char *why = safetensors_write(path, k->entries, k->nentry, k->notes, k->nnote);
+    if (why == NULL && k->best)
+        why = write_best(k, path);
+    if (why == NULL)
+        remove_old(k);
+    else
+        trouble(k, "the checkpoint of step %" PRIu64 ": %s (older ones are kept, and the next is tried)", k->step, why);
+}
+
+static void *work(void *argument)
+{
+    struct keeper *const k = argument;
+
+    pthread_mutex_lock(&k->mutex);
+    for (;;) {
+        while (!k->busy && !k->leave)
+            pthread_cond_wait(&k->changed, &k->mutex);
+        if (!k->busy)
+            break;
+        pthread_mutex_unlock(&k->mutex);
+        write_it(k);
+        pthread_mutex_lock(&k->mutex);
+        k->busy = false;
+        pthread_cond_broadcast(&k->changed);
+    }
+    pthread_mutex_unlock(&k->mutex);
+    return NULL;
+}
+
+/* ---- Saving ------------------------------------------------------------------------------------------------- */
+
+/* Room for a copy, as large as the largest yet. */
+static bool reserve(struct keeper *k, size_t bytes, uint32_t nentry, uint32_t nnote)
+{
+    if (bytes > k->room) {
+        free(k->arena);
+        k->room = 0;
+        k->arena = malloc(bytes);
+        if (k->arena == NULL)
+            return false;
+        k->room = bytes;
+    }
+    struct entry *const entries = realloc(k->entries, (nentry + 1) * sizeof *entries);
+    if (entries != NULL)
+        k->entries = entries;
+    struct note *const notes = realloc(k->notes, (nnote + NOTES_MADE) * sizeof *notes);
+    if (notes != NULL)
+        k->notes = notes;
+    return entries != NULL && notes != NULL;
+}
+
+static void copy_notes(struct keeper *k, uint64_t step, const struct note *notes, uint32_t nnote)
+{
+    k->notes[0] = (struct note){ "format", "pt" }; /* as files of PyTorch's say that rows come first */
+    k->notes[1] = (struct note){ "plait", VERSION };
+    k->notes[2] = (struct note){ .name = "step" };
+    snprintf(k->notes[2].value, sizeof k->notes[2].value, "%" PRIu64, step);
+    if (nnote > 0)
+        memcpy(k->notes + NOTES_MADE, notes, nnote * sizeof *notes);
+    k->nnote = nnote + NOTES_MADE;
+}
+
+void keeper_save(struct keeper *k, uint64_t step, bool best, const struct entry *entries, uint32_t nentry,
+                 const struct note *notes, uint32_t nnote)
+{
+    uint64_t bytes = 0, of_one;
+
+    keeper_wait(k);
+    for (uint32_t e = 0; e < nentry; e++)
+        bytes += entry_bytes(&entries[e], &of_one) ? of_one : 0;
+    if (!reserve(k, bytes, nentry, nnote)) {
+        trouble(k, "no checkpoint of step %" PRIu64 ": no memory for a copy of %" PRIu64 " bytes", step, bytes);
+        return;
+    }
+    uint8_t *at = k->arena;
+    for (uint32_t e = 0; e < nentry; e++) {
+        k->entries[e] = entries[e];
+        k->entries[e].data = at;
+        if (!entry_bytes(&entries[e], &of_one) || of_one == 0)
+            continue;
+        memcpy(at, entries[e].data, of_one);
+        at += of_one;
+    }
+    k->nentry = nentry;
+    copy_notes(k, step, notes, nnote);
+    k->step = step;
+    k->best = best;
+    pthread_mutex_lock(&k->mutex);
+    k->busy = true;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->mutex);
+}
+
+void keeper_wait(struct keeper *k)
+{
+    pthread_mutex_lock(&k->mutex);
+    while (k->busy)
+        pthread_cond_wait(&k->changed, &k->mutex);
+    pthread_mutex_unlock(&k->mutex);
+}
+
+const char *keeper_trouble(struct keeper *k)
+{
+    pthread_mutex_lock(&k->mutex);
+    const bool untold = k->untold;
+    if (untold)
+        memcpy(k->told, k->trouble, sizeof k->told);
+    k->untold = false;
+    pthread_mutex_unlock(&k->mutex);
+    return untold ? k->told : NULL;
+}
+
+/* ---- Beginning and end -------------------------------------------------------------------------------------- */
+
+static const char *fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static const char *fail(const char *format, ...)
+{
+    static _Thread_local char text[TROUBLE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+/* A folder and those above it. */
+static bool make_folder(char *path)
+{
+    for (char *c = path + 1; *c != '\0'; c++)
+        if (*c == '/') {
+            *c = '\0';
+            const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+            *c = '/';
+            if (!made)
+                return false;
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+/* What processes that were killed while they wrote have left. */
+static void remove_unfinished(struct keeper *k)
+{
+    static const char suffix[] = REPLACE_SUFFIX;
+    DIR *const d = opendir(k->folder);
+    const struct dirent *e;
+
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        const size_t length = strlen(e->d_name);
+        if (e->d_name[0] == '.' && length >= sizeof suffix && strcmp(e->d_name + length - strlen(suffix), suffix) == 0)
+            unlinkat(k->lock, e->d_name, 0);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+/* Told now, not after hours: a folder that cannot be written. */
+static const char *try_to_write(struct keeper *k)
+{
+    char path[PATH_MAX + NAME];
+    struct replace file;
+
+    snprintf(path, sizeof path, "%s/.try" REPLACE_SUFFIX, k->folder);
+    replace_begin(&file, path);
+    replace_write(&file, "", 1);
+    if (!replace_end(&file))
+        return fail("%s: no checkpoint can be written there: %s%s", k->folder, strerror(file.error),
+                    replace_remedy(file.error));
+    unlink(path);
+    return NULL;
+}
+
+static const char *open_folder(struct keeper *k, const char *folder)
+{
+    if (folder[0] == '\0' || (size_t)snprintf(k->folder, sizeof k->folder, "%s", folder) >= sizeof k->folder)
+        return fail("'%.80s' is no folder for checkpoints", folder);
+    if (!make_folder(k->folder))
+        return fail("%s: the folder for checkpoints cannot be made: %s%s", folder, strerror(errno),
+                    replace_remedy(errno));
+    k->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (k->lock < 0)
+        return fail("%s: the folder for checkpoints cannot be opened: %s%s", folder, strerror(errno),
+                    replace_remedy(errno));
+    /* Some network file systems have no locks. */
+    if (flock(k->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return fail("%s: another process keeps its checkpoints there; wait for its end or name another folder", folder);
+    remove_unfinished(k);
+    return try_to_write(k);
+}
+
+/* Signals go to the threads that wait for them. SIGXFSZ too, by which a limit of file sizes would end the process. */
+static int start(struct keeper *k)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&k->thread, NULL, work, k);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    k->running = error == 0;
+    return error;
+}
+
+struct keeper *keeper_create(const char *folder, uint32_t keep, const char **why)
+{
+    struct keeper *const k = calloc(1, sizeof *k);
+
+    if (k == NULL) {
+        *why = fail("%s: out of memory", folder);
+        return NULL;
+    }
+    k->lock = -1;
+    k->keep = keep;
+    pthread_mutex_init(&k->mutex, NULL);
+    pthread_cond_init(&k->changed, NULL);
+    *why = open_folder(k, folder);
+    if (*why == NULL) {
+        const int error = start(k);
+        if (error == 0)
+            return k;
+        *why = fail("%s: no thread to write checkpoints: %s", folder, strerror(error));
+    }
+    keeper_destroy(k);
+    return NULL;
+}
+
+const char *keeper_destroy(struct keeper *k)
+{
+    if (k == NULL)
+        return NULL;
+    pthread_mutex_lock(&k->mutex);
+    k->leave = true;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->mutex);
+    if (k->running)
+        pthread_join(k->thread, NULL);
+    const char *const last = keeper_trouble(k), *const why = last != NULL ? fail("%s", last) : NULL;
+    if (k->lock >= 0)
+        close(k->lock);
+    pthread_cond_destroy(&k->changed);
+    pthread_mutex_destroy(&k->mutex);
+    free(k->arena);
+    free(k->entries);
+    free(k->notes);
+    free(k);
+    return why;
+}

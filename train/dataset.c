@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tree: classes are the folders of a half, in the order of their names' bytes, samples their files in the same order.
+ * The order of an epoch is a permutation that is computed, not stored: any rank finds any position's sample at once.
+ */
+#include "data.h"
+#include "fatal.h"
+#include "random.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+struct sample {
+    size_t path; /* in text */
+    uint32_t label;
+};
+
+struct dataset {
+    char *text; /* classes and paths, each with its end */
+    size_t ntext, text_room;
+    size_t *classes; /* in text */
+    uint32_t nclass;
+    struct sample *samples;
+    uint64_t nsample, sample_room;
+    uint64_t nother; /* files that are not named as JPEGs */
+    size_t other;    /* the first one, in text */
+};
+
+static void *grow(void *array, size_t n, size_t size)
+{
+    void *grown = realloc(array, n * size);
+
+    if (grown == NULL)
+        fatal("no memory for a list of %zu files", n);
+    return grown;
+}
+
+static size_t keep_text(struct dataset *d, const char *text)
+{
+    const size_t at = d->ntext, n = strlen(text) + 1;
+
+    if (at + n > d->text_room) {
+        d->text_room = 2 * d->text_room + n + 4096;
+        d->text = grow(d->text, d->text_room, 1);
+    }
+    memcpy(d->text + at, text, n);
+    d->ntext += n;
+    return at;
+}
+
+static bool is_jpeg(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
+}
+
+static void add_file(struct dataset *d, const char *path, const char *name)
+{
+    if (!is_jpeg(name)) {
+        if (d->nother++ == 0)
+            d->other = keep_text(d, path);
+        return;
+    }
+    if (d->nsample == d->sample_room) {
+        d->sample_room = 2 * d->sample_room + 1024;
+        d->samples = grow(d->samples, d->sample_room, sizeof *d->samples);
+    }
+    d->samples[d->nsample++] = (struct sample){ .path = keep_text(d, path), .label = d->nclass - 1 };
+}
+
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* What lies in a folder, sorted by names; -1: it cannot be read, and a message says so. */
+static int list_folder(const char *folder, struct dirent ***out)
+{
+    const int n = scandir(folder, out, visible, by_bytes);
+
+    if (n < 0)
+        fprintf(stderr,
+                "plait-train: %s: %s; images lie in FOLDER/train/CLASS/NAME.jpg and FOLDER/val/CLASS/NAME.jpg "
+                "(plait-train make-data FOLDER draws some)\n",
+                folder, strerror(errno));
+    return n;
+}
+
+static void free_list(struct dirent **entries, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+static char *join(const char *folder, const char *name)
+{
+    char *path;
+
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        fatal("no memory for a path in %s", folder);
+    return path;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* The files of a class, also of folders inside its folder. */
+static bool add_class_files(struct dataset *d, const char *folder)
+{
+    struct dirent **entries;
+    const int n = list_folder(folder, &entries);
+    bool ok = n >= 0;
+
+    if (n < 0)
+        return false;
+    for (int i = 0; ok && i < n; i++) {
+        char *path = join(folder, entries[i]->d_name);
+        if (entries[i]->d_type == DT_REG || !is_folder(path))
+            add_file(d, path, entries[i]->d_name);
+        else
+            ok = add_class_files(d, path);
+        free(path);
+    }
+    free_list(entries, n);
+    return ok;
+}
+
+static bool add_class(struct dataset *d, const char *folder, const char *name)
+{
+    const uint64_t before = d->nsample;
+
+    d->classes = grow(d->classes, d->nclass + 1, sizeof *d->classes);
+    d->classes[d->nclass++] = keep_text(d, name);
+    if (!add_class_files(d, folder))
+        return false;
+    if (d->nsample == before)
+        fprintf(stderr,
+                "plait-train: %s: no .jpg or .jpeg in it; put images of this class there or remove the folder\n",
+                folder);
+    return d->nsample > before;
+}
+
+static bool add_classes(struct dataset *d, const char *folder)
+{
+    struct dirent **entries;
+    const int n = list_folder(folder, &entries);
+    bool ok = n >= 0;
+
+    if (n < 0)
+        return false;
+    for (int i = 0; ok && i < n; i++) {
+        char *path = join(folder, entries[i]->d_name);
+        if (is_folder(path))
+            ok = add_class(d, path, entries[i]->d_name);
+        free(path);
+    }
+    free_list(entries, n);
+    if (ok && d->nclass == 0)
+        fprintf(stderr, "plait-train: %s: no folder in it; each class has a folder of images there\n", folder);
+    return ok && d->nclass > 0;
+}
+
+struct dataset *dataset_open(const char *folder, const char *half)
+{
+    struct dataset *d = allocate(1, sizeof *d);
+    char *path = join(folder, half);
+    const bool ok = add_classes(d, path);
+
+    free(path);
+    if (!ok) {
+        dataset_close(d);
+        return NULL;
+    }
+    if (d->nother > 0)
+        fprintf(stderr, "plait-train: %llu files are not named .jpg or .jpeg and are left out; the first is %s\n",
+                (unsigned long long)d->nother, d->text + d->other);
+    return d;
+}
+
+void dataset_close(struct dataset *d)
+{
+    if (d == NULL)
+        return;
+    free(d->text);
+    free(d->classes);
+    free(d->samples);
+    free(d);
+}
+
+uint64_t dataset_count(const struct dataset *d)
+{
+    return d->nsample;
+}
+
+uint32_t dataset_nclass(const struct dataset *d)
+{
+    return d->nclass;
+}
+
+const char *dataset_class(const struct dataset *d, uint32_t k)
+{
+    return d->text + d->classes[k];
+}
+
+const char *dataset_path(const struct dataset *d, uint64_t sample)
+{
+    return d->text + d->samples[sample].path;
+}
+
+uint32_t dataset_label(const struct dataset *d, uint64_t sample)
+{
+    return d->samples[sample].label;
+}
+
+uint64_t dataset_hash(const struct dataset *d)
+{
+    uint64_t hash = random_stream(d->nsample, d->nclass, 0);
+
+    for (uint64_t i = 0; i < d->nsample; i++) {
+        hash = random_stream(hash, d->samples[i].label, 0);
+        for (const char *p = strrchr(dataset_path(d, i), '/'); *p != '\0'; p++) /* folders may differ between hosts */
+            hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+bool dataset_same_classes(const struct dataset *a, const struct dataset *b)
+{
+    for (uint32_t k = 0; k < a->nclass || k < b->nclass; k++) {
+        const char *in_a = k < a->nclass ? dataset_class(a, k) : "none",
+                   *in_b = k < b->nclass ? dataset_class(b, k) : "none";
+        if (strcmp(in_a, in_b) != 0) {
+            fprintf(stderr, "plait-train: class %u is %s in one half and %s in the other; both need the same folders\n",
+                    k, in_a, in_b);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * A permutation of 0 to n - 1 for each key: the number is written as (x, y) in a grid of a x b places, at least n; each round
+ * adds a function of one to the other, which can be undone, so that rounds permute the grid. Who lands outside of n goes
+ * on until inside.
+ */
+static uint64_t permuted(uint64_t position, uint64_t n, uint64_t key)
+{
+    enum { ROUNDS = 8 };
+    uint64_t a = (uint64_t)sqrt((double)n), b;
+
+    a += a * a < n;
+    b = (n + a - 1) / a;
+    do {
+        uint64_t x = position / b, y = position % b;
+        for (uint64_t round = 0; round < ROUNDS; round += 2) {
+            x = (x + random_stream(key, round, y) % a) % a;
+            y = (y + random_stream(key, round + 1, x) % b) % b;
+        }
+        position = x * b + y;
+    } while (position >= n);
+    return position;
+}
+
+uint64_t dataset_at(const struct dataset *d, bool shuffle, uint64_t seed, uint32_t epoch, uint64_t position)
+{
+    return shuffle ? permuted(position, d->nsample, random_stream(seed, epoch, 0)) : position;
+}

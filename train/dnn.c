@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dnn.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct dnn_layout {
+    dnnl_memory_desc_t desc;
+    struct dnn_layout *next;
+};
+
+struct slot { /* an argument of an operation */
+    bool used;
+    struct dnn_layout layout;
+    dnnl_memory_t memory;
+};
+
+struct dnn_op {
+    struct dnn *dnn;
+    struct dnn_op *next;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    struct slot slots[DNN_NARG];
+    dnnl_memory_t scratch; /* NULL: it needs none */
+};
+
+struct dnn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t plain, adding;
+    dnnl_data_type_t type;        /* of activations and weights */
+    dnnl_format_tag_t activation; /* in which convolutions are fastest here */
+    unsigned threads;
+    size_t scratch;
+    struct dnn_layout *layouts;
+    struct dnn_op *ops;
+};
+
+static const float epsilon = 1e-5F; /* of batch norm, as torchvision's */
+
+/* oneDNN's names of our arguments. */
+static const int names[DNN_NARG] = {
+    [DNN_SRC] = DNNL_ARG_SRC,
+    [DNN_DST] = DNNL_ARG_DST,
+    [DNN_WEIGHTS] = DNNL_ARG_WEIGHTS,
+    [DNN_BIAS] = DNNL_ARG_BIAS,
+    [DNN_MEAN] = DNNL_ARG_MEAN,
+    [DNN_VARIANCE] = DNNL_ARG_VARIANCE,
+    [DNN_SCALE] = DNNL_ARG_SCALE,
+    [DNN_SHIFT] = DNNL_ARG_SHIFT,
+    [DNN_WORKSPACE] = DNNL_ARG_WORKSPACE,
+    [DNN_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
+    [DNN_DIFF_DST] = DNNL_ARG_DIFF_DST,
+    [DNN_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
+    [DNN_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
+    [DNN_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
+};
+
+static void must(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_success)
+        return;
+    fprintf(stderr,
+            "plait-train: oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for\n",
+            dnnl_version()->major, dnnl_version()->minor, what, (int)status);
+    exit(1);
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+
+    if (memory != NULL)
+        return memory;
+    fprintf(stderr, "plait-train: no memory for %zu bytes\n", bytes);
+    exit(1);
+}
+
+bool dnn_bf16_fast(void)
+{
+    const unsigned isa = dnnl_get_effective_cpu_isa();
+
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    return (size + 2 * pad - kernel) / stride + 1;
+}
+
+/* ---- Layouts ---- */
+
+static struct dnn_layout *layout_create(struct dnn *dnn)
+{
+    struct dnn_layout *layout = allocate(sizeof *layout);
+
+    layout->next = dnn->layouts;
+    dnn->layouts = layout;
+    return layout;
+}
+
+static dnnl_memory_desc_t tensor4(uint32_t n, uint32_t c, uint32_t h, uint32_t w, dnnl_data_type_t type,
+                                  dnnl_format_tag_t tag)
+{
+    const dnnl_dims_t dims = { n, c, h, w };
+    dnnl_memory_desc_t desc;
+
+    must(dnnl_memory_desc_init_by_tag(&desc, 4, dims, type, tag), "a layout");
+    return desc;
+}
+
+const struct dnn_layout *dnn_activation(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
+{
+    struct dnn_layout *layout = layout_create(dnn);
+
+    layout->desc = tensor4(n, channels, height, width, dnn->type, dnn->activation);
+    return layout;
+}
+
+const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
+{
+    struct dnn_layout *layout = layout_create(dnn);
+
+    layout->desc = tensor4(n, channels, height, width, dnnl_f32, dnnl_nhwc);
+    return layout;
+}
+
+const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_t *shape)
+{
+    struct dnn_layout *layout = layout_create(dnn);
+    dnnl_dims_t dims = { 0 }, strides = { 0 };
+    dnnl_dim_t stride = 1;
+
+    for (uint32_t d = ndim; d-- > 0; stride *= shape[d]) {
+        dims[d] = shape[d];
+        strides[d] = stride;
+    }
+    must(dnnl_memory_desc_init_by_strides(&layout->desc, (int)ndim, dims, dnnl_f32, strides), "a plain layout");
+    return layout;
+}
+
+size_t dnn_bytes(const struct dnn_layout *layout)
+{
+    return dnnl_memory_desc_get_size(&layout->desc);
+}
+
+bool dnn_same(const struct dnn_layout *a, const struct dnn_layout *b)
+{
+    return dnnl_memory_desc_equal(&a->desc, &b->desc);
+}
+
+/* ---- Operations ---- */
+
+/* NULL: the operation has no such argument. */
+static const dnnl_memory_desc_t *argument(const_dnnl_primitive_desc_t op, enum dnn_arg arg)
+{
+    const dnnl_memory_desc_t *desc = dnnl_primitive_desc_query_md(op, dnnl_query_exec_arg_md, names[arg]);
+
+    return desc == NULL || desc->ndims == 0 ? NULL : desc;
+}
+
+static void slot_init(struct dnn_op *op, enum dnn_arg arg)
+{
+    const dnnl_memory_desc_t *desc = argument(op->desc, arg);
+    struct slot *slot = &op->slots[arg];
+
+    /* oneDNN calls a batch norm's scale its weights too. */
+    if (desc == NULL || (arg == DNN_WEIGHTS && argument(op->desc, DNN_SCALE) != NULL) ||
+        (arg == DNN_DIFF_WEIGHTS && argument(op->desc, DNN_DIFF_SCALE) != NULL))
+        return;
+    slot->used = true;
+    slot->layout.desc = *desc;
+    must(dnnl_memory_create(&slot->memory, desc, op->dnn->engine, DNNL_MEMORY_NONE), "an argument");
+}
+
+static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
+{
+    struct dnn_op *op = allocate(sizeof *op);
+    const dnnl_memory_desc_t *scratch;
+
+    op->dnn = dnn;
+    op->desc = desc;
+    op->next = dnn->ops;
+    dnn->ops = op;
+    must(dnnl_primitive_create(&op->primitive, desc), what);
+    for (unsigned arg = 0; arg < DNN_NARG; arg++)
+        slot_init(op, arg);
+    scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
+    if (scratch != NULL && dnnl_memory_desc_get_size(scratch) > 0) {
+        must(dnnl_memory_create(&op->scratch, scratch, dnn->engine, DNNL_MEMORY_NONE), "an argument");
+        if (dnn->scratch < dnnl_memory_desc_get_size(scratch))
+            dnn->scratch = dnnl_memory_desc_get_size(scratch);
+    }
+    return op;
+}
+
+static struct dnn_op *op_describe(struct dnn *dnn, const void *what, dnnl_primitive_attr_t attributes,
+                                  const struct dnn_op *forward, const char *name)
+{
+    dnnl_primitive_desc_t desc;
+
+    must(dnnl_primitive_desc_create(&desc, what, attributes, dnn->engine, forward == NULL ? NULL : forward->desc),
+         name);
+    return op_create(dnn, desc, name);
+}
+
+static void op_destroy(struct dnn_op *op)
+{
+    for (unsigned arg = 0; arg < DNN_NARG; arg++)
+        if (op->slots[arg].used)
+            dnnl_memory_destroy(op->slots[arg].memory);
+    if (op->scratch != NULL)
+        dnnl_memory_destroy(op->scratch);
+    dnnl_primitive_destroy(op->primitive);
+    dnnl_primitive_desc_destroy(op->desc);
+    free(op);
+}
+
+const struct dnn_layout *dnn_layout(const struct dnn_op *op, enum dnn_arg arg)
+{
+    return op->slots[arg].used ? &op->slots[arg].layout : NULL;
+}
+
+void dnn_run(struct dnn_op *op, void *const at[DNN_NARG], void *scratch)
+{
+    dnnl_exec_arg_t args[DNN_NARG + 1];
+    int narg = 0;
+
+    for (unsigned arg = 0; arg < DNN_NARG; arg++) {
+        if (!op->slots[arg].used)
+            continue;
+        assert(at[arg] != NULL);
+        must(dnnl_memory_set_data_handle(op->slots[arg].memory, at[arg]), "an argument");
+        args[narg++] = (dnnl_exec_arg_t){ names[arg], op->slots[arg].memory };
+    }
+    if (op->scratch != NULL) {
+        must(dnnl_memory_set_data_handle(op->scratch, scratch), "an argument");
+        args[narg++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, op->scratch };
+    }
+    must(dnnl_primitive_execute(op->primitive, op->dnn->stream, narg, args), "a result");
+}
+
+/* ---- Convolutions ---- */
+
+struct convolution_descs {
+    dnnl_memory_desc_t in, weights, gradient, out;
+    dnnl_dims_t strides, pads;
+};
+
+static struct convolution_descs convolution_describe(const struct dnn *dnn, const struct dnn_convolution *s)
+{
+    const uint32_t height = dnn_pooled(s->height, s->kernel, s->stride, s->pad);
+    const uint32_t width = dnn_pooled(s->width, s->kernel, s->stride, s->pad);
+
+    return (struct convolution_descs){
+        .in = tensor4(s->n, s->in, s->height, s->width, dnn->type, s->images ? dnnl_format_tag_any : dnn->activation),
+        .weights = tensor4(s->out, s->in, s->kernel, s->kernel, dnn->type, dnnl_format_tag_any),
+        .gradient = tensor4(s->out, s->in, s->kernel, s->kernel, dnnl_f32, dnnl_format_tag_any),
+        .out = tensor4(s->n, s->out, height, width, dnn->type, dnn->activation),
+        .strides = { s->stride, s->stride },
+        .pads = { s->pad, s->pad },
+    };
+}
+
+struct dnn_op *dnn_convolution(struct dnn *dnn, const struct dnn_convolution *shape)
+{
+    struct convolution_descs d = convolution_describe(dnn, shape);
+    dnnl_convolution_desc_t desc;
+
+    must(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &d.in, &d.weights,
+                                            NULL, &d.out, d.strides, d.pads, d.pads),
+         "a convolution");
+    return op_describe(dnn, &desc, dnn->plain, NULL, "a convolution");
+}
+
+struct dnn_op *dnn_convolution_back_data(struct dnn *dnn, const struct dnn_convolution *shape,
+                                         const struct dnn_op *forward)
+{
+    struct convolution_descs d = convolution_describe(dnn, shape);
+    dnnl_convolution_desc_t desc;
+
+    must(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d.in, &d.weights, &d.out, d.strides,
+                                                  d.pads, d.pads),
+         "a convolution backward");
+    return op_describe(dnn, &desc, dnn->plain, forward, "a convolution backward");
+}
+
+struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_convolution *shape,
+                                            const struct dnn_op *forward)
+{
+    struct convolution_descs d = convolution_describe(dnn, shape);
+    const dnnl_memory_desc_t *in = &forward->slots[DNN_SRC].layout.desc;
+    dnnl_convolution_desc_t desc;
+
+    must(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, in, &d.gradient, NULL, &d.out,
+                                                     d.strides, d.pads, d.pads),
+         "a convolution backward");
+    return op_describe(dnn, &desc, dnn->plain, forward, "a convolution backward");
+}
+
+/* Blocks of channels or channels last, whichever oneDNN takes for a typical convolution when it may choose. */
+static dnnl_format_tag_t fastest_layout(struct dnn *dnn)
+{
+    static const dnnl_format_tag_t tags[] = { dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw };
+    dnnl_format_tag_t fastest = dnnl_nchw;
+    dnnl_memory_desc_t in = tensor4(8, 64, 28, 28, dnn->type, dnnl_format_tag_any);
+    dnnl_memory_desc_t weights = tensor4(64, 64, 3, 3, dnn->type, dnnl_format_tag_any);
+    const dnnl_dims_t ones = { 1, 1 };
+    const dnnl_memory_desc_t *chosen;
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t primitive;
+
+    must(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &in, &weights, NULL,
+                                            &in, ones, ones, ones),
+         "a convolution");
+    must(dnnl_primitive_desc_create(&primitive, &desc, NULL, dnn->engine, NULL), "a convolution");
+    chosen = dnnl_primitive_desc_query_md(primitive, dnnl_query_dst_md, 0);
+    for (size_t k = 0; k < sizeof tags / sizeof *tags; k++) {
+        const dnnl_memory_desc_t candidate = tensor4(8, 64, 28, 28, dnn->type, tags[k]);
+
+        if (dnnl_memory_desc_equal(&candidate, chosen))
+            fastest = tags[k];
+    }
+    dnnl_primitive_desc_destroy(primitive);
+    return fastest;
+}
+
+/* ---- Batch norm ---- */
+
+static unsigned norm_flags(enum dnn_norm norm, bool relu)
+{
+    return dnnl_use_scale | dnnl_use_shift | (norm == DNN_NORM_BATCH ? 0 : dnnl_use_global_stats) |
+           (relu ? dnnl_fuse_norm_relu : 0);
+}
+
+struct dnn_op *dnn_norm(struct dnn *dnn, const struct dnn_layout *layout, enum dnn_norm norm, bool relu)
+{
+    const dnnl_prop_kind_t kind = norm == DNN_NORM_ONLY ? dnnl_forward_inference : dnnl_forward_training;
+    dnnl_batch_normalization_desc_t desc;
+
+    must(dnnl_batch_normalization_forward_desc_init(&desc, kind, &layout->desc, epsilon, norm_flags(norm, relu)),
+         "a batch norm");
+    return op_describe(dnn, &desc, dnn->plain, NULL, "a batch norm");
+}
+
+struct dnn_op *dnn_norm_back(struct dnn *dnn, const struct dnn_layout *layout, enum dnn_norm norm, bool relu,
+                             const struct dnn_op *forward)
+{
+    dnnl_batch_normalization_desc_t desc;
+
+    must(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &layout->desc, &layout->desc, epsilon,
+                                                     norm_flags(norm, relu)),
+         "a batch norm backward");
+    return op_describe(dnn, &desc, dnn->plain, forward, "a batch norm backward");
+}
+
+/* ---- Pooling ---- */
+
+struct pool_descs {
+    dnnl_alg_kind_t kind;
+    dnnl_memory_desc_t in, out;
+    dnnl_dims_t kernel, strides, pads;
+};
+
+static struct pool_descs pool_describe(const struct dnn *dnn, const struct dnn_pool *s)
+{
+    const uint32_t height = dnn_pooled(s->height, s->kernel, s->stride, s->pad);
+    const uint32_t width = dnn_pooled(s->width, s->kernel, s->stride, s->pad);
+
+    return (struct pool_descs){
+        .kind = s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max,
+        .in = tensor4(s->n, s->channels, s->height, s->width, dnn->type, dnn->activation),
+        .out = tensor4(s->n, s->channels, height, width, dnn->type, dnn->activation),
+        .kernel = { s->kernel, s->kernel },
+        .strides = { s->stride, s->stride },
+        .pads = { s->pad, s->pad },
+    };
+}
+
+struct dnn_op *dnn_pool(struct dnn *dnn, const struct dnn_pool *shape, bool training)
+{
+    struct pool_descs d = pool_describe(dnn, shape);
+    dnnl_pooling_desc_t desc;
+
+    must(dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference, d.kind, &d.in,
+                                        &d.out, d.strides, d.kernel, d.pads, d.pads),
+         "a pooling");
+    return op_describe(dnn, &desc, dnn->plain, NULL, "a pooling");
+}
+
+struct dnn_op *dnn_pool_back(struct dnn *dnn, const struct dnn_pool *shape, const struct dnn_op *forward)
+{
+    struct pool_descs d = pool_describe(dnn, shape);
+    dnnl_pooling_desc_t desc;
+
+    must(dnnl_pooling_backward_desc_init(&desc, d.kind, &d.in, &d.out, d.strides, d.kernel, d.pads, d.pads),
+         "a pooling backward");
+    return op_describe(dnn, &desc, dnn->plain, forward, "a pooling backward");
+}
+
+/* ---- Products, reorders ---- */
+
+static dnnl_memory_desc_t matrix(uint32_t rows, uint32_t columns, bool by_columns)
+{
+    const dnnl_dims_t dims = { rows, columns };
+    dnnl_memory_desc_t desc;
+
+    must(dnnl_memory_desc_init_by_tag(&desc, 2, dims, dnnl_f32, by_columns ? dnnl_ba : dnnl_ab), "a matrix");
+    return desc;
+}
+
+struct dnn_op *dnn_product(struct dnn *dnn, const struct dnn_product *s)
+{
+    const dnnl_memory_desc_t src = matrix(s->rows, s->inner, s->src_columns);
+    const dnnl_memory_desc_t weights = matrix(s->inner, s->columns, s->weights_columns);
+    const dnnl_memory_desc_t bias = matrix(1, s->columns, false), dst = matrix(s->rows, s->columns, false);
+    dnnl_matmul_desc_t desc;
+
+    must(dnnl_matmul_desc_init(&desc, &src, &weights, s->bias ? &bias : NULL, &dst), "a product");
+    return op_describe(dnn, &desc, s->add ? dnn->adding : dnn->plain, NULL, "a product");
+}
+
+struct dnn_op *dnn_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to, bool add)
+{
+    dnnl_primitive_desc_t desc;
+
+    must(dnnl_reorder_primitive_desc_create(&desc, &from->desc, dnn->engine, &to->desc, dnn->engine,
+                                            add ? dnn->adding : dnn->plain),
+         "a reorder");
+    return op_create(dnn, desc, "a reorder");
+}
+
+/* ---- All together ---- */
+
+static dnnl_primitive_attr_t attributes(bool add)
+{
+    dnnl_primitive_attr_t attributes;
+    dnnl_post_ops_t ops;
+
+    must(dnnl_primitive_attr_create(&attributes), "attributes");
+    must(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
+    if (!add)
+        return attributes;
+    must(dnnl_post_ops_create(&ops), "attributes");
+    must(dnnl_post_ops_append_sum(ops, 1), "attributes");
+    must(dnnl_primitive_attr_set_post_ops(attributes, ops), "attributes");
+    dnnl_post_ops_destroy(ops);
+    return attributes;
+}
+
+struct dnn *dnn_create(enum precision precision, unsigned threads)
+{
+    struct dnn *dnn = allocate(sizeof *dnn);
+
+    dnn->threads = threads == 0 ? 1 : threads;
+    dnn->type = precision == PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnn_begin(dnn);
+    must(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
+    must(dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order), "a stream");
+    dnn->plain = attributes(false);
+    dnn->adding = attributes(true);
+    dnn->activation = fastest_layout(dnn);
+    return dnn;
+}
+
+void dnn_begin(const struct dnn *dnn)
+{
+    omp_set_num_threads((int)dnn->threads);
+}
+
+size_t dnn_scratch(const struct dnn *dnn)
+{
+    return dnn->scratch;
+}
+
+void dnn_destroy(struct dnn *dnn)
+{
+    if (dnn == NULL)
+        return;
+    while (dnn->ops != NULL) {
+        struct dnn_op *next = dnn->ops->next;
+
+        op_destroy(dnn->ops);
+        dnn->ops = next;
+    }
+    while (dnn->layouts != NULL) {
+        struct dnn_layout *next = dnn->layouts->next;
+
+        free(dnn->layouts);
+        dnn->layouts = next;
+    }
+    dnnl_primitive_attr_destroy(dnn->plain);
+    dnnl_primitive_attr_destroy(dnn->adding);
+    dnnl_stream_destroy(dnn->stream);
+    dnnl_engine_destroy(dnn->engine);
+    free(dnn);
+}

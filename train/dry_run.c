@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a run would be: memory, buckets, algorithms, and the share of communication that computing does not hide, from a
+ * calibration: the passes are timed, with the moments at which gradients are ready, and each size of bucket is sent.
+ */
+#include "message.h"
+#include "run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct calibration {
+    struct run *run;
+    double begin;       /* of the way back */
+    double *ready;      /* [ntensor] seconds from there, of the fastest pass so far */
+    double *this_ready; /* [ntensor] of this one */
+    double forward, backward;
+};
+
+static const double seconds = 1; /* for passes, and again for buckets */
+
+static void note_ready(void *context, uint32_t t)
+{
+    struct calibration *c = context;
+
+    c->this_ready[t] = now() - c->begin;
+}
+
+static void time_pass(struct calibration *c, const float *images, const int32_t *labels)
+{
+    struct run *r = c->run;
+    struct model_result result;
+    const double begin = now();
+
+    model_forward(r->model, images, labels, true, r->o->smoothing, &result);
+    c->begin = now();
+    model_backward(r->model, 1, r->gradient, false, note_ready, c);
+    const double backward = now() - c->begin;
+    if (c->backward > 0 && c->backward <= backward)
+        return;
+    c->forward = c->begin - begin;
+    c->backward = backward;
+    memcpy(c->ready, c->this_ready, r->ntensor * sizeof *c->ready);
+}
+
+static void time_passes(struct calibration *c)
+{
+    const size_t micro = c->run->o->micro, pixels = c->run->o->pixels, n = micro * pixels * pixels * 3;
+    float *images = allocate(n, sizeof *images);
+    int32_t *labels = allocate(micro, sizeof *labels);
+    const double begin = now();
+
+    for (size_t i = 0; i < n; i++)
+        images[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
+    do
+        time_pass(c, images, labels);
+    while (now() - begin < seconds || c->backward <= 0);
+    free(labels);
+    free(images);
+}
+
+/* Seconds of an all-reduce of a bucket, the median of some; all ranks do as many. */
+static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, uint32_t rounds, void *memory)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    double best = INFINITY;
+
+    call.algorithm = r->o->algorithm;
+    for (uint32_t k = 0; k < rounds; k++) {
+        const double begin = now();
+        must(plait_allreduce(r->side, memory, memory, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, &call),
+             "calibration");
+        best = fmin(best, now() - begin);
+    }
+    must(plait_allreduce(r->comm, &best, &best, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
+    return best;
+}
+
+static void algorithm_of(struct run *r, const struct plait_fusion_bucket *b, char *out, size_t room)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice choice = { .algorithm = "none" };
+
+    call.algorithm = r->o->algorithm;
+    call.reproducible = r->o->reproducible;
+    if (r->nrank > 1)
+        must(plait_comm_choose(r->side, PLAIT_ALLREDUCE, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, 1,
+                               &call, &choice),
+             "the algorithm of a bucket");
+    snprintf(out, room, "%s", choice.algorithm);
+}
+
+static double mebibytes(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static void print_memory(const struct run *r)
+{
+    const struct model_memory m = model_memory(r->model);
+    const size_t weights = r->count * sizeof(float);
+    size_t payload = 0;
+    struct plait_fusion_bucket b;
+
+    for (uint32_t k = 0; r->fusion != NULL && k < plait_fusion_nbucket(r->fusion); k++)
+        if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK)
+            payload += b.bytes;
+    printf("Memory of a rank in MiB: activations %.1f, weights as computed with %.1f, workspaces %.1f,\n"
+           "  masters %.1f, gradients %.1f, momentum %.1f, payload %.1f, images ahead %.1f\n",
+           mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces), mebibytes(weights),
+           mebibytes(weights), mebibytes(weights), mebibytes(payload),
+           mebibytes(r->o->queue * r->o->micro * r->o->pixels * r->o->pixels * 12));
+}
+
+/* A bucket begins when its last gradient is ready and the one before has ended. */
+static void print_buckets(struct calibration *c)
+{
+    struct run *r = c->run;
+    const uint32_t *order = model_backward_order(r->model), nbucket = plait_fusion_nbucket(r->fusion);
+    const double before = (r->npass - 1) * (c->forward + c->backward) + c->forward;
+    double end = 0, communicating = 0;
+    size_t largest = 0;
+    struct plait_fusion_bucket b;
+
+    for (uint32_t k = 0; k < nbucket; k++)
+        if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK && b.bytes > largest)
+            largest = b.bytes;
+    void *memory = allocate(largest, 1);
+    if (r->rank == 0)
+        printf("\n  bucket  tensors      bytes  %-24s  ready ms  takes ms  ends ms\n", "algorithm");
+    for (uint32_t k = 0; k < nbucket; k++) {
+        char algorithm[64];
+        must(plait_fusion_bucket(r->fusion, k, &b), "a bucket");
+        algorithm_of(r, &b, algorithm, sizeof algorithm);
+        const double takes = time_bucket(r, &b, 20, memory);
+        const double ready = before + c->ready[order[b.first + b.ntensor - 1]];
+        end = fmax(end, ready) + takes;
+        communicating += takes;
+        if (r->rank == 0)
+            printf("  %6u  %7u  %9zu  %-24s  %8.2f  %8.3f  %7.2f\n", k, b.ntensor, b.bytes, algorithm, 1e3 * ready,
+                   1e3 * takes, 1e3 * end);
+    }
+    const double compute = before + c->backward, step = fmax(end, compute);
+    if (r->rank == 0)
+        printf("\nA step of %llu images: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f %%\n"
+               "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
+               (unsigned long long)r->o->batch, 1e3 * compute, 1e3 * communicating, 1e3 * (step - compute),
+               100 * (step - compute) / step, (double)r->o->batch / step);
+    free(memory);
+}
+
+void dry_run(struct run *r)
+{
+    struct calibration c = { .run = r };
+
+    c.ready = allocate(r->ntensor, sizeof *c.ready);
+    c.this_ready = allocate(r->ntensor, sizeof *c.this_ready);
+    if (r->rank == 0) {
+        printf("%s, %zu weights in %u tensors; batch %llu on %u ranks, %u passes of %llu images; %llu steps of an epoch\n",
+               r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, r->npass,
+               (unsigned long long)r->o->micro, (unsigned long long)r->epoch_steps);
+        print_memory(r);
+    }
+    time_passes(&c);
+    if (r->fusion != NULL)
+        print_buckets(&c);
+    free(c.this_ready);
+    free(c.ready);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "elementwise.h"
+
+#include <string.h>
+
+enum { CHUNK = 8192 }; /* elements that a thread takes at a time */
+
+/* The compiler makes vectors of these loops, for AVX-512, AVX2 and what every processor has. The thread sanitizer's code
+ * may not run as early as the choice between them is made. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#else
+#define VECTORS
+#endif
+
+/* bf16 is the upper half of an fp32; rounded to nearest even, NaNs stay NaNs. */
+static inline float widened(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint16_t rounded(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+VECTORS static void add_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n)
+{
+    (void)out;
+    for (size_t k = 0; k < n; k++)
+        a[k] += b[k];
+}
+
+VECTORS static void add_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out, size_t n)
+{
+    (void)out;
+    for (size_t k = 0; k < n; k++)
+        a[k] = rounded(widened(a[k]) + widened(b[k]));
+}
+
+/* A NaN stays one: x < 0 ? 0 : x. */
+VECTORS static void add_relu_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n)
+{
+    (void)out;
+    for (size_t k = 0; k < n; k++) {
+        const float sum = a[k] + b[k];
+
+        a[k] = sum < 0 ? 0 : sum;
+    }
+}
+
+VECTORS static void add_relu_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out,
+                                  size_t n)
+{
+    (void)out;
+    for (size_t k = 0; k < n; k++) {
+        const float sum = widened(a[k]) + widened(b[k]);
+
+        a[k] = rounded(sum < 0 ? 0 : sum);
+    }
+}
+
+VECTORS static void mask_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n)
+{
+    (void)b;
+    for (size_t k = 0; k < n; k++)
+        a[k] = out[k] > 0 ? a[k] : 0;
+}
+
+VECTORS static void mask_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out, size_t n)
+{
+    (void)b;
+    for (size_t k = 0; k < n; k++)
+        a[k] = (int16_t)out[k] > 0 ? a[k] : 0;
+}
+
+VECTORS static void add_mask_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        a[k] = out[k] > 0 ? a[k] + b[k] : 0;
+}
+
+VECTORS static void add_mask_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out,
+                                  size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        a[k] = (int16_t)out[k] > 0 ? rounded(widened(a[k]) + widened(b[k])) : 0;
+}
+
+typedef void loop_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n);
+typedef void loop_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out, size_t n);
+
+static void run(struct elements e, loop_f32 *f32, loop_bf16 *bf16, void *a, const void *b, const void *out)
+{
+    const size_t nchunk = (e.n + CHUNK - 1) / CHUNK, size = e.precision == PRECISION_BF16 ? 2 : 4;
+
+#pragma omp parallel for num_threads(e.threads) schedule(static)
+    for (size_t k = 0; k < nchunk; k++) {
+        const size_t at = k * CHUNK * size, n = k + 1 < nchunk ? CHUNK : e.n - k * CHUNK;
+        void *x = (char *)a + at;
+        const void *y = b == NULL ? NULL : (const char *)b + at, *z = out == NULL ? NULL : (const char *)out + at;
+
+        if (e.precision == PRECISION_BF16)
+            bf16(x, y, z, n);
+        else
+            f32(x, y, z, n);
+    }
+}
+
+void elements_add(struct elements e, void *a, const void *b)
+{
+    run(e, add_f32, add_bf16, a, b, NULL);
+}
+
+void elements_add_relu(struct elements e, void *a, const void *b)
+{
+    run(e, add_relu_f32, add_relu_bf16, a, b, NULL);
+}
+
+void elements_back_relu(struct elements e, void *a, const void *b, const void *out)
+{
+    if (b == NULL)
+        run(e, mask_f32, mask_bf16, a, NULL, out);
+    else
+        run(e, add_mask_f32, add_mask_bf16, a, b, out);
+}
+
+/* Infinities and NaNs have all exponent bits set. */
+bool elements_finite(struct elements e, const void *a)
+{
+    const uint16_t *half = a;
+    const uint32_t *word = a;
+
+    for (size_t k = 0; k < e.n; k++)
+        if (e.precision == PRECISION_BF16 ? (half[k] & 0x7f80) == 0x7f80 : (word[k] & 0x7f800000) == 0x7f800000)
+            return false;
+    return true;
+}

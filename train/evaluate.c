@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "message.h"
+#include "run.h"
+
+#include <stdlib.h>
+
+enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals)
+{
+    return plait_allreduce(comm, totals, totals, NTOTAL, PLAIT_FLOAT64, PLAIT_SUM, NULL);
+}
+
+/* Every image once: the loader gives each rank its part of the rest, too, with labels -1 where nothing lies. */
+static void pass_over(struct run *r, struct totals *out)
+{
+    struct images images;
+    struct model_result result;
+
+    *out = (struct totals){ 0 };
+    loader_begin(r->val_loader, 0, 0);
+    while (loader_next(r->val_loader, &images)) {
+        model_forward(r->model, images.images, images.labels, false, 0, &result);
+        out->loss += result.loss;
+        out->images += result.n;
+        out->top1 += result.top1;
+        out->top5 += result.top5;
+    }
+}
+
+/* Of elastic averaging the centre is tested. */
+static enum plait_status show_centre(struct run *r)
+{
+    float **centre = allocate(r->ntensor, sizeof *centre);
+    const enum plait_status status = plait_elastic_centre(r->elastic, r->centre);
+
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        centre[t] = r->centre + r->start[t];
+    if (status == PLAIT_OK)
+        model_refresh(r->model, (const float *const *)centre);
+    free(centre);
+    return status;
+}
+
+enum plait_status evaluate(struct run *r, struct totals *out)
+{
+    enum plait_status status = r->elastic != NULL ? show_centre(r) : PLAIT_OK;
+
+    if (status == PLAIT_OK)
+        status = statistics_average(r->statistics);
+    if (status != PLAIT_OK)
+        return status;
+    pass_over(r, out);
+    statistics_restore(r->statistics);
+    if (r->elastic != NULL)
+        model_refresh(r->model, (const float *const *)r->master);
+    return totals_sum(r->comm, out);
+}

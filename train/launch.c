@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "launch.h"
+
+#include "message.h"
+
+#include <plait/launch.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+volatile sig_atomic_t asked_to_stop;
+
+static void on_signal(int number)
+{
+    asked_to_stop = number;
+}
+
+void launch_catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)(SA_RESTART | SA_RESETHAND) };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+uint32_t launch_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+/* ---- the process that has started the ranks ---------------------------------------------------- */
+
+static pid_t *children;
+static uint32_t nchild;
+
+/* Ctrl-C reaches the ranks without us; other signals are meant for them. */
+static void hand_on(int number)
+{
+    for (uint32_t i = 0; i < nchild; i++)
+        if (children[i] > 0)
+            kill(children[i], number);
+}
+
+static void tell_death(uint32_t rank, int how)
+{
+    if (WIFSIGNALED(how))
+        complain("rank %u was ended by signal %d, %s", rank, WTERMSIG(how), strsignal(WTERMSIG(how)));
+}
+
+/* The status of a rank that ended by itself says more than that of one that was killed. */
+static int wait_for_ranks(void)
+{
+    int worst = 0, how;
+    pid_t one;
+
+    while ((one = waitpid(-1, &how, 0)) > 0 || (one < 0 && errno == EINTR))
+        for (uint32_t i = 0; i < nchild; i++)
+            if (children[i] == one) {
+                children[i] = 0;
+                tell_death(i, how);
+                if (WIFEXITED(how) && WEXITSTATUS(how) > worst)
+                    worst = WEXITSTATUS(how);
+                else if (WIFSIGNALED(how) && worst == 0)
+                    worst = ENDING_LOST;
+            }
+    return worst;
+}
+
+static bool start_ranks(uint32_t ranks, struct place *out)
+{
+    const pid_t parent = getpid();
+    struct sigaction action = { .sa_handler = hand_on };
+
+    if (plait_unique_id_create(&out->id) != PLAIT_OK)
+        return complain("%s", plait_last_error());
+    children = allocate(ranks, sizeof *children);
+    fflush(NULL);
+    for (out->rank = 0; out->rank < ranks; out->rank++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGTERM);
+            if (getppid() != parent)
+                _exit(ENDING_ERROR);
+            return true;
+        }
+        if (child < 0) {
+            hand_on(SIGKILL);
+            return complain("--ranks %u: cannot start rank %u: %s; use fewer", ranks, out->rank, strerror(errno));
+        }
+        children[nchild++] = child;
+    }
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGINT, SIG_IGN);
+    exit(wait_for_ranks());
+}
+
+bool launch(uint32_t ranks, struct place *out)
+{
+    struct plait_launch found;
+
+    if (plait_launch_find(&found) != PLAIT_OK)
+        return complain("%s", plait_last_error());
+    if (found.nrank > 1) {
+        *out = (struct place){ found.rank, found.nrank, found.local_nrank > 0 ? found.local_nrank : 1, found.id };
+        message_hide(found.rank > 0);
+        return ranks == 0 || ranks == found.nrank ||
+               complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
+    }
+    ranks = ranks > 0 ? ranks : 1;
+    *out = (struct place){ 0, ranks, ranks, found.id };
+    if (ranks > 1 && !start_ranks(ranks, out))
+        return false;
+    message_hide(out->rank > 0);
+    return true;
+}

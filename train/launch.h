@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks: of mpirun, torchrun or Slurm (plait/launch.h), or processes that this one starts. */
+#ifndef PLAIT_TRAIN_LAUNCH_H
+#define PLAIT_TRAIN_LAUNCH_H
+
+#include <plait/comm.h>
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct place { /* this process's among the ranks */
+    uint32_t rank, nrank;
+    uint32_t nlocal; /* of this host, itself too */
+    struct plait_unique_id id;
+};
+
+/**
+ * Find out, or start `ranks` processes. Called before any thread is there.
+ *
+ * ranks    asked for; 0: as many as the launcher has started, or one
+ * out      returns in each rank; the process that has started them waits for them and ends with their exit status
+ * Returns false after a message.
+ */
+bool launch(uint32_t ranks, struct place *out);
+
+/** The signal that asked this rank to stop (SIGINT, SIGTERM), or 0. A second one ends it at once. */
+extern volatile sig_atomic_t asked_to_stop;
+void launch_catch_signals(void);
+
+/** Processors that this process may use. */
+uint32_t launch_cpus(void);
+
+#endif

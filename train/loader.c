@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads that decode ahead. The micro-batches of an epoch are numbered; number m lies in slot m % nslot from when its first
+ * image is begun until next() has given it out and is called again. A thread takes the next image of the epoch as soon as
+ * the slot of its micro-batch is free, so images are begun in order, and micro-batches leave in order whoever decoded them.
+ */
+#include "data.h"
+#include "fatal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct slot {
+    float *images;
+    int32_t *labels;
+    uint32_t undone; /* images */
+};
+
+struct loader {
+    struct loader_options options;
+    pthread_t *threads;
+    struct slot *slots;
+    uint32_t nslot;
+    size_t image; /* floats of one */
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t work, done;
+    bool stopping;
+    uint32_t epoch;
+    uint64_t first; /* micro-batch of this rank at which the epoch was begun */
+    uint64_t end;   /* of the epoch, in micro-batches; 0: none was begun */
+    uint64_t begun; /* images, counted from the epoch's start */
+    uint64_t given; /* micro-batches, the one that is in the caller's hand among them */
+    uint32_t busy;  /* threads with an image */
+    bool *broken;   /* [samples] named already */
+    _Atomic uint64_t nbroken;
+    double waited;
+};
+
+static uint32_t micros_of_step(const struct loader *l)
+{
+    return l->options.batch / l->options.nrank / l->options.micro;
+}
+
+uint64_t loader_steps(const struct loader *l)
+{
+    const uint64_t n = dataset_count(l->options.dataset), batch = l->options.batch;
+
+    return l->options.whole ? (n + batch - 1) / batch : n / batch;
+}
+
+/* Position in the epoch of an image of this rank. */
+static uint64_t position_of(const struct loader *l, uint64_t image)
+{
+    const struct loader_options *o = &l->options;
+    const uint64_t part = o->batch / o->nrank;
+
+    return image / part * o->batch + o->rank * part + image % part;
+}
+
+/* ---- One image ---- */
+
+#define ELSEWHERE UINT64_MAX /* the place of an image that is not this rank's in the epoch */
+
+struct bytes {
+    const void *data;
+    size_t n;
+    void *owned; /* to be freed */
+};
+
+/* NULL, or why not. */
+static const char *read_whole(FILE *f, struct bytes *out)
+{
+    struct stat status;
+
+    if (fstat(fileno(f), &status) != 0)
+        return strerror(errno);
+    if (!S_ISREG(status.st_mode))
+        return "it is no file";
+    out->data = out->owned = malloc((size_t)status.st_size + 1);
+    if (out->owned == NULL)
+        return "no memory for the file";
+    out->n = fread(out->owned, 1, (size_t)status.st_size, f);
+    return ferror(f) ? strerror(errno) : NULL;
+}
+
+static const char *read_file(const char *path, struct bytes *out)
+{
+    FILE *f = fopen(path, "rb");
+
+    if (f == NULL)
+        return strerror(errno);
+    const char *why = read_whole(f, out);
+    fclose(f);
+    return why;
+}
+
+/* The n-th image of this rank in the epoch lies in memory, unless its file could not be read: then reading tells why. */
+static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n, struct bytes *out)
+{
+    *out = (struct bytes){ 0 };
+    if (l->options.store != NULL && n != ELSEWHERE)
+        out->data = store_image(l->options.store, n, &out->n);
+    return out->data != NULL ? NULL : read_file(dataset_path(l->options.dataset, sample), out);
+}
+
+/* NULL, or why the sample is broken. */
+static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, float *out)
+{
+    const struct loader_options *o = &l->options;
+    struct bytes file;
+    const char *why = find_file(l, sample, n, &file);
+
+    if (why == NULL)
+        why = image_decode(file.data, file.n, &o->image, o->seed, l->epoch, sample, out);
+    free(file.owned);
+    return why;
+}
+
+/* Name a broken file the first time. */
+static void tell_broken(struct loader *l, uint64_t sample, const char *why)
+{
+    const char *path = dataset_path(l->options.dataset, sample);
+
+    pthread_mutex_lock(&l->lock);
+    const bool again = l->broken[sample];
+    l->broken[sample] = true;
+    l->nbroken += !again;
+    pthread_mutex_unlock(&l->lock);
+    if (l->options.broken_fatal)
+        fatal("%s: %s; mend or remove it, or let broken files be skipped", path, why);
+    if (!again)
+        fprintf(stderr, "plait-train: %s: %s; it is left out\n", path, why);
+}
+
+/* The n-th image of this rank, or that of the next position whose file is not broken. Label: what lies in out; -1: none. */
+static int32_t load(struct loader *l, uint64_t n, float *out)
+{
+    const struct loader_options *o = &l->options;
+    const uint64_t position = position_of(l, n);
+    const uint64_t count = dataset_count(o->dataset);
+
+    for (uint64_t i = 0; position < count && i < (o->whole ? 1 : count); i++) {
+        const uint64_t sample = dataset_at(o->dataset, o->shuffle, o->seed, l->epoch, (position + i) % count);
+        const char *why = decode_sample(l, sample, i == 0 ? n : ELSEWHERE, out);
+        if (why == NULL)
+            return (int32_t)dataset_label(o->dataset, sample);
+        tell_broken(l, sample, why);
+    }
+    if (!o->whole)
+        fatal("all %llu images are broken", (unsigned long long)count);
+    memset(out, 0, l->image * sizeof *out);
+    return -1;
+}
+
+/* ---- Threads ---- */
+
+static bool may_begin(const struct loader *l)
+{
+    const uint64_t micro = l->begun / l->options.micro;
+
+    return micro < l->end && micro < l->given + l->nslot - (l->given > l->first);
+}
+
+static void *thread(void *argument)
+{
+    struct loader *l = argument;
+
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (!l->stopping && !may_begin(l))
+            pthread_cond_wait(&l->work, &l->lock);
+        if (l->stopping)
+            break;
+        const uint64_t image = l->begun++;
+        const uint32_t k = (uint32_t)(image % l->options.micro);
+        struct slot *s = &l->slots[image / l->options.micro % l->nslot];
+        if (k == 0)
+            s->undone = l->options.micro;
+        l->busy++;
+        pthread_mutex_unlock(&l->lock);
+        const int32_t label = load(l, image, s->images + k * l->image);
+        pthread_mutex_lock(&l->lock);
+        s->labels[k] = label;
+        l->busy--;
+        if (--s->undone == 0 || l->busy == 0)
+            pthread_cond_signal(&l->done);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* With the lock: no image is in work and none will be begun. */
+static void stop_epoch(struct loader *l)
+{
+    l->end = 0;
+    while (l->busy > 0)
+        pthread_cond_wait(&l->done, &l->lock);
+}
+
+static void check_options(const struct loader_options *o)
+{
+    if (o->micro == 0 || o->nrank == 0 || o->batch == 0 || o->batch % ((uint64_t)o->micro * o->nrank) != 0)
+        fatal("a batch of %u images cannot be made of micro-batches of %u on %u ranks; it must be a multiple of "
+              "micro-batch "
+              "times ranks",
+              o->batch, o->micro, o->nrank);
+    if (!o->whole && dataset_count(o->dataset) < o->batch)
+        fatal("a batch of %u images is more than the %llu that there are; ask for smaller batches", o->batch,
+              (unsigned long long)dataset_count(o->dataset));
+}
+
+struct loader *loader_create(const struct loader_options *options)
+{
+    struct loader *l = allocate(1, sizeof *l);
+
+    check_options(options);
+    l->options = *options;
+    l->image = 3 * (size_t)options->image.pixels * options->image.pixels;
+    l->nslot = (options->queue > 0 ? options->queue : 1) + 1; /* one is in the caller's hand */
+    l->slots = allocate(l->nslot, sizeof *l->slots);
+    for (uint32_t i = 0; i < l->nslot; i++) {
+        l->slots[i].images = allocate(options->micro, l->image * sizeof(float));
+        l->slots[i].labels = allocate(options->micro, sizeof(int32_t));
+    }
+    l->broken = allocate(dataset_count(options->dataset), sizeof *l->broken);
+    l->threads = allocate(options->threads, sizeof *l->threads);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->done, NULL);
+    for (unsigned i = 0; i < options->threads; i++)
+        if (pthread_create(&l->threads[i], NULL, thread, l) != 0)
+            fatal("thread %u of %u that decode cannot be made; ask for fewer", i + 1, options->threads);
+    return l;
+}
+
+void loader_destroy(struct loader *l)
+{
+    if (l == NULL)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stopping = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (unsigned i = 0; i < l->options.threads; i++)
+        pthread_join(l->threads[i], NULL);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->done);
+    for (uint32_t i = 0; i < l->nslot; i++) {
+        free(l->slots[i].images);
+        free(l->slots[i].labels);
+    }
+    free(l->slots);
+    free(l->threads);
+    free(l->broken);
+    free(l);
+}
+
+void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
+{
+    pthread_mutex_lock(&l->lock);
+    stop_epoch(l);
+    pthread_mutex_unlock(&l->lock);
+    if (l->options.store != NULL)
+        store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
+    pthread_mutex_lock(&l->lock);
+    l->epoch = epoch;
+    l->first = l->given = step * micros_of_step(l);
+    l->begun = l->first * l->options.micro;
+    l->end = loader_steps(l) * micros_of_step(l);
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void loader_set_transform(struct loader *l, enum transform transform, bool shuffle)
+{
+    pthread_mutex_lock(&l->lock);
+    stop_epoch(l);
+    l->options.image.transform = transform;
+    l->options.shuffle = shuffle;
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool loader_next(struct loader *l, struct images *out)
+{
+    const double start = now();
+
+    pthread_mutex_lock(&l->lock);
+    if (l->given >= l->end) {
+        pthread_mutex_unlock(&l->lock);
+        return false;
+    }
+    const struct slot *s = &l->slots[l->given % l->nslot];
+    l->given++; /* the slot of the one before is free */
+    pthread_cond_broadcast(&l->work);
+    while (l->begun < l->given * l->options.micro || s->undone > 0)
+        pthread_cond_wait(&l->done, &l->lock);
+    l->waited += now() - start;
+    pthread_mutex_unlock(&l->lock);
+    *out = (struct images){ .n = l->options.micro, .images = s->images, .labels = s->labels };
+    return true;
+}
+
+double loader_waited(const struct loader *l)
+{
+    return l->waited;
+}
+
+uint64_t loader_broken(const struct loader *l)
+{
+    return l->nbroken;
+}

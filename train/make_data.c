@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small dataset of real JPEGs. A class is a shape with a pattern on it: "dotted-star". Colours, place, size, direction,
+ * proportions, light, background (with a pattern of its own), lines and blots before and behind it, noise, the JPEG's size
+ * and its quality are drawn at random, so that only shape and pattern together tell the class. Each image follows from
+ * (seed, half, number) alone.
+ */
+#include "data.h"
+#include "fatal.h"
+#include "random.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jpeglib.h>
+
+/* ---- Shapes: how far (u, v) lies outside; negative inside. They fill about the circle of radius 1. ---- */
+
+static float box(float u, float v, float half_width, float half_height)
+{
+    return fmaxf(fabsf(u) - half_width, fabsf(v) - half_height);
+}
+
+static float disc(float u, float v)
+{
+    return hypotf(u, v) - 0.85F;
+}
+
+static float square(float u, float v)
+{
+    return box(u, v, 0.75F, 0.75F);
+}
+
+static float triangle(float u, float v)
+{
+    return fmaxf(0.866F * fabsf(u) - 0.5F * v - 0.45F, v - 0.55F);
+}
+
+static float cross(float u, float v)
+{
+    return fminf(box(u, v, 0.3F, 0.95F), box(u, v, 0.95F, 0.3F));
+}
+
+static float ring(float u, float v)
+{
+    return fabsf(hypotf(u, v) - 0.68F) - 0.24F;
+}
+
+static float star(float u, float v)
+{
+    const float corner = 6.2831853F / 5, angle = atan2f(u, v) + 10 * corner;
+    const float beside = fabsf(angle - corner * rintf(angle / corner)), r = hypotf(u, v);
+
+    return 0.59F * r * cosf(beside) + 0.81F * r * sinf(beside) - 0.57F;
+}
+
+static float crescent(float u, float v)
+{
+    return fmaxf(hypotf(u, v) - 0.9F, 0.72F - hypotf(u - 0.45F, v));
+}
+
+static float half_disc(float u, float v)
+{
+    return fmaxf(hypotf(u, v - 0.35F) - 0.95F, v - 0.35F);
+}
+
+static float corner(float u, float v)
+{
+    return fmaxf(box(u, v, 0.8F, 0.8F), -box(u - 0.45F, v - 0.45F, 0.75F, 0.75F));
+}
+
+static float gear(float u, float v)
+{
+    return hypotf(u, v) - 0.72F - 0.2F * cosf(7 * atan2f(u, v));
+}
+
+static float bone(float u, float v)
+{
+    return fminf(box(u, v, 0.7F, 0.2F), hypotf(fabsf(u) - 0.65F, v) - 0.35F);
+}
+
+static float frame(float u, float v)
+{
+    return fmaxf(square(u, v), 0.42F - fmaxf(fabsf(u), fabsf(v)));
+}
+
+static const struct shape {
+    const char *name;
+    float (*outside)(float u, float v);
+} shapes[] = {
+    { "star", star },         { "ring", ring },     { "cross", cross },         { "triangle", triangle },
+    { "crescent", crescent }, { "square", square }, { "disc", disc },           { "corner", corner },
+    { "bone", bone },         { "gear", gear },     { "half-disc", half_disc }, { "frame", frame },
+};
+
+/* ---- Patterns: 0 or 1, of cells about 1 wide ---- */
+
+static int striped(float u, float v)
+{
+    (void)v;
+    return u - floorf(u) < 0.5F;
+}
+
+static int dotted(float u, float v)
+{
+    return hypotf(u - floorf(u) - 0.5F, v - floorf(v) - 0.5F) < 0.36F;
+}
+
+static int checked(float u, float v)
+{
+    return ((int)floorf(2 * u) + (int)floorf(2 * v)) & 1;
+}
+
+static int waved(float u, float v)
+{
+    const float w = u + 0.35F * sinf(4 * v);
+
+    return w - floorf(w) < 0.5F;
+}
+
+static const struct pattern {
+    const char *name;
+    int (*lit)(float u, float v);
+} patterns[] = { { "striped", striped }, { "dotted", dotted }, { "checked", checked }, { "waved", waved } };
+
+enum { SHAPES = sizeof shapes / sizeof *shapes, PATTERNS = sizeof patterns / sizeof *patterns };
+
+/* Few patterns while there are shapes enough, so that every pattern has several shapes and every shape several patterns. */
+static uint32_t patterns_of(uint32_t nclass)
+{
+    uint32_t n = 2;
+
+    while (n < PATTERNS && n * SHAPES < nclass)
+        n++;
+    return n;
+}
+
+static const struct shape *shape_of(uint32_t label, uint32_t nclass)
+{
+    return &shapes[label / patterns_of(nclass)];
+}
+
+static const struct pattern *pattern_of(uint32_t label, uint32_t nclass)
+{
+    return &patterns[label % patterns_of(nclass)];
+}
+
+/* ---- A picture ---- */
+
+struct colour {
+    float of[3];
+};
+
+struct picture {
+    uint32_t width, height;
+    float *rgb; /* [height][width][3], 0 to 255 */
+};
+
+struct placed { /* what is drawn, where, and with what on it */
+    float (*outside)(float u, float v);
+    int (*lit)(float u, float v);
+    float x, y, size;   /* middle and radius, in pixels */
+    float cosine, sine; /* of the direction */
+    float squeeze;      /* of v */
+    float cells;        /* of the pattern along the radius */
+    float pattern_cosine, pattern_sine, shift;
+    struct colour colours[2];
+};
+
+static struct colour draw_colour(uint64_t *r)
+{
+    struct colour c;
+
+    for (int i = 0; i < 3; i++)
+        c.of[i] = (float)random_between(r, 10, 245);
+    return c;
+}
+
+/* Another colour, whose lightness differs by `least` or more. */
+static struct colour draw_contrast(uint64_t *r, struct colour to, float least)
+{
+    struct colour c;
+    float light;
+
+    do {
+        c = draw_colour(r);
+        light = 0.3F * (c.of[0] - to.of[0]) + 0.6F * (c.of[1] - to.of[1]) + 0.1F * (c.of[2] - to.of[2]);
+    } while (fabsf(light) < least);
+    return c;
+}
+
+static float smaller_side(const struct picture *p)
+{
+    return (float)(p->width < p->height ? p->width : p->height);
+}
+
+static void draw_direction(uint64_t *r, float *cosine, float *sine)
+{
+    const float angle = (float)random_between(r, 0, 6.2831853);
+
+    *cosine = cosf(angle);
+    *sine = sinf(angle);
+}
+
+static void place(const struct picture *p, uint64_t *r, float least, float most, struct placed *out)
+{
+    out->size = (float)random_between(r, least, most) * smaller_side(p);
+    out->x = (float)random_between(r, 0.3, 0.7) * (float)p->width;
+    out->y = (float)random_between(r, 0.3, 0.7) * (float)p->height;
+    out->squeeze = (float)random_between(r, 0.75, 1.33);
+    out->cells = (float)random_between(r, 1.8, 3.2);
+    out->shift = (float)random_between(r, 0, 1);
+    draw_direction(r, &out->cosine, &out->sine);
+    draw_direction(r, &out->pattern_cosine, &out->pattern_sine);
+}
+
+/* The colour at (u, v) of the thing, with soft edges of the pattern left to the JPEG. */
+static const float *colour_at(const struct placed *t, float u, float v)
+{
+    const float a = t->cells * (t->pattern_cosine * u - t->pattern_sine * v) + t->shift;
+    const float b = t->cells * (t->pattern_sine * u + t->pattern_cosine * v) + t->shift;
+
+    return t->colours[t->lit(a, b)].of;
+}
+
+static void paint(const struct picture *p, const struct placed *t)
+{
+    const float reach = 1.5F * t->size * fmaxf(1, t->squeeze);
+    const uint32_t top = (uint32_t)fmaxf(0, t->y - reach), left = (uint32_t)fmaxf(0, t->x - reach);
+
+    for (uint32_t y = top; y < p->height && (float)y < t->y + reach; y++)
+        for (uint32_t x = left; x < p->width && (float)x < t->x + reach; x++) {
+            const float dx = ((float)x + 0.5F - t->x) / t->size, dy = ((float)y + 0.5F - t->y) / t->size;
+            const float u = t->cosine * dx - t->sine * dy, v = (t->sine * dx + t->cosine * dy) / t->squeeze;
+            const float part = fminf(1, 0.5F - t->outside(u, v) * t->size); /* of the pixel that it covers */
+            if (part <= 0)
+                continue;
+            const float *colour = colour_at(t, u, v);
+            float *pixel = p->rgb + 3 * ((size_t)y * p->width + x);
+            for (int i = 0; i < 3; i++)
+                pixel[i] += part * (colour[i] - pixel[i]);
+        }
+}
+
+static float everywhere(float u, float v)
+{
+    (void)u, (void)v;
+    return -1;
+}
+
+static void paint_background(const struct picture *p, uint64_t *r)
+{
+    struct placed t = { .outside = everywhere, .lit = patterns[random_below(r, PATTERNS)].lit };
+
+    place(p, r, 0.4F, 0.8F, &t);
+    t.x = (float)p->width / 2;
+    t.y = (float)p->height / 2;
+    t.size = 2 * (t.x + t.y);
+    t.cells *= (float)random_between(r, 2, 6);
+    t.colours[0] = draw_colour(r);
+    t.colours[1] = t.colours[0];
+    for (int i = 0; i < 3; i++) /* weak */
+        t.colours[1].of[i] += (float)random_between(r, -45, 45);
+    paint(p, &t);
+}
+
+static float line(float u, float v)
+{
+    return box(u, v, 1, 0.06F);
+}
+
+static float blot(float u, float v)
+{
+    return hypotf(u, v) - 0.5F - 0.12F * sinf(3 * atan2f(u, v));
+}
+
+static void paint_clutter(const struct picture *p, uint64_t *r, uint32_t n, float least, float most)
+{
+    while (n-- > 0) {
+        const bool is_line = random_below(r, 2) == 0;
+        struct placed t = { .outside = is_line ? line : blot, .lit = striped };
+        place(p, r, least, most, &t);
+        t.x = (float)random_between(r, 0, p->width);
+        t.y = (float)random_between(r, 0, p->height);
+        t.size *= is_line ? 2 : 1;
+        t.colours[0] = t.colours[1] = draw_colour(r);
+        paint(p, &t);
+    }
+}
+
+/* Light from one side, and noise. */
+static void light(const struct picture *p, uint64_t *r)
+{
+    const float noise = (float)random_between(r, 2, 16), slope = (float)random_between(r, 0, 0.5);
+    float along_x, along_y;
+
+    draw_direction(r, &along_x, &along_y);
+    for (uint32_t y = 0; y < p->height; y++)
+        for (uint32_t x = 0; x < p->width; x++) {
+            const float side =
+                along_x * ((float)x / (float)p->width - 0.5F) + along_y * ((float)y / (float)p->height - 0.5F);
+            uint64_t bits = random_next(r);
+            float *pixel = p->rgb + 3 * ((size_t)y * p->width + x);
+            for (int i = 0; i < 3; i++, bits >>= 16)
+                pixel[i] = pixel[i] * (1 + slope * side) + noise * ((float)(bits & 0xffff) / 32768 - 1);
+        }
+}
+
+static void draw(const struct picture *p, const struct shape *shape, const struct pattern *pattern, uint64_t *r)
+{
+    struct placed t = { .outside = shape->outside, .lit = pattern->lit };
+
+    paint_background(p, r);
+    paint_clutter(p, r, 2 + random_below(r, 5), 0.1F, 0.3F);
+    place(p, r, 0.24F, 0.44F, &t);
+    t.colours[0] = draw_colour(r);
+    t.colours[1] = draw_contrast(r, t.colours[0], 55);
+    paint(p, &t);
+    paint_clutter(p, r, random_below(r, 4), 0.05F, 0.14F);
+    light(p, r);
+}
+
+/* ---- Files ---- */
+
+static void choose_form(struct jpeg_compress_struct *c, uint64_t *r)
+{
+    const uint32_t kind = random_below(r, 16);
+
+    jpeg_set_quality(c, (int)random_between(r, 55, 96), TRUE);
+    if (kind == 0)
+        jpeg_set_colorspace(c, JCS_GRAYSCALE);
+    else if (kind == 1)
+        jpeg_simple_progression(c);
+    else if (kind < 5)
+        c->comp_info[0].h_samp_factor = c->comp_info[0].v_samp_factor = 1; /* colours in full detail */
+}
+
+/* *jpeg: the caller's to free. libjpeg's own errors end the program with a message: there is only lack of memory. */
+static void compress(const struct picture *p, uint64_t *r, unsigned char **jpeg, unsigned long *bytes)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    JSAMPLE *row = allocate(p->width, 3);
+
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, jpeg, bytes);
+    c.image_width = p->width;
+    c.image_height = p->height;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    choose_form(&c, r);
+    jpeg_start_compress(&c, TRUE);
+    for (const float *from = p->rgb; c.next_scanline < c.image_height; from += 3 * (size_t)p->width) {
+        for (size_t i = 0; i < 3 * (size_t)p->width; i++)
+            row[i] = (JSAMPLE)fminf(255, fmaxf(0, from[i] + 0.5F));
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    free(row);
+}
+
+/* true, or false after a message */
+static bool write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    bool ok = f != NULL && fwrite(data, 1, bytes, f) == bytes;
+
+    if (f != NULL && fclose(f) != 0)
+        ok = false;
+    if (!ok)
+        fprintf(stderr, "plait-train: %s: %s\n", path, strerror(errno));
+    return ok;
+}
+
+static bool make_image(const char *path, uint32_t label, uint32_t nclass, uint32_t pixels, uint64_t key)
+{
+    uint64_t r = key;
+    struct picture p = { .width = (uint32_t)(pixels * random_between(&r, 1, 1.5)),
+                         .height = (uint32_t)(pixels * random_between(&r, 1, 1.5)) };
+    unsigned char *jpeg = NULL;
+    unsigned long bytes = 0;
+
+    p.rgb = allocate((size_t)p.width * p.height, 3 * sizeof *p.rgb);
+    draw(&p, shape_of(label, nclass), pattern_of(label, nclass), &r);
+    compress(&p, &r, &jpeg, &bytes);
+    const bool ok = write_file(path, jpeg, bytes);
+    free(jpeg);
+    free(p.rgb);
+    return ok;
+}
+
+/* true when it exists afterwards */
+static bool make_folder(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return true;
+    fprintf(stderr, "plait-train: %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+static bool make_half(const char *folder, const char *half, uint32_t nclass, uint32_t count, uint32_t pixels,
+                      uint64_t key)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", folder, half);
+    if (!make_folder(path))
+        return false;
+    for (uint32_t k = 0; k < nclass; k++) {
+        snprintf(path, sizeof path, "%s/%s/%s-%s", folder, half, pattern_of(k, nclass)->name,
+                 shape_of(k, nclass)->name);
+        if (!make_folder(path))
+            return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t k = i % nclass;
+        snprintf(path, sizeof path, "%s/%s/%s-%s/%06u.jpg", folder, half, pattern_of(k, nclass)->name,
+                 shape_of(k, nclass)->name, i / nclass);
+        if (!make_image(path, k, nclass, pixels, random_stream(key, i, 0)))
+            return false;
+    }
+    return true;
+}
+
+int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val, uint32_t pixels, uint64_t seed)
+{
+    const char *wrong = NULL;
+
+    if (nclass < 2 || nclass > SHAPES * PATTERNS)
+        wrong = "classes must be 2 to 48";
+    else if (train < nclass || val < nclass)
+        wrong = "each half needs an image of every class or more";
+    else if (pixels < 16 || pixels > 4096)
+        wrong = "pixels of a side must be 16 to 4096";
+    if (wrong != NULL) {
+        fprintf(stderr, "plait-train: %u classes, %u and %u images of %u pixels: %s\n", nclass, train, val, pixels,
+                wrong);
+        return 1;
+    }
+    return make_folder(folder) && make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&
+                   make_half(folder, "val", nclass, val, pixels, random_stream(seed, 1, 0))
+               ? 0
+               : 1;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The dataset in the memory of the ranks (Kumar et al. 2017). A rank keeps its part, compressed, for good. For each epoch it
+ * gets from the ranks of its group the images of its positions, in all-to-all exchanges of a bounded number of bytes: one
+ * segment of the epoch's steps after the other. Everyone knows the sizes of all files and computes the epoch's order, so
+ * everyone knows who needs what from whom, and nothing is negotiated. A thread does it during the epoch before.
+ */
+#include "data.h"
+#include "fatal.h"
+
+#include <plait/comm.h>
+#include <plait/memory.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+uint64_t store_segment = 32 << 20;
+
+struct group { /* of ranks that hold all images together */
+    uint32_t first, size, me;
+};
+
+struct epoch { /* the images of this rank in one epoch */
+    bool shuffle;
+    uint64_t seed;
+    uint32_t number, batch;
+    struct store *store;
+    pthread_t thread;            /* that brings them */
+    const unsigned char **image; /* [part x steps] */
+    uint64_t *bytes;
+    unsigned char **arrived; /* [nsegment] what came from others */
+    uint64_t nsegment;
+    char failure[512]; /* "": none */
+};
+
+struct store {
+    const struct dataset *dataset;
+    struct plait_comm *comm; /* of the group; NULL: it is this rank alone */
+    uint32_t rank, nrank;
+    struct group group;
+    uint64_t *sizes;       /* of all files; 0: it cannot be read */
+    uint64_t *starts;      /* [part + 1] in memory, of this rank's part */
+    unsigned char *memory; /* of this rank's part */
+    struct epoch *here, *coming;
+    _Atomic uint64_t brought, segments;
+};
+
+/* ---- Parts ---- */
+
+static struct group group_of(uint32_t rank, uint32_t nrank, uint32_t ngroup)
+{
+    const uint32_t k = (uint32_t)((uint64_t)rank * ngroup / nrank);
+    const uint32_t first = (uint32_t)(((uint64_t)k * nrank + ngroup - 1) / ngroup);
+    const uint32_t end = (uint32_t)(((uint64_t)(k + 1) * nrank + ngroup - 1) / ngroup);
+
+    return (struct group){ first, end - first, rank - first };
+}
+
+/* The first sample of a member's part. */
+static uint64_t part_start(const struct store *s, uint32_t member)
+{
+    return (uint64_t)((unsigned __int128)dataset_count(s->dataset) * member / s->group.size);
+}
+
+/* The member that has a sample. */
+static uint32_t holder(const struct store *s, uint64_t sample)
+{
+    const uint64_t count = dataset_count(s->dataset);
+    uint32_t member = (uint32_t)((unsigned __int128)sample * s->group.size / count);
+
+    while (member + 1 < s->group.size && part_start(s, member + 1) <= sample)
+        member++;
+    return member;
+}
+
+static void read_sizes(struct store *s, uint64_t first, uint64_t end)
+{
+    struct stat status;
+
+    for (uint64_t i = first; i < end; i++)
+        s->sizes[i] =
+            stat(dataset_path(s->dataset, i), &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+}
+
+/* A file that cannot be read whole has no bytes. */
+static void read_part(struct store *s, uint64_t first, uint64_t end)
+{
+    s->starts = allocate(end - first + 1, sizeof *s->starts);
+    read_sizes(s, first, end);
+    for (uint64_t i = first; i < end; i++)
+        s->starts[i - first + 1] = s->starts[i - first] + s->sizes[i];
+    s->memory = allocate(s->starts[end - first], 1);
+    for (uint64_t i = first; i < end; i++) {
+        FILE *f = fopen(dataset_path(s->dataset, i), "rb");
+        if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
+            s->sizes[i] = 0;
+        if (f != NULL)
+            fclose(f);
+    }
+}
+
+static void must(enum plait_status status)
+{
+    if (status != PLAIT_OK)
+        fatal("images in memory: %s: %s", plait_status_text(status), plait_last_error());
+}
+
+/* All ranks must have the same files in the same order. */
+static void compare_datasets(struct plait_comm *comm, const struct dataset *dataset, uint32_t nrank)
+{
+    const uint64_t hash = dataset_hash(dataset);
+    uint64_t *all = allocate(nrank, sizeof *all);
+
+    must(plait_allgather(comm, &hash, all, 1, PLAIT_UINT64, NULL));
+    for (uint32_t r = 0; r < nrank; r++)
+        if (all[r] != hash)
+            fatal("rank %u sees other files than rank %u; all ranks need the same tree", r, plait_comm_rank(comm));
+    free(all);
+}
+
+static void exchange_sizes(struct store *s)
+{
+    const uint32_t n = s->group.size;
+    size_t *counts = allocate(n, sizeof *counts);
+
+    for (uint32_t m = 0; m < n; m++)
+        counts[m] = part_start(s, m + 1) - part_start(s, m);
+    must(plait_allgatherv(s->comm, s->sizes + part_start(s, s->group.me), s->sizes, counts, NULL, PLAIT_UINT64, NULL));
+    free(counts);
+}
+
+struct store *store_create(struct plait_comm *comm, const struct dataset *dataset, uint32_t ngroup)
+{
+    struct store *s = allocate(1, sizeof *s);
+
+    s->dataset = dataset;
+    s->nrank = comm == NULL ? 1 : plait_comm_nrank(comm);
+    s->rank = plait_comm_rank(comm);
+    if (ngroup < 1 || ngroup > s->nrank)
+        fatal("%u replica groups of %u ranks are not possible; ask for 1 to %u", ngroup, s->nrank, s->nrank);
+    s->group = group_of(s->rank, s->nrank, ngroup);
+    s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
+    if (s->nrank > 1)
+        compare_datasets(comm, dataset, s->nrank);
+    read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));
+    if (s->nrank > 1 && ngroup < s->nrank) {
+        must(plait_comm_split(comm, (int)s->group.first, 0, "images", &s->comm));
+        exchange_sizes(s);
+    }
+    return s;
+}
+
+/* ---- An epoch ---- */
+
+static uint32_t images_of_step(const struct epoch *e)
+{
+    return e->batch / e->store->nrank;
+}
+
+static uint64_t steps_of(const struct epoch *e)
+{
+    return (dataset_count(e->store->dataset) + e->batch - 1) / e->batch;
+}
+
+/* The sample that a member needs as image i of a step, and who has it; false: the epoch is over there. */
+static bool needed(const struct epoch *e, uint64_t step, uint32_t member, uint32_t i, uint64_t *sample, uint32_t *from)
+{
+    const struct store *s = e->store;
+    const uint64_t position = step * e->batch + (uint64_t)(s->group.first + member) * images_of_step(e) + i;
+
+    if (position >= dataset_count(s->dataset))
+        return false;
+    *sample = dataset_at(s->dataset, e->shuffle, e->seed, e->number, position);
+    *from = holder(s, *sample);
+    return true;
+}
+
+struct segment {          /* steps that are exchanged together */
+    uint64_t step, end;   /* the steps */
+    size_t *gets, *sends; /* [group] bytes of each member, to see when they are enough */
+    size_t *from, *to;    /* [group] bytes that this rank gets from and sends to each member */
+    size_t nfrom, nto;    /* their sums */
+    unsigned char *out;   /* what this rank sends */
+};
+
+static void count_step(const struct epoch *e, struct segment *g)
+{
+    const struct store *s = e->store;
+
+    for (uint32_t member = 0; member < s->group.size; member++)
+        for (uint32_t i = 0; i < images_of_step(e); i++) {
+            uint64_t sample;
+            uint32_t from;
+            if (!needed(e, g->end, member, i, &sample, &from) || from == member)
+                continue;
+            g->gets[member] += s->sizes[sample];
+            g->sends[from] += s->sizes[sample];
+            if (member == s->group.me)
+                g->from[from] += s->sizes[sample];
+            if (from == s->group.me)
+                g->to[member] += s->sizes[sample];
+        }
+    g->end++;
+}
+
+/* Has a member enough to send or to get? */
+static bool is_full(const struct segment *g, uint32_t n)
+{
+    for (uint32_t member = 0; member < n; member++)
+        if (g->gets[member] >= store_segment || g->sends[member] >= store_segment)
+            return true;
+    return false;
+}
+
+static void plan_segment(const struct epoch *e, struct segment *g)
+{
+    const uint32_t n = e->store->group.size;
+    size_t *arrays[] = { g->gets, g->sends, g->from, g->to };
+
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        memset(arrays[i], 0, n * sizeof *arrays[i]);
+    g->step = g->end;
+    while (g->end < steps_of(e) && !is_full(g, n))
+        count_step(e, g);
+    g->nfrom = g->nto = 0;
+    for (uint32_t member = 0; member < n; member++) {
+        g->nfrom += g->from[member];
+        g->nto += g->to[member];
+    }
+}
+
+static const unsigned char *own_image(const struct store *s, uint64_t sample)
+{
+    return s->memory + s->starts[sample - part_start(s, s->group.me)];
+}
+
+/* Where each image will lie, and what others need of this rank's put together for them, in the order of the steps. */
+static void place_segment(const struct epoch *e, const struct segment *g, unsigned char *in)
+{
+    const struct store *s = e->store;
+    const uint32_t me = s->group.me, n = s->group.size;
+    unsigned char **from_at = allocate(n, sizeof *from_at), **to_at = allocate(n, sizeof *to_at), *out = g->out;
+
+    for (uint32_t member = 0; member < n; member++) {
+        from_at[member] = in;
+        to_at[member] = out;
+        in += g->from[member];
+        out += g->to[member];
+    }
+    for (uint64_t step = g->step; step < g->end; step++)
+        for (uint32_t member = 0; member < n; member++)
+            for (uint32_t i = 0; i < images_of_step(e); i++) {
+                const uint64_t k = step * images_of_step(e) + i;
+                uint64_t sample;
+                uint32_t from;
+                if (!needed(e, step, member, i, &sample, &from) || (member != me && from != me))
+                    continue;
+                const uint64_t bytes = s->sizes[sample];
+                if (member != me) {
+                    memcpy(to_at[member], own_image(s, sample), bytes);
+                    to_at[member] += bytes;
+                    continue;
+                }
+                e->bytes[k] = bytes;
+                e->image[k] = from == me ? own_image(s, sample) : from_at[from];
+                from_at[from] += from == me ? 0 : bytes;
+            }
+    free(from_at);
+    free(to_at);
+}
+
+/* One exchange; the group's ranks are in it together even where one of them has nothing to give. */
+static enum plait_status exchange_segment(struct epoch *e, struct segment *g)
+{
+    struct store *s = e->store;
+    unsigned char *in = allocate(g->nfrom, 1);
+    void *out = NULL;
+    enum plait_status status = PLAIT_OK;
+
+    e->arrived = realloc(e->arrived, (e->nsegment + 1) * sizeof *e->arrived);
+    if (e->arrived == NULL)
+        fatal("no memory for the images of an epoch");
+    e->arrived[e->nsegment++] = in;
+    if (g->nto > 0)
+        status = plait_mem_alloc(g->nto, &out);
+    if (status != PLAIT_OK)
+        return status;
+    g->out = out;
+    place_segment(e, g, in);
+    if (s->comm != NULL)
+        status = plait_alltoallv(s->comm, out, g->to, NULL, in, g->from, NULL, PLAIT_UINT8, NULL);
+    if (status == PLAIT_OK) /* else it belongs to the library */
+        plait_mem_free(out);
+    s->brought += g->nfrom;
+    s->segments++;
+    return status;
+}
+
+static void *bring(void *argument)
+{
+    struct epoch *e = argument;
+    struct store *s = e->store;
+    const uint32_t n = s->group.size;
+    size_t *arrays = allocate(4 * (size_t)n, sizeof *arrays);
+    struct segment g = { .gets = arrays, .sends = arrays + n, .from = arrays + 2 * n, .to = arrays + 3 * n };
+    enum plait_status status = PLAIT_OK;
+
+    while (status == PLAIT_OK && g.end < steps_of(e)) {
+        plan_segment(e, &g);
+        status = exchange_segment(e, &g);
+    }
+    if (status != PLAIT_OK) {
+        snprintf(e->failure, sizeof e->failure, "%s: %s", plait_status_text(status), plait_last_error());
+        e->nsegment--;                         /* the last one's memory belongs to the library now */
+        plait_comm_abort(s->comm, e->failure); /* others wait for this rank's part */
+    }
+    free(arrays);
+    return NULL;
+}
+
+/* ---- From epoch to epoch ---- */
+
+static void forget(struct epoch *e)
+{
+    if (e == NULL)
+        return;
+    for (uint64_t i = 0; i < e->nsegment; i++)
+        free(e->arrived[i]);
+    free(e->arrived);
+    free(e->image);
+    free(e->bytes);
+    free(e);
+}
+
+static void end_coming(struct store *s)
+{
+    if (s->coming != NULL)
+        pthread_join(s->coming->thread, NULL);
+    forget(s->coming);
+    s->coming = NULL;
+}
+
+static bool is_epoch(const struct epoch *e, bool shuffle, uint64_t seed, uint32_t number, uint32_t batch)
+{
+    return e != NULL && e->shuffle == shuffle && e->batch == batch &&
+           (!shuffle || (e->seed == seed && e->number == number));
+}
+
+void store_shuffle(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch)
+{
+    if (is_epoch(s->coming, shuffle, seed, epoch, batch) || is_epoch(s->here, shuffle, seed, epoch, batch))
+        return;
+    end_coming(s);
+    struct epoch *e = s->coming = allocate(1, sizeof *e);
+    *e = (struct epoch){ .shuffle = shuffle, .seed = seed, .number = epoch, .batch = batch, .store = s };
+    e->image = allocate(steps_of(e) * images_of_step(e), sizeof *e->image);
+    e->bytes = allocate(steps_of(e) * images_of_step(e), sizeof *e->bytes);
+    if (pthread_create(&e->thread, NULL, bring, e) != 0)
+        fatal("a thread that brings images cannot be made");
+}
+
+void store_wait(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch)
+{
+    store_shuffle(s, shuffle, seed, epoch, batch);
+    if (is_epoch(s->here, shuffle, seed, epoch, batch))
+        return;
+    pthread_join(s->coming->thread, NULL);
+    forget(s->here);
+    s->here = s->coming;
+    s->coming = NULL;
+    if (s->here->failure[0] != '\0')
+        fprintf(stderr, "plait-train: the images of epoch %u did not come from the other ranks (%s); files are read\n",
+                epoch, s->here->failure);
+}
+
+const void *store_image(const struct store *s, uint64_t n, size_t *bytes)
+{
+    const struct epoch *e = s->here;
+
+    *bytes = e->bytes[n];
+    return e->failure[0] == '\0' && e->bytes[n] > 0 ? e->image[n] : NULL;
+}
+
+struct store_figures store_figures(const struct store *s)
+{
+    const uint64_t part = part_start(s, s->group.me + 1) - part_start(s, s->group.me);
+
+    return (struct store_figures){ .held = s->starts[part], .brought = s->brought, .segments = s->segments };
+}
+
+void store_destroy(struct store *s)
+{
+    if (s == NULL)
+        return;
+    if (s->coming != NULL && s->comm != NULL)
+        plait_comm_abort(s->comm, "the images are no longer needed");
+    end_coming(s);
+    forget(s->here);
+    plait_comm_destroy(s->comm);
+    free(s->sizes);
+    free(s->starts);
+    free(s->memory);
+    free(s);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the program says when something is wrong, and with which exit status it ends. */
+#ifndef PLAIT_TRAIN_MESSAGE_H
+#define PLAIT_TRAIN_MESSAGE_H
+
+#include "fatal.h"
+
+#include <plait/status.h>
+
+#include <stdbool.h>
+
+enum ending { /* exit statuses */
+    ENDING_GOOD = 0,
+    ENDING_ERROR = 1,     /* data, memory, a file */
+    ENDING_USAGE = 2,     /* arguments */
+    ENDING_NONFINITE = 3, /* the loss is infinite or not a number */
+    ENDING_LOST = 4,      /* another rank is lost */
+    ENDING_SIGNAL = 128   /* and the signal's number: checkpointed and left */
+};
+
+/** Print "plait-train: ..." to standard error; false, for `return complain(...)`. */
+bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** Say nothing from here on: of ranks that all find the same. */
+void message_hide(bool hidden);
+
+/** Complain, also where messages are hidden, and end this process. */
+_Noreturn void give_up(enum ending ending, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** End this process unless the library's call went well: what was tried, and the library's own words. */
+void must(enum plait_status status, const char *what);
+
+/** Seconds of a clock that only goes forward. */
+double now(void);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the user asked for. 0 and NULL, where the text of options.c says "chosen", are settled by options_settle(). */
+#ifndef PLAIT_TRAIN_OPTIONS_H
+#define PLAIT_TRAIN_OPTIONS_H
+
+#include "model.h"
+
+#include <plait/coll.h>
+#include <plait/optim.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
+
+enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
+
+struct options {
+    enum command command;
+    bool help;
+    char **paths; /* [npath] what stands without an option */
+    uint32_t npath;
+    const char *data;
+
+    uint64_t pixels, data_threads, queue, groups;
+    double jitter, least_area;
+    bool in_memory, broken_fatal;
+
+    const char *model;
+    enum precision precision;
+    uint64_t threads, micro;
+    bool sync_norm, zero_last;
+
+    uint64_t epochs, steps, batch, seed;
+    enum plait_optim_method method;
+    double rate, warmup, power, rate_end, momentum, weight_decay, eta, smoothing, tail;
+    enum plait_decay_rule decay;
+    bool nesterov, decay_all, reproducible;
+    double loss_scale; /* 0: dynamic */
+    uint64_t polish;
+    enum polish polish_kind;
+
+    enum plait_dtype payload;
+    size_t bucket;
+    bool overlap;
+    const char *algorithm;
+    int elastic; /* enum plait_elastic_mode; -1: synchronous SGD */
+    uint64_t period, servers;
+    double beta;
+
+    uint64_t ranks; /* 0: those of the launcher, or one */
+
+    const char *run, *resume, *init, *trace, *plot;
+    uint64_t keep, save_every, evaluate_every, log_every;
+    bool dry_run;
+
+    uint64_t classes, train_images, val_images; /* make-data */
+};
+
+/** false after a message. */
+bool options_parse(int argc, char **argv, struct options *out);
+void options_help(void);
+
+/**
+ * Choose what was left open, check what depends on the data and the number of ranks.
+ *
+ * images   for training
+ * nworker  ranks that train
+ * cpus     processors of this host, for nlocal ranks
+ */
+bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus, uint32_t nlocal);
+
+#endif

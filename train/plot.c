@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Curves of runs, from their log.jsonl, drawn by gnuplot. */
+#include "message.h"
+#include "run.h"
+
+#include <jansson.h>
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *const colours[] = { "#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9" };
+
+static bool write_number(FILE *f, const json_t *object, const char *name, double factor)
+{
+    const json_t *value = json_object_get(object, name);
+
+    fprintf(f, json_is_number(value) ? " %.9g" : " NaN", factor * json_number_value(value));
+    return json_is_number(value);
+}
+
+/* One data block: position in epochs, then the named values of each event of one kind. */
+static bool write_block(FILE *f, const char *path, uint32_t run, const char *kind, const char *const *names, int n)
+{
+    FILE *log = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+
+    if (log == NULL)
+        return complain("%s: %s; plot takes the folder of a run", path, strerror(errno));
+    fprintf(f, "$%s%u << EOD\n", kind, run);
+    while (getline(&line, &room, log) > 0) {
+        json_t *object = json_loads(line, 0, NULL);
+        const char *event = json_string_value(json_object_get(object, "event"));
+        if (event != NULL && strcmp(event, kind) == 0) {
+            for (int k = 0; k < n; k++)
+                write_number(f, object, names[k], k > 0 && strstr(names[k], "loss") == NULL ? 100 : 1);
+            fputc('\n', f);
+        }
+        json_decref(object);
+    }
+    fprintf(f, "EOD\n");
+    free(line);
+    fclose(log);
+    return true;
+}
+
+static void write_curves(FILE *f, const char *const *folders, uint32_t n, const char *what)
+{
+    fprintf(f, "plot ");
+    for (uint32_t k = 0; k < n; k++) {
+        const char *colour = colours[k % (sizeof colours / sizeof *colours)], *end = k + 1 < n ? ", " : "\n";
+        if (strcmp(what, "loss") == 0)
+            fprintf(f,
+                    "$step%u using 1:2 with lines lw 1 lc rgb '%s' title '%s, training', $epoch%u using 1:2 with "
+                    "linespoints lw 2.5 pt 7 ps 0.6 lc rgb '%s' title 'test'%s",
+                    k, colour, folders[k], k, colour, end);
+        else
+            fprintf(f,
+                    "$epoch%u using 1:3 with linespoints lw 2.5 pt 7 ps 0.7 lc rgb '%s' title '%s, test', $step%u using "
+                    "1:3 with lines lw 1 lc rgb '%s' title 'training'%s",
+                    k, colour, folders[k], k, colour, end);
+    }
+}
+
+static bool write_script(FILE *f, const char *const *folders, uint32_t n, const char *path)
+{
+    static const char *const names[] = { "position", "loss", "top1" };
+    const char *ending = strrchr(path, '.');
+    const bool svg = ending != NULL && strcmp(ending, ".svg") == 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        char log[4200];
+        snprintf(log, sizeof log, "%s/log.jsonl", folders[k]);
+        if (!write_block(f, log, k, "step", names, 3) || !write_block(f, log, k, "epoch", names, 3))
+            return false;
+    }
+    fprintf(f, "set datafile missing 'NaN'\n");
+    fprintf(f, "set terminal %s size 1500,640 noenhanced font 'sans,%d' background rgb 'white'\n",
+            svg ? "svg" : "pngcairo", svg ? 15 : 13);
+    fprintf(f, "set output '%s'\nset multiplot layout 1,2\n", path);
+    fprintf(f, "set grid lc rgb '#dddddd'\nset border lc rgb '#444444'\nset xlabel 'epoch'\n");
+    fprintf(f, "set title 'Top-1 accuracy in %% (higher is better)'\nset yrange [0:100]\nset key bottom right\n");
+    write_curves(f, folders, n, "top1");
+    fprintf(f, "set title 'Loss (lower is better)'\nset yrange [0:*]\nset key top right\n");
+    write_curves(f, folders, n, "loss");
+    fprintf(f, "unset multiplot\n");
+    return true;
+}
+
+/* With the script on its standard input. Returns its exit status, or -1 with errno. */
+static int run_gnuplot(int script)
+{
+    char name[] = "gnuplot", *const arguments[] = { name, NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
+    errno = posix_spawnp(&child, name, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (errno != 0)
+        return -1;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+int plot_runs(const char *const *folders, uint32_t n, const char *path)
+{
+    const char *ending = strrchr(path, '.');
+
+    if (ending == NULL || (strcmp(ending, ".png") != 0 && strcmp(ending, ".svg") != 0))
+        return complain("--plot %s: expected a name that ends in .png or .svg", path), ENDING_USAGE;
+    FILE *f = tmpfile();
+    if (f == NULL)
+        return complain("--plot %s: no temporary file for gnuplot's script: %s", path, strerror(errno)), ENDING_ERROR;
+    if (!write_script(f, folders, n, path)) {
+        fclose(f);
+        return ENDING_ERROR;
+    }
+    rewind(f);
+    const int status = run_gnuplot(fileno(f));
+    fclose(f);
+    if (status < 0)
+        complain("--plot %s: gnuplot cannot be run: %s; install gnuplot-nox (Debian)", path, strerror(errno));
+    else if (status > 0)
+        complain("--plot %s: gnuplot failed with status %d", path, status);
+    else
+        printf("plot: %s\n", path);
+    return status == 0 ? ENDING_GOOD : ENDING_ERROR;
+}

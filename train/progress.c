@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress.h"
+
+#include "message.h"
+
+#include <jansson.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+struct progress {
+    FILE *log;
+    bool terminal;
+    double begin;        /* of this process's part of the run */
+    uint64_t begin_step; /* steps that were complete then */
+    double epoch_begin, epoch_seconds; /* without the evaluation */
+    double shown;         /* when the line was last written, */
+    double log_begin;     /* or the log, */
+    uint64_t log_step;    /* and at which step that was */
+    struct totals window; /* since then */
+    double window_begin;  /* of what the line shows: it has its own, shorter, memory */
+    struct totals recent;
+};
+
+/* ---- log.jsonl ----------------------------------------------------------------------------------- */
+
+/* JSON has no infinities. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void set(json_t *object, const char *name, double value)
+{
+    json_object_set_new(object, name, number(value));
+}
+
+static void write_line(struct progress *p, json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+
+    if (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)
+        complain("log.jsonl cannot be written; it ends here");
+    free(text);
+    json_decref(object);
+}
+
+static json_t *event(const struct progress *p, const struct run *r, const char *name)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "event", json_string(name));
+    json_object_set_new(object, "epoch", json_integer(r->epoch));
+    json_object_set_new(object, "step", json_integer((json_int_t)r->step));
+    set(object, "position", (double)r->epoch + (double)r->at / (double)r->epoch_steps); /* in epochs */
+    set(object, "seconds", now() - p->begin);
+    return object;
+}
+
+static void log_start(struct progress *p, const struct run *r)
+{
+    const struct options *o = r->o;
+    json_t *object = event(p, r, "start");
+
+    json_object_set_new(object, "data", json_string(o->data));
+    json_object_set_new(object, "model", json_string(o->model));
+    json_object_set_new(object, "optimizer", json_string(o->method == PLAIT_OPTIM_LARS ? "lars" : "sgd"));
+    json_object_set_new(object, "elastic",
+                        o->elastic >= 0 ? json_string(plait_elastic_name((enum plait_elastic_mode)o->elastic)) :
+                                          json_null());
+    json_object_set_new(object, "payload", json_string(plait_dtype_name(o->payload)));
+    json_object_set_new(object, "ranks", json_integer(r->nrank));
+    json_object_set_new(object, "batch", json_integer((json_int_t)o->batch));
+    json_object_set_new(object, "micro", json_integer((json_int_t)o->micro));
+    json_object_set_new(object, "pixels", json_integer((json_int_t)o->pixels));
+    json_object_set_new(object, "epochs", json_integer((json_int_t)o->epochs));
+    json_object_set_new(object, "polish", json_integer((json_int_t)o->polish));
+    json_object_set_new(object, "seed", json_integer((json_int_t)o->seed));
+    set(object, "rate", o->rate);
+    set(object, "warmup", o->warmup);
+    set(object, "weight_decay", o->weight_decay);
+    write_line(p, object);
+}
+
+/* ---- the line ------------------------------------------------------------------------------------ */
+
+/* Columns of the terminal; no terminal tells 0 sometimes. */
+static size_t width(void)
+{
+    struct winsize size;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+static void duration(double seconds, char *out, size_t room)
+{
+    const unsigned long long s = seconds > 0 && seconds < 1e9 ? (unsigned long long)seconds : 0;
+
+    if (s >= 86400)
+        snprintf(out, room, "%llu d %llu h", s / 86400, s / 3600 % 24);
+    else if (s >= 3600)
+        snprintf(out, room, "%llu h %02llu min", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(out, room, "%llu min %02llu s", s / 60, s % 60);
+    else
+        snprintf(out, room, "%llu s", s);
+}
+
+/* A field goes in while there is room for it: the first ones matter most. */
+static void field(char *line, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void field(char *line, size_t room, const char *format, ...)
+{
+    char text[120];
+    va_list arguments;
+    const size_t used = strlen(line);
+
+    va_start(arguments, format);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (n > 0 && used + 2 + (size_t)n < room)
+        snprintf(line + used, room - used, "%s%s", used > 0 ? "  " : "", text);
+}
+
+static double steps_left(const struct run *r)
+{
+    const double of_epochs = (double)(r->o->epochs - r->epoch) * (double)r->epoch_steps - (double)r->at;
+    const double asked = r->o->steps > 0 ? (double)r->o->steps - (double)r->step : of_epochs;
+
+    return fmax(0, fmin(of_epochs, asked));
+}
+
+static void show(struct progress *p, const struct run *r)
+{
+    const struct totals *t = &p->recent;
+    const double seconds = now() - p->window_begin, share = 100 / (seconds * r->nrank);
+    const double done = (double)(r->step - p->begin_step);
+    char line[512] = "", left[40];
+    size_t room = p->terminal ? width() : 200;
+
+    room = room < sizeof line ? room : sizeof line;
+    duration((now() - p->begin) / fmax(done, 1) * steps_left(r), left, sizeof left);
+    field(line, room, "epoch %u/%llu", r->epoch + 1, (unsigned long long)r->o->epochs);
+    field(line, room, "step %llu/%llu", (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
+    field(line, room, "%.0f images/s", t->images / seconds);
+    field(line, room, "loss %.3f", t->loss / t->images);
+    field(line, room, "top-1 %.1f %%", 100 * t->top1 / t->images);
+    field(line, room, "left %s", left);
+    field(line, room, "exposed %.1f %%", t->exposed * share);
+    if (t->data * share > 5)
+        field(line, room, "WAITS FOR DATA %.0f %%", t->data * share);
+    field(line, room, "rate %.3g", r->rate);
+    if (p->terminal)
+        printf("\r\033[K%s", line);
+    else
+        printf("%s\n", line);
+    fflush(stdout);
+    p->shown = p->window_begin = now();
+    p->recent = (struct totals){ 0 };
+}
+
+static void clear(const struct progress *p)
+{
+    if (p->terminal)
+        fputs("\r\033[K", stdout);
+}
+
+void progress_say(struct progress *p, const char *format, ...)
+{
+    va_list arguments;
+
+    if (p == NULL)
+        return;
+    clear(p);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    fputc('\n', stdout);
+    fflush(stdout);
+}
+
+/* ---- events -------------------------------------------------------------------------------------- */
+
+struct progress *progress_create(const struct run *r)
+{
+    char path[4200];
+
+    if (r->rank > 0)
+        return NULL;
+    struct progress *p = allocate(1, sizeof *p);
+    snprintf(path, sizeof path, "%s/log.jsonl", r->folder);
+    p->log = fopen(path, r->o->resume != NULL ? "a" : "w");
+    if (p->log == NULL)
+        give_up(ENDING_ERROR, "%s: %m; choose another folder with --run", path);
+    p->terminal = isatty(STDOUT_FILENO);
+    p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = now();
+    p->begin_step = p->log_step = r->step;
+    log_start(p, r);
+    return p;
+}
+
+void progress_destroy(struct progress *p)
+{
+    if (p == NULL)
+        return;
+    fclose(p->log);
+    free(p);
+}
+
+static void add(struct totals *sum, const struct totals *t)
+{
+    double *to = (double *)sum;
+    const double *from = (const double *)t;
+
+    for (int k = 0; k < NTOTAL; k++)
+        to[k] += from[k];
+}
+
+static void log_step(struct progress *p, const struct run *r)
+{
+    const struct totals *t = &p->window;
+    const double seconds = now() - p->log_begin;
+    json_t *object = event(p, r, "step");
+
+    set(object, "loss", t->loss / t->images);
+    set(object, "top1", t->top1 / t->images);
+    set(object, "rate", r->rate);
+    set(object, "scale", r->scale.scale);
+    set(object, "images_per_second", t->images / seconds);
+    set(object, "exposed", t->exposed / (seconds * r->nrank));
+    set(object, "data_wait", t->data / (seconds * r->nrank));
+    write_line(p, object);
+    p->window = (struct totals){ 0 };
+    p->log_begin = now();
+    p->log_step = r->step;
+}
+
+void progress_step(struct progress *p, const struct run *r, const struct totals *sum)
+{
+    if (p == NULL)
+        return;
+    add(&p->window, sum);
+    add(&p->recent, sum);
+    if (r->step - p->log_step >= r->o->log_every)
+        log_step(p, r);
+    if (now() - p->shown >= (p->terminal ? 0.1 : 10))
+        show(p, r);
+}
+
+void progress_pause(struct progress *p, const struct run *r)
+{
+    if (p == NULL)
+        return;
+    if (r->step > p->log_step)
+        log_step(p, r);
+    p->epoch_seconds = now() - p->epoch_begin;
+}
+
+void progress_epoch(struct progress *p, const struct run *r, const struct totals *sum, const struct totals *tested)
+{
+    if (p == NULL)
+        return;
+    const double seconds = p->epoch_seconds;
+    json_t *object = event(p, r, "epoch");
+    char test[120] = "";
+
+    set(object, "train_loss", sum->loss / sum->images);
+    set(object, "train_top1", sum->top1 / sum->images);
+    set(object, "images_per_second", sum->images / seconds);
+    set(object, "exposed", sum->exposed / (seconds * r->nrank));
+    set(object, "data_wait", sum->data / (seconds * r->nrank));
+    if (tested != NULL) {
+        set(object, "loss", tested->loss / tested->images);
+        set(object, "top1", tested->top1 / tested->images);
+        set(object, "top5", tested->top5 / tested->images);
+        set(object, "images", tested->images);
+        snprintf(test, sizeof test, "test: top-1 %5.2f %%, top-5 %5.2f %%, loss %.3f | ",
+                 100 * tested->top1 / tested->images, 100 * tested->top5 / tested->images,
+                 tested->loss / tested->images);
+    }
+    write_line(p, object);
+    progress_say(p, "epoch %3u/%llu | %straining: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s", r->epoch,
+                 (unsigned long long)r->o->epochs, test, sum->loss / sum->images, sum->images / seconds,
+                 100 * sum->exposed / (seconds * r->nrank), seconds);
+    p->epoch_begin = p->log_begin = p->window_begin = now();
+    p->recent = (struct totals){ 0 };
+}
+
+void progress_end(struct progress *p, const struct run *r, const char *why)
+{
+    if (p == NULL)
+        return;
+    json_t *object = event(p, r, "end");
+
+    json_object_set_new(object, "why", json_string(why));
+    set(object, "best_top1", r->best);
+    write_line(p, object);
+    clear(p);
+    fflush(stdout);
+}

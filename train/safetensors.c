@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "safetensors.h"
+
+#include "replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian, and data is not converted");
+
+enum {
+    HEADER_MOST = 100000000,
+    ALIGNMENT = 64
+}; /* the format's own limit; vectors may be loaded from the mapped file */
+
+#define STORED_ROW(name, bytes) { #name, bytes },
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[] = { STORED_LIST(STORED_ROW) };
+#undef STORED_ROW
+
+const char *stored_name(enum stored type)
+{
+    return types[type].name;
+}
+
+size_t stored_bytes(enum stored type)
+{
+    return types[type].bytes;
+}
+
+/* This thread's text. Names come from files: what a terminal would obey is not shown. */
+static const char *fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static const char *fail(const char *format, ...)
+{
+    static _Thread_local char text[PATH_MAX + 512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
+    return text;
+}
+
+bool entry_bytes(const struct entry *e, uint64_t *out)
+{
+    uint64_t n = types[e->type].bytes;
+
+    for (uint32_t d = 0; d < e->ndim; d++)
+        if (__builtin_mul_overflow(n, e->shape[d], &n))
+            return false;
+    *out = n;
+    return true;
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------------------ */
+
+struct safetensors {
+    void *map; /* NULL: the caller's bytes */
+    size_t size;
+    json_t *header;
+    uint32_t nentry;
+    struct entry *entries;
+};
+
+static bool whole_number(const json_t *value, uint64_t *out)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return false;
+    *out = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool find_type(const char *name, enum stored *out)
+{
+    for (unsigned t = 0; name != NULL && t < NSTORED; t++)
+        if (strcmp(types[t].name, name) == 0) {
+            *out = (enum stored)t;
+            return true;
+        }
+    return false;
+}
+
+static const char *read_shape(const char *path, const json_t *shape, struct entry *out)
+{
+    const size_t most = sizeof out->shape / sizeof *out->shape;
+
+    if (!json_is_array(shape))
+        return fail("%s: tensor %s has no shape", path, out->name);
+    if (json_array_size(shape) > most)
+        return fail("%s: tensor %s has %zu dimensions; at most %zu can be read", path, out->name,
+                    json_array_size(shape), most);
+    out->ndim = (uint32_t)json_array_size(shape);
+    for (uint32_t d = 0; d < out->ndim; d++)
+        if (!whole_number(json_array_get(shape, d), &out->shape[d]))
+            return fail("%s: dimension %u of tensor %s is no number of elements", path, d, out->name);
+    return NULL;
+}
+
+/* One tensor of the header. data: [room] bytes of all tensors. */
+static const char *read_entry(const char *path, const char *name, const json_t *about, const uint8_t *data,
+                              uint64_t room, struct entry *out)
+{
+    const char *const type = json_string_value(json_object_get(about, "dtype"));
+    const json_t *const offsets = json_object_get(about, "data_offsets");
+    uint64_t begin, end, bytes;
+
+    if ((size_t)snprintf(out->name, sizeof out->name, "%s", name) >= sizeof out->name)
+        return fail("%s: tensor %.100s has a name longer than %zu bytes", path, name, sizeof out->name - 1);
+    if (!find_type(type, &out->type))
+        return fail("%s: tensor %s is of type %.20s, which is not known", path, name, type != NULL ? type : "(none)");
+    const char *const why = read_shape(path, json_object_get(about, "shape"), out);
+    if (why != NULL)
+        return why;
+    if (json_array_size(offsets) != 2 || !whole_number(json_array_get(offsets, 0), &begin) ||
+        !whole_number(json_array_get(offsets, 1), &end))
+        return fail("%s: tensor %s does not say where it lies", path, name);
+    if (begin > end || end > room)
+        return fail("%s: tensor %s lies at %" PRIu64 " to %" PRIu64 ", but there are %" PRIu64 " bytes of data: was it "
+                    "cut short?",
+                    path, name, begin, end, room);
+    if (!entry_bytes(out, &bytes) || bytes != end - begin)
+        return fail("%s: tensor %s has %" PRIu64 " bytes, which is not what its type and shape say", path, name,
+                    end - begin);
+    out->data = (void *)(uintptr_t)(data + begin);
+    return NULL;
+}
+
+static uint64_t known_bytes(const struct entry *e)
+{
+    uint64_t bytes = 0;
+
+    entry_bytes(e, &bytes);
+    return bytes;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct entry *const x = a, *const y = b;
+    const uint64_t nx = known_bytes(x), ny = known_bytes(y);
+
+    if (x->data != y->data)
+        return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+    return nx == ny ? strcmp(x->name, y->name) : nx < ny ? -1 : 1;
+}
+
+/* The tensors, sorted, are all of the data: none overlaps another, and nothing lies between or behind them. */
+static const char *check_places(const char *path, const struct safetensors *f, const uint8_t *data, uint64_t room)
+{
+    const uint8_t *next = data;
+
+    for (uint32_t k = 0; k < f->nentry; k++) {
+        const uint8_t *const at = f->entries[k].data;
+        if (at < next)
+            return fail("%s: tensor %s overlaps tensor %s", path, f->entries[k].name, f->entries[k - 1].name);
+        if (at > next)
+            return fail("%s: %td bytes before tensor %s belong to no tensor", path, at - next, f->entries[k].name);
+        next = at + known_bytes(&f->entries[k]);
+    }
+    if (next != data + room)
+        return fail("%s: %td bytes at the end belong to no tensor", path, data + room - next);
+    return NULL;
+}
+
+static const char *check_notes(const char *path, json_t *notes)
+{
+    const char *name;
+    json_t *value;
+
+    if (!json_is_object(notes))
+        return fail("%s: __metadata__ is no object", path);
+    json_object_foreach(notes, name, value)
+    {
+        if (!json_is_string(value))
+            return fail("%s: %.80s in __metadata__ is no text", path, name);
+    }
+    return NULL;
+}
+
+static const char *read_header(const char *path, struct safetensors *f, const uint8_t *data, uint64_t room)
+{
+    const char *name, *why = NULL;
+    json_t *about;
+
+    f->entries = calloc(json_object_size(f->header) + 1, sizeof *f->entries);
+    if (f->entries == NULL)
+        return fail("%s: out of memory", path);
+    json_object_foreach(f->header, name, about)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            why = check_notes(path, about);
+        else
+            why = read_entry(path, name, about, data, room, &f->entries[f->nentry++]);
+        if (why != NULL)
+            return why;
+    }
+    qsort(f->entries, f->nentry, sizeof *f->entries, by_place);
+    return check_places(path, f, data, room);
+}
+
+static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t size)
+{
+    /* A zip archive; before PyTorch 1.6 a pickle. */
+    if (size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "\x80\2\x8a\n", 4) == 0))
+        return fail("%s: a file of torch.save(), not safetensors; convert it first (docs/training.md)", path);
+    return fail("%s: not a safetensors file, or one that was cut short", path);
+}
+
+static const char *parse(const char *path, struct safetensors *f, const uint8_t *bytes, size_t size)
+{
+    uint64_t length;
+    json_error_t error;
+
+    if (size < sizeof length)
+        return no_safetensors(path, bytes, size);
+    memcpy(&length, bytes, sizeof length);
+    if (length > size - sizeof length || length > HEADER_MOST || length == 0 || bytes[sizeof length] != '{')
+        return no_safetensors(path, bytes, size);
+    f->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (f->header == NULL)
+        return fail("%s: byte %d of its header: %s", path, error.position, error.text);
+    return read_header(path, f, bytes + sizeof length + length, size - sizeof length - length);
+}
+
+struct safetensors *safetensors_parse(const char *path, const void *bytes, size_t size, const char **why)
+{
+    struct safetensors *const f = calloc(1, sizeof *f);
+
+    *why = f == NULL ? fail("%s: out of memory", path) : parse(path, f, bytes, size);
+    if (*why == NULL)
+        return f;
+    safetensors_close(f);
+    return NULL;
+}
+
+/* Its bytes; NULL: *why tells. O_NONBLOCK: a pipe would wait for who writes. */
+static void *map_file(const char *path, size_t *size, const char **why)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    void *map = NULL;
+
+    *why = NULL;
+    if (fd < 0 || fstat(fd, &about) != 0)
+        *why = fail("%s: %s", path, strerror(errno));
+    else if (!S_ISREG(about.st_mode))
+        *why = fail("%s: not a file%s", path, S_ISDIR(about.st_mode) ? " but a folder; name a file in it" : "");
+    else if (about.st_size == 0)
+        *why = fail("%s: empty", path);
+    else if ((map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
+        *why = fail("%s: cannot be mapped: %s", path, strerror(errno));
+        map = NULL;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (map != NULL)
+        *size = (size_t)about.st_size;
+    return map;
+}
+
+struct safetensors *safetensors_open(const char *path, const char **why)
+{
+    size_t size;
+    void *const map = map_file(path, &size, why);
+
+    if (map == NULL)
+        return NULL;
+    struct safetensors *const f = safetensors_parse(path, map, size, why);
+    if (f == NULL) {
+        munmap(map, size);
+        return NULL;
+    }
+    f->map = map;
+    f->size = size;
+    return f;
+}
+
+void safetensors_close(struct safetensors *f)
+{
+    if (f == NULL)
+        return;
+    json_decref(f->header);
+    free(f->entries);
+    if (f->map != NULL)
+        munmap(f->map, f->size);
+    free(f);
+}
+
+const struct entry *safetensors_find(const struct safetensors *f, const char *name)
+{
+    for (uint32_t k = 0; k < f->nentry; k++)
+        if (strcmp(f->entries[k].name, name) == 0)
+            return &f->entries[k];
+    return NULL;
+}
+
+const char *safetensors_note(const struct safetensors *f, const char *name)
+{
+    return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), name));
+}
+
+uint32_t safetensors_nentry(const struct safetensors *f)
+{
+    return f->nentry;
+}
+
+const struct entry *safetensors_entry(const struct safetensors *f, uint32_t k)
+{
+    return &f->entries[k];
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------------ */
+
+/* Adds one tensor to the header, at *offset, and moves that behind it. */
+static bool add_entry(json_t *header, const struct entry *e, uint64_t *offset)
+{
+    json_t *const shape = json_array();
+    uint64_t bytes;
+
+    for (uint32_t d = 0; d < e->ndim; d++)
+        json_array_append_new(shape, json_integer((json_int_t)e->shape[d]));
+    if (!entry_bytes(e, &bytes) || json_object_get(header, e->name) != NULL || json_array_size(shape) != e->ndim) {
+        json_decref(shape);
+        return false;
+    }
+    const json_int_t begin = (json_int_t)*offset;
+    *offset += bytes;
+    return json_object_set_new(header, e->name,
+                               json_pack("{s:s,s:o,s:[I,I]}", "dtype", types[e->type].name, "shape", shape,
+                                         "data_offsets", begin, (json_int_t)*offset)) == 0;
+}
+
+/* Larger elements first, so that each tensor is aligned to its own. */
+static const size_t by_size[] = { 8, 4, 2, 1 };
+enum { NSIZE = sizeof by_size / sizeof *by_size };
+
+/* The header as text, padded so that the data is aligned; NULL: *why tells. */
+static char *make_header(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
+                         uint32_t nnote, uint64_t *length, const char **why)
+{
+    json_t *const header = json_object(), *const metadata = json_object();
+    uint64_t offset = 0;
+    char *text = NULL;
+
+    *why = NULL;
+    for (uint32_t k = 0; k < nnote && *why == NULL; k++)
+        if (json_object_set_new(metadata, notes[k].name, json_string(notes[k].value)) != 0)
+            *why = fail("%s: note %s cannot be written: not UTF-8, or out of memory", path, notes[k].name);
+    json_object_set_new(header, "__metadata__", metadata);
+    for (unsigned s = 0; s < NSIZE && *why == NULL; s++)
+        for (uint32_t k = 0; k < nentry && *why == NULL; k++)
+            if (types[entries[k].type].bytes == by_size[s] && !add_entry(header, &entries[k], &offset))
+                *why = fail("%s: tensor %s cannot be written: there twice, not UTF-8, or out of memory", path,
+                            entries[k].name);
+    char *const json = *why == NULL ? json_dumps(header, JSON_COMPACT) : NULL;
+    if (json != NULL) {
+        const size_t used = strlen(json), fill = -(used + sizeof *length) % ALIGNMENT;
+        text = realloc(json, used + fill + 1);
+        if (text != NULL)
+            memset(text + used, ' ', fill);
+        else
+            free(json);
+        *length = used + fill;
+    }
+    json_decref(header);
+    if (text == NULL && *why == NULL)
+        *why = fail("%s: out of memory", path);
+    return text;
+}
+
+const char *safetensors_write(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
+                              uint32_t nnote)
+{
+    const char *why;
+    struct replace file;
+    uint64_t length;
+    char *const header = make_header(path, entries, nentry, notes, nnote, &length, &why);
+
+    if (header == NULL)
+        return why;
+    replace_begin(&file, path);
+    replace_write(&file, &length, sizeof length);
+    replace_write(&file, header, length);
+    for (unsigned s = 0; s < NSIZE; s++)
+        for (uint32_t k = 0; k < nentry; k++)
+            if (types[entries[k].type].bytes == by_size[s])
+                replace_write(&file, entries[k].data, known_bytes(&entries[k]));
+    free(header);
+    if (!replace_end(&file))
+        return fail("%s: cannot %s: %s%s", path, file.doing, strerror(file.error), replace_remedy(file.error));
+    return NULL;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "launch.h"
+#include "message.h"
+#include "progress.h"
+#include "run.h"
+
+#include <plait/memory.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the folder of the run --------------------------------------------------------------------- */
+
+/* run-1, run-2, ...: the first that is not there. */
+static void next_folder(char *path, size_t room)
+{
+    for (unsigned k = 1; k < 1000000; k++) {
+        snprintf(path, room, "run-%u", k);
+        if (mkdir(path, 0777) == 0)
+            return;
+        if (errno != EEXIST)
+            break;
+    }
+    give_up(ENDING_ERROR, "%s: no folder for the run can be made: %m; name one with --run", path);
+}
+
+/* Rank 0 makes it, all have its name. */
+static void choose_folder(struct run *r)
+{
+    const struct options *o = r->o;
+    const char *named = o->resume != NULL ? o->resume : o->run;
+
+    if (r->rank == 0 && named == NULL)
+        next_folder(r->folder, sizeof r->folder);
+    else if (named != NULL && strlen(named) < sizeof r->folder)
+        strcpy(r->folder, named);
+    if (r->rank == 0 && named != NULL && o->resume == NULL && mkdir(named, 0777) != 0 && errno != EEXIST)
+        give_up(ENDING_ERROR, "--run %s: %m", named);
+    must(plait_broadcast(r->comm, r->folder, r->folder, sizeof r->folder, PLAIT_UINT8, 0, NULL), "meeting");
+}
+
+static void make_keeper(struct run *r)
+{
+    const char *why;
+
+    r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
+    if (r->keeper == NULL)
+        give_up(ENDING_ERROR, "%s; choose another folder with --run", why);
+}
+
+/* ---- the network's memory ---------------------------------------------------------------------- */
+
+static void sum_norms(void *context, float *values, size_t n)
+{
+    must(plait_allreduce(context, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL), "synchronised batch norm");
+}
+
+static void make_model(struct run *r)
+{
+    const struct options *o = r->o;
+    struct model_options m = { .name = o->model,
+                               .nclass = dataset_nclass(r->train),
+                               .pixels = (uint32_t)o->pixels,
+                               .batch = (uint32_t)o->micro,
+                               .precision = o->precision,
+                               .threads = (unsigned)o->threads,
+                               .training = true };
+    struct plait_comm *norms = NULL;
+
+    if (o->sync_norm && r->nrank > 1) { /* it lives as long as the process */
+        must(plait_comm_duplicate(r->comm, "batch norm", &norms), "synchronised batch norm");
+        m.sum = sum_norms;
+        m.nsum = r->nrank;
+        m.context = norms;
+    }
+    r->model = model_create(&m);
+    if (r->model == NULL)
+        exit(ENDING_ERROR);
+    r->ntensor = model_ntensor(r->model);
+}
+
+/* Masters lie in one vector, which elastic averaging exchanges as a whole. */
+static void make_weights(struct run *r)
+{
+    void *memory;
+
+    r->start = allocate(r->ntensor, sizeof *r->start);
+    for (uint32_t t = 0; t < r->ntensor; t++) {
+        r->start[t] = r->count;
+        r->count += (model_tensor(r->model, t)->count + 15) / 16 * 16;
+    }
+    must(plait_mem_alloc(r->count * sizeof(float), &memory), "memory for the weights");
+    r->weights = memory;
+    r->master = allocate(r->ntensor, sizeof *r->master);
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        r->master[t] = r->weights + r->start[t];
+    model_initialise(r->model, r->o->seed, r->o->zero_last, r->master);
+}
+
+static size_t usual_bucket(const struct run *r)
+{
+    const size_t bytes = r->count * plait_dtype_size(r->o->payload), eighth = bytes / 8;
+
+    return eighth < 65536 ? 65536 : eighth < (size_t)4 << 20 ? eighth : (size_t)4 << 20;
+}
+
+/* Gradients live in the buckets that travel, in the order in which the way back makes them. */
+static void make_buckets(struct run *r)
+{
+    const struct options *o = r->o;
+    const uint32_t *order = model_backward_order(r->model);
+    struct plait_tensor *tensors = allocate(r->ntensor, sizeof *tensors);
+    struct plait_fusion_options f = PLAIT_FUSION_OPTIONS_DEFAULT;
+
+    for (uint32_t k = 0; k < r->ntensor; k++) {
+        const struct tensor *t = model_tensor(r->model, order[k]);
+        tensors[k] = (struct plait_tensor){ t->name, t->count, PLAIT_FLOAT32, NULL };
+        r->place[order[k]] = k;
+    }
+    f.name = "gradients";
+    f.tensors = tensors;
+    f.ntensor = r->ntensor;
+    f.layout.threshold = o->bucket == SIZE_MAX - 1 ? usual_bucket(r) : o->bucket;
+    f.payload = o->payload == PLAIT_FLOAT32 ? PLAIT_NDTYPE : o->payload;
+    f.reproducible = o->reproducible;
+    f.algorithm = o->algorithm;
+    f.trace = o->trace != NULL || o->dry_run;
+    must(plait_fusion_create(r->comm, &f, &r->fusion), "buckets of gradients");
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        r->gradient[t] = plait_fusion_data(r->fusion, r->place[t]);
+    free(tensors);
+}
+
+static void make_gradients(struct run *r)
+{
+    r->gradient = allocate(r->ntensor, sizeof *r->gradient);
+    r->scratch = allocate(r->ntensor, sizeof *r->scratch);
+    r->place = allocate(r->ntensor, sizeof *r->place);
+    if (r->o->reproducible)
+        tree_init(&r->tree, r->npass, r->count);
+    if (r->o->elastic < 0) {
+        make_buckets(r);
+        return;
+    }
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        r->gradient[t] = allocate(model_tensor(r->model, t)->count, sizeof(float));
+}
+
+/* ---- the optimiser ----------------------------------------------------------------------------- */
+
+static void make_optimiser(struct run *r)
+{
+    const struct options *o = r->o;
+    struct plait_optim_options p = PLAIT_OPTIM_OPTIONS_DEFAULT;
+    struct plait_optim_part *parts = allocate(r->ntensor, sizeof *parts);
+
+    for (uint32_t t = 0; t < r->ntensor; t++) {
+        const struct tensor *tensor = model_tensor(r->model, t);
+        const bool plain = tensor->kind != TENSOR_WEIGHT && !o->decay_all; /* Jia et al. 2018 */
+        parts[t] = (struct plait_optim_part){ t, tensor->count, r->gradient[t], PLAIT_FLOAT32, r->master[t],
+                                              NULL, PLAIT_FLOAT32, plain ? PLAIT_OPTIM_PLAIN : 0 };
+    }
+    p.parts = parts;
+    p.npart = p.ntensor = r->ntensor;
+    p.method = o->method;
+    p.momentum = o->momentum;
+    p.nesterov = o->nesterov;
+    p.decay = o->weight_decay;
+    p.eta = o->eta;
+    must(plait_optim_create(&p, &r->optim), "the optimiser");
+    free(parts);
+    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale) :
+                                   (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
+}
+
+/* It may not reach its end before the last epochs, which go on with it. */
+static void make_schedule(struct run *r)
+{
+    const struct options *o = r->o;
+    const double steps = (double)r->epoch_steps, warmup = o->warmup * steps;
+
+    r->schedule = (struct plait_schedule)PLAIT_SCHEDULE_DEFAULT;
+    r->schedule.base = o->rate;
+    r->schedule.warmup = warmup;
+    r->schedule.rule = o->decay;
+    r->schedule.steps = fmax(1, ((double)o->epochs - o->tail) * steps - warmup);
+    r->schedule.power = o->power;
+    r->schedule.end = o->rate_end;
+}
+
+/* ---- elastic averaging ------------------------------------------------------------------------- */
+
+static bool has_servers(const struct options *o)
+{
+    return o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1;
+}
+
+static uint32_t server_count(const struct options *o)
+{
+    return !has_servers(o) ? 0 : o->servers > 0 ? (uint32_t)o->servers : 1;
+}
+
+static struct plait_elastic *make_elastic(const struct options *o, struct plait_comm *all, float *weights, size_t count)
+{
+    struct plait_elastic_options e = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+    struct plait_elastic *elastic;
+
+    e.mode = (enum plait_elastic_mode)o->elastic;
+    e.weights = weights;
+    e.count = count;
+    e.period = (uint32_t)o->period;
+    e.beta = o->beta;
+    e.momentum = e.mode == PLAIT_ELASTIC_ASYNC_MOMENTUM ? o->momentum : 0;
+    e.payload = o->payload;
+    e.nserver = server_count(o);
+    must(plait_elastic_create(all, &e, &elastic), "elastic averaging");
+    return elastic;
+}
+
+/* The last ranks hold the centre, whose size rank 0 tells. */
+static void serve(const struct options *o, struct plait_comm *all)
+{
+    uint64_t count = 0;
+
+    must(plait_broadcast(all, &count, &count, 1, PLAIT_UINT64, 0, NULL), "elastic averaging");
+    struct plait_elastic *elastic = make_elastic(o, all, NULL, count);
+    must(plait_elastic_serve(elastic), "the server of elastic averaging");
+    must(plait_elastic_destroy(elastic), "the server of elastic averaging");
+}
+
+static void join_elastic(struct run *r, struct plait_comm *all)
+{
+    uint64_t count = r->count;
+
+    if (has_servers(r->o))
+        must(plait_broadcast(all, &count, &count, 1, PLAIT_UINT64, 0, NULL), "elastic averaging");
+    r->elastic = make_elastic(r->o, all, r->weights, r->count);
+    r->centre = allocate(r->count, sizeof *r->centre);
+}
+
+/* ---- data -------------------------------------------------------------------------------------- */
+
+static void make_loaders(struct run *r)
+{
+    const struct options *o = r->o;
+    struct loader_options l = { .dataset = r->train,
+                                .image = image_defaults,
+                                .batch = (uint32_t)o->batch,
+                                .micro = (uint32_t)o->micro,
+                                .rank = r->rank,
+                                .nrank = r->nrank,
+                                .threads = (unsigned)o->data_threads,
+                                .queue = (uint32_t)o->queue,
+                                .shuffle = true,
+                                .broken_fatal = o->broken_fatal,
+                                .seed = o->seed };
+
+    if (o->in_memory)
+        r->store = store_create(r->comm, r->train, (uint32_t)o->groups);
+    l.store = r->store;
+    l.image.pixels = (uint32_t)o->pixels;
+    l.image.jitter = o->jitter;
+    l.image.least_area = o->least_area;
+    r->loader = loader_create(&l);
+    l.dataset = r->val;
+    l.store = NULL;
+    l.image.transform = TRANSFORM_EVAL;
+    l.batch = l.micro * r->nrank;
+    l.shuffle = false;
+    l.whole = true;
+    r->val_loader = loader_create(&l);
+    r->epoch_steps = loader_steps(r->loader);
+}
+
+static void open_data(struct run *r)
+{
+    r->train = dataset_open(r->o->data, "train");
+    r->val = r->train != NULL ? dataset_open(r->o->data, "val") : NULL;
+    if (r->val == NULL)
+        exit(ENDING_ERROR);
+    if (!dataset_same_classes(r->train, r->val))
+        exit(ENDING_ERROR);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
+/* Servers and workers: a comm of those that train. false: this rank is a server. */
+static bool part(struct run *r, const struct options *o, struct plait_comm *all)
+{
+    const uint32_t nserver = server_count(o), nrank = plait_comm_nrank(all), rank = plait_comm_rank(all);
+
+    if (nserver >= nrank)
+        give_up(ENDING_USAGE, "--elastic %s: %u servers and at least one more rank; start more with --ranks",
+                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver);
+    const bool worker = rank < nrank - nserver;
+    must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
+    r->together = nserver == 0;
+    return worker;
+}
+
+static void check_options(struct run *r, struct options *o, uint32_t nlocal)
+{
+    if (!options_settle(o, dataset_count(r->train), r->nrank, launch_cpus(), nlocal))
+        exit(ENDING_USAGE);
+    r->npass = (uint32_t)(o->batch / r->nrank / o->micro);
+}
+
+struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nlocal)
+{
+    struct run *r = allocate(1, sizeof *r);
+
+    r->o = o;
+    if (!part(r, o, all)) {
+        free(r);
+        serve(o, all);
+        return NULL;
+    }
+    r->rank = plait_comm_rank(r->comm);
+    r->nrank = plait_comm_nrank(r->comm);
+    must(plait_comm_duplicate(r->comm, "totals", &r->side), "meeting");
+    open_data(r);
+    check_options(r, o, nlocal);
+    make_model(r);
+    make_weights(r);
+    make_gradients(r);
+    make_optimiser(r);
+    r->statistics = statistics_create(r->model, r->comm, o->reproducible ? r->npass : 0);
+    make_loaders(r);
+    make_schedule(r);
+    if (!o->dry_run)
+        choose_folder(r);
+    if (!o->dry_run && r->rank == 0)
+        make_keeper(r);
+    state_load(r);
+    if (o->elastic >= 0)
+        join_elastic(r, all);
+    model_refresh(r->model, (const float *const *)r->master);
+    r->progress = o->dry_run ? NULL : progress_create(r);
+    return r;
+}
+
+void run_destroy(struct run *r)
+{
+    const char *why = r->keeper != NULL ? keeper_destroy(r->keeper) : NULL;
+
+    if (why != NULL)
+        complain("%s", why);
+    progress_destroy(r->progress);
+    loader_destroy(r->loader);
+    loader_destroy(r->val_loader);
+    store_destroy(r->store);
+    dataset_close(r->train);
+    dataset_close(r->val);
+    plait_elastic_destroy(r->elastic);
+    plait_fusion_destroy(r->fusion);
+    plait_optim_destroy(r->optim);
+    for (uint32_t t = 0; r->fusion == NULL && t < r->ntensor; t++)
+        free(r->gradient[t]);
+    statistics_destroy(r->statistics);
+    tree_finish(&r->tree);
+    model_destroy(r->model);
+    plait_mem_free(r->weights);
+    plait_comm_destroy(r->side);
+    plait_comm_destroy(r->comm);
+    free(r->centre);
+    free(r->start);
+    free(r->master);
+    free(r->gradient);
+    free(r->scratch);
+    free(r->place);
+    free(r);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-train: residual networks on images, data-parallel over Plait's ranks. This file follows one step from images to
+ * new weights; run.h lists the others.
+ */
+#include "launch.h"
+#include "message.h"
+#include "progress.h"
+#include "run.h"
+
+#include <plait/request.h>
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- a step ------------------------------------------------------------------------------------ */
+
+/* The way back has come past a tensor: in the last pass its gradient goes on its way to the other ranks. */
+static void gradient_ready(void *context, uint32_t t)
+{
+    struct run *r = context;
+
+    if (r->o->reproducible)
+        tree_add(&r->tree, r->pass, r->start[t], model_tensor(r->model, t)->count, r->scratch[t]);
+    if (r->fusion != NULL && r->o->overlap && r->pass + 1 == r->npass)
+        plait_fusion_ready(r->fusion, r->place[t]); /* if a rank is lost, the wait will say so */
+}
+
+/* Where this pass writes its gradients: in the buckets, or where its part of the tree waits for the others. */
+static float *const *targets(struct run *r)
+{
+    float *waits = r->o->reproducible ? tree_place(&r->tree, r->pass) : NULL;
+
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        r->scratch[t] = waits != NULL ? waits + r->start[t] : r->gradient[t];
+    return r->scratch;
+}
+
+static const char not_finite_text[] = "the first layer that is not finite is";
+
+/* The loss is infinite or not a number: training cannot go on, on any rank. */
+static _Noreturn void not_finite(struct run *r, double loss)
+{
+    const char *layer = model_first_nonfinite(r->model);
+    char reason[200];
+
+    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss,
+             (unsigned long long)r->step + 1, not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
+    plait_comm_abort(r->side, reason);
+    plait_comm_abort(r->comm, reason);
+    if (r->fusion != NULL)
+        plait_comm_abort(plait_fusion_comm(r->fusion), reason);
+    give_up(ENDING_NONFINITE, "%s; a lower --rate (now %g) or a longer --warmup may help", reason, r->rate);
+}
+
+/* Forward and backward over this rank's images, pass by pass. The totals of all ranks are on their way as soon as known. */
+static enum plait_status passes(struct run *r, struct totals *totals, struct plait_request **summing)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct images images;
+    struct model_result result;
+
+    for (r->pass = 0; r->pass < r->npass; r->pass++) {
+        if (!loader_next(r->loader, &images))
+            give_up(ENDING_ERROR, "the images of epoch %u end at step %llu of %llu", r->epoch + 1,
+                    (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
+        model_forward(r->model, images.images, images.labels, true, r->o->smoothing, &result);
+        if (!isfinite(result.loss))
+            not_finite(r, result.loss);
+        statistics_pass(r->statistics, r->pass);
+        totals->loss += result.loss;
+        totals->images += result.n;
+        totals->top1 += result.top1;
+        totals->top5 += result.top5;
+        if (r->together && r->pass + 1 == r->npass) {
+            call.request = summing;
+            totals->stop = asked_to_stop != 0;
+            if (plait_allreduce(r->side, totals, totals, NTOTAL, PLAIT_FLOAT64, PLAIT_SUM, &call) != PLAIT_OK)
+                return PLAIT_ERR_FAILED;
+        }
+        if (!r->frozen)
+            model_backward(r->model, r->scale.scale, targets(r), r->pass > 0 && !r->o->reproducible, gradient_ready, r);
+    }
+    return PLAIT_OK;
+}
+
+/* Until the gradients are those of all ranks, or these weights are pulled to the centre. */
+static enum plait_status wait_for_others(struct run *r)
+{
+    const double begin = now();
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t t = 0; r->fusion != NULL && !r->o->overlap && t < r->ntensor; t++)
+        plait_fusion_ready(r->fusion, r->place[t]);
+    if (r->fusion != NULL)
+        status = plait_fusion_wait_all(r->fusion, NULL);
+    else
+        status = plait_elastic_finish(r->elastic);
+    r->exposed = now() - begin;
+    return status;
+}
+
+/* New weights from the gradients, if they are finite, and what passes compute with from the new weights. */
+static void update(struct run *r)
+{
+    struct plait_optim_step step = PLAIT_OPTIM_STEP_DEFAULT;
+    struct plait_optim_result result;
+
+    step.lr = r->rate;
+    step.factor = 1 / (r->scale.scale * r->npass * (r->fusion != NULL ? r->nrank : 1)); /* sums to means */
+    must(plait_optim_step(r->optim, &step, &result), "the optimiser");
+    must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
+    if (result.finite == 0 && r->o->loss_scale > 0)
+        give_up(ENDING_NONFINITE, "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
+                (unsigned long long)r->step + 1, r->rate);
+    model_refresh(r->model, (const float *const *)r->master);
+}
+
+static enum plait_status step(struct run *r, struct totals *totals)
+{
+    struct plait_request *summing = NULL;
+    const double waited = loader_waited(r->loader);
+    enum plait_status status = PLAIT_OK;
+
+    *totals = (struct totals){ .exposed = r->exposed, .data = r->waited };
+    r->rate = plait_schedule_at(&r->schedule, (double)r->step);
+    if (r->elastic != NULL && !r->frozen)
+        status = plait_elastic_start(r->elastic);
+    if (status == PLAIT_OK)
+        status = passes(r, totals, &summing);
+    if (status == PLAIT_OK && !r->frozen)
+        status = wait_for_others(r);
+    if (status == PLAIT_OK)
+        status = statistics_step(r->statistics);
+    if (status == PLAIT_OK && summing != NULL)
+        status = plait_wait(&summing);
+    if (status != PLAIT_OK)
+        return status;
+    if (!r->frozen)
+        update(r);
+    if (!r->together)
+        totals->stop = asked_to_stop != 0;
+    r->waited = loader_waited(r->loader) - waited;
+    r->stopping = totals->stop > 0;
+    r->step++;
+    r->at++;
+    return PLAIT_OK;
+}
+
+/* ---- epochs ------------------------------------------------------------------------------------ */
+
+/* Final Polishing (Kasagi et al. 2020): the last epochs see images as evaluation does. */
+static void begin_epoch(struct run *r)
+{
+    const bool polish = r->epoch + r->o->polish >= r->o->epochs;
+
+    r->frozen = polish && r->o->polish_kind == POLISH_STATISTICS;
+    loader_set_transform(r->loader, polish ? TRANSFORM_EVAL : TRANSFORM_TRAIN, !polish);
+    loader_begin(r->loader, r->epoch, r->at);
+    if (r->store != NULL && r->epoch + 1 < r->o->epochs)
+        store_shuffle(r->store, r->epoch + 1 + r->o->polish < r->o->epochs, r->o->seed, r->epoch + 1,
+                      (uint32_t)r->o->batch);
+}
+
+static bool finished(const struct run *r)
+{
+    return r->stopping || r->epoch >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
+}
+
+/* A folder that several ranks can reach: the first one writes. */
+static bool first_to_save(const struct run *r)
+{
+    char path[4200];
+    const struct timespec rest = { .tv_nsec = 200000000 };
+
+    snprintf(path, sizeof path, "%s/lost-after-%llu", r->folder, (unsigned long long)r->epoch);
+    if (r->rank > 0)
+        nanosleep(&rest, NULL); /* rank 0 knows more, if it is still there */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
+static _Noreturn void lost(struct run *r)
+{
+    char verdict[1024], path[4300];
+
+    snprintf(verdict, sizeof verdict, "%s", plait_last_error());
+    if (r->keeper != NULL)
+        keeper_destroy(r->keeper);
+    if (strstr(verdict, not_finite_text) != NULL)
+        give_up(ENDING_NONFINITE, "%s", verdict);
+    if (r->elastic != NULL)
+        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder, r->folder);
+    if (!first_to_save(r))
+        give_up(ENDING_LOST, "%s", verdict);
+    const char *why = state_save_alone(r, path, sizeof path);
+    if (why != NULL)
+        give_up(ENDING_LOST, "%s. The last step could not be saved: %s: %s", verdict, path, why);
+    give_up(ENDING_LOST, "%s. The last complete step, %llu, is in %s; go on with --resume %s", verdict,
+            (unsigned long long)r->step, path, r->folder);
+}
+
+static void check(struct run *r, enum plait_status status)
+{
+    if (status != PLAIT_OK)
+        lost(r);
+}
+
+static void add(struct totals *sum, const struct totals *t)
+{
+    double *to = (double *)sum;
+    const double *from = (const double *)t;
+
+    for (int k = 0; k < NTOTAL; k++)
+        to[k] += from[k];
+}
+
+static void train_epoch(struct run *r)
+{
+    struct totals totals;
+
+    begin_epoch(r);
+    while (r->at < r->epoch_steps && !finished(r)) {
+        check(r, step(r, &totals));
+        add(&r->epoch_sum, &totals);
+        progress_step(r->progress, r, &totals);
+        if (r->o->save_every > 0 && r->step % r->o->save_every == 0)
+            check(r, state_save(r, false));
+    }
+    if (!r->together)
+        check(r, totals_sum(r->comm, &r->epoch_sum));
+    r->stopping = r->epoch_sum.stop > 0;
+}
+
+static void end_epoch(struct run *r)
+{
+    struct totals tested;
+    const uint64_t every = r->o->evaluate_every;
+    bool best = false;
+
+    progress_pause(r->progress, r);
+    r->epoch++;
+    r->at = 0;
+    const bool test = finished(r) || (every > 0 && r->epoch % every == 0);
+    if (test) {
+        check(r, evaluate(r, &tested));
+        best = tested.top1 / tested.images > r->best;
+        r->best = fmax(r->best, tested.top1 / tested.images);
+    }
+    progress_epoch(r->progress, r, &r->epoch_sum, test ? &tested : NULL);
+    r->epoch_sum = (struct totals){ 0 };
+    if (r->o->save_every == 0 || best || finished(r))
+        check(r, state_save(r, best));
+}
+
+static const char *train(struct run *r)
+{
+    if (r->store != NULL)
+        store_shuffle(r->store, r->epoch + r->o->polish < r->o->epochs, r->o->seed, r->epoch, (uint32_t)r->o->batch);
+    while (!finished(r)) {
+        train_epoch(r);
+        if (r->at == r->epoch_steps && (r->together || !r->stopping))
+            end_epoch(r);
+    }
+    if (r->at > 0)
+        check(r, state_save(r, false));
+    return r->stopping ? "asked to stop" : "trained";
+}
+
+/* ---- the program ------------------------------------------------------------------------------- */
+
+static void describe(const struct run *r)
+{
+    const struct options *o = r->o;
+
+    progress_say(r->progress, "%s, %llu x %llu pixels, %llu images, %u classes; %u ranks with %llu threads each",
+                 o->model, (unsigned long long)o->pixels, (unsigned long long)o->pixels,
+                 (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
+                 (unsigned long long)o->threads);
+    progress_say(r->progress, "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
+                 (unsigned long long)o->batch, r->npass, (unsigned long long)o->micro,
+                 o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
+                 (unsigned long long)r->epoch_steps, r->folder);
+}
+
+static int run_training(struct options *o)
+{
+    struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *all;
+    struct place place;
+    int ending = ENDING_GOOD;
+
+    if (!launch((uint32_t)o->ranks, &place))
+        return ENDING_USAGE;
+    c.rank = place.rank;
+    c.nrank = place.nrank;
+    c.id = &place.id;
+    c.name = "train";
+    c.reproducible = o->reproducible;
+    must(plait_comm_create(&c, &all), "meeting");
+    launch_catch_signals();
+    struct run *r = run_create(o, all, place.nlocal);
+    if (r != NULL && o->dry_run)
+        dry_run(r);
+    else if (r != NULL) {
+        describe(r);
+        const char *why = train(r);
+        progress_end(r->progress, r, why);
+        if (r->stopping)
+            ending = ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
+    }
+    const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
+    char *folder = draw ? strdup(r->folder) : NULL;
+    if (r != NULL)
+        run_destroy(r);
+    must(plait_comm_destroy(all), "leaving");
+    if (folder != NULL && plot_runs((const char *const *)&folder, 1, o->plot) != 0)
+        ending = ENDING_ERROR;
+    free(folder);
+    return ending;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+
+    if (!options_parse(argc, argv, &o))
+        return ENDING_USAGE;
+    if (o.help) {
+        options_help();
+        return ENDING_GOOD;
+    }
+    if (o.command == COMMAND_MAKE_DATA)
+        return make_data(o.data, (uint32_t)o.classes, (uint32_t)o.train_images, (uint32_t)o.val_images,
+                         o.pixels > 0 ? (uint32_t)o.pixels : 64, o.seed);
+    if (o.command == COMMAND_PLOT)
+        return plot_runs((const char *const *)o.paths, o.npath, o.plot != NULL ? o.plot : "run.png");
+    return run_training(&o);
+}

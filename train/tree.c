@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tree.h"
+
+#include "message.h"
+
+#include <stdlib.h>
+
+/* The level at which the k-th vector, with what waits for it, waits in its turn. */
+static uint32_t level_of(uint32_t k)
+{
+    uint32_t level = 0;
+
+    while (k >> level & 1)
+        level++;
+    return level;
+}
+
+void tree_init(struct tree *tree, uint32_t n, size_t count)
+{
+    *tree = (struct tree){ .n = n };
+    for (uint32_t level = 0; 1u << level < n; level++)
+        tree->level[level] = allocate(count, sizeof(float));
+}
+
+void tree_finish(struct tree *tree)
+{
+    for (uint32_t level = 0; level < 32; level++)
+        free(tree->level[level]);
+}
+
+float *tree_place(const struct tree *tree, uint32_t k)
+{
+    return k + 1 < tree->n ? tree->level[level_of(k)] : NULL;
+}
+
+void tree_add(const struct tree *tree, uint32_t k, size_t start, size_t count, float *into)
+{
+    const uint32_t above = k + 1 < tree->n ? level_of(k) : 32;
+
+    for (uint32_t level = 0; level < above && k >> level > 0; level++)
+        if (k >> level & 1) {
+            const float *lower = tree->level[level] + start;
+            for (size_t i = 0; i < count; i++)
+                into[i] = lower[i] + into[i];
+        }
+}
