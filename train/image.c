@@ -206,7 +206,6 @@ static void decode_part(struct decoder *d, struct box *box, uint32_t pixels)
     j->scale_num = 1;
     j->scale_denom = by;
     j->out_color_space = cmyk ? JCS_CMYK : JCS_EXT_RGBX;
-    j->do_fancy_upsampling = FALSE; /* colours one pixel wide are below what resizing leaves */
     j->do_block_smoothing = FALSE;
     jpeg_start_decompress(j);
 

@@ -93,7 +93,12 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
     read_sizes(s, first, end);
     for (uint64_t i = first; i < end; i++)
         s->starts[i - first + 1] = s->starts[i - first] + s->sizes[i];
-    s->memory = allocate(s->starts[end - first], 1);
+    s->memory = malloc(s->starts[end - first] + 1);
+    if (s->memory == NULL)
+        fatal("no memory for the %llu bytes of this rank's part of the images; take more ranks or fewer replica "
+              "groups, or "
+              "read files",
+              (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
         FILE *f = fopen(dataset_path(s->dataset, i), "rb");
         if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
