@@ -54,7 +54,7 @@ static void a_broken_file_ends_the_program_if_asked(void **state)
 
 static void where_all_files_are_broken_the_program_ends(void **state)
 {
-    struct dataset *d = tree_of(17);
+    struct dataset *d = files_of(17);
     struct loader_options o = options_of(d, 0, 1);
     char said[4096];
 

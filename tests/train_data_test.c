@@ -100,7 +100,7 @@ static void an_epoch_has_every_sample_once(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        struct dataset *d = tree_of(sizes[k]);
+        struct dataset *d = files_of(sizes[k]);
         for (uint32_t epoch = 0; epoch < 20; epoch++) {
             bool seen[128] = { false };
             for (uint64_t i = 0; i < sizes[k]; i++) {
@@ -119,7 +119,7 @@ static void orders_are_evenly_distributed(void **state)
 {
     enum { N = 12, EPOCHS = 12000 };
     static unsigned at[N][N], after[N][N];
-    struct dataset *d = tree_of(N);
+    struct dataset *d = files_of(N);
 
     (void)state;
     for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
