@@ -135,7 +135,10 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
                           end->part.count, -(float)end->heard.pull);
 }
 
-/* All servers are heard, also after an error, so that none reads what the caller may write again. */
+/*
+ * All servers are heard, also after an error, so that none reads what the caller may write again. One that is dead is named,
+ * rather than those that can do nothing without it.
+ */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
     struct plait_kept first = { .status = PLAIT_OK };
@@ -145,7 +148,7 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         const enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
             take(e, end, out);
-        else if (first.status == PLAIT_OK)
+        else if (first.status == PLAIT_OK || (status == PLAIT_ERR_PEER && first.status != PLAIT_ERR_PEER))
             plait_keep_error(&first, blame(e, s, status));
     }
     if (first.status != PLAIT_OK) {
