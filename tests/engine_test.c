@@ -342,7 +342,7 @@ static const struct errand_kind {
     { 100000, 16384, 25, "ring", false, true },
     { 100000, 16384, 25, "halving-doubling", false, false },
     { 100000, 16384, 25, "two-shot", false, true },
-    { 30000, 3 * 8192, 0, NULL, true, true },
+    { 1000000, 0, 0, NULL, true, true }, /* chosen: v-forms take no wish */
 };
 
 /* The same operation, again and again, blocking and not. */
