@@ -314,7 +314,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     const size_t bytes = slice_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_POST_DATA;
-    bool lend = !small && link->transport->reaches(link, data, bytes, plait_copies_once(bytes, m->bytes));
+    bool lend = !small && link->transport->reaches(link, data, bytes, plait_lends(bytes, m->bytes));
 
     if (!link->transport->ready(link, link->next_out))
         return false;

@@ -8,11 +8,13 @@
 
 /*
  * A message that is only copied, from memory that is not shared, can be read through the kernel, once, instead of being
- * staged and read. Up to LEAST the call costs more (2 us). Beyond MOST, of a vector or of all blocks together, nothing is
- * in a cache any more: who stages reads ahead while the receiver copies, and several receivers find in a cache what was
- * staged once. Measured with 2 and 4 ranks on 2 cores (Sapphire Rapids).
+ * staged and read. Below LEAST the call costs more (2 us); all ranks of a collective stage at the same time, so there it
+ * is more than of a message alone. Beyond MOST, of a vector or of all blocks together, nothing is in a cache any more: who
+ * stages reads ahead while the receiver copies, and several receivers find in a cache what was staged once. Measured with
+ * 2 and 4 ranks on 2 cores (Sapphire Rapids).
  */
-#define PLAIT_LEAST_ONCE ((size_t)8 << 10)
+#define PLAIT_LEAST_ONCE ((size_t)16 << 10)
+#define PLAIT_LEAST_LENT ((size_t)8 << 10) /* of a message alone */
 #define PLAIT_MOST_ONCE  ((size_t)4 << 20)
 
 /* In a gather the root does all the copying, and staging shares it with the others. */
@@ -21,6 +23,11 @@
 static inline bool plait_copies_once(size_t message, size_t all)
 {
     return message >= PLAIT_LEAST_ONCE && all <= PLAIT_MOST_ONCE;
+}
+
+static inline bool plait_lends(size_t slice, size_t all)
+{
+    return slice >= PLAIT_LEAST_LENT && all <= PLAIT_MOST_ONCE;
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
