@@ -314,7 +314,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     const size_t bytes = slice_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_POST_DATA;
-    bool lend = !small && link->transport->reaches(link, data, bytes, plait_lends(bytes, m->bytes));
+    bool lend = !small && link->transport->reaches(link, data, bytes, bytes >= PLAIT_LEAST_LENT);
 
     if (!link->transport->ready(link, link->next_out))
         return false;
@@ -420,10 +420,9 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 {
     bool moved = false;
 
-    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL;) {
-        while (m->slice < slices_of(m) && take(comm, m, status))
-            moved = true;
-        if (m->slice < slices_of(m))
+    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
+        moved = true;
+        if (m->slice < slices_of(m)) /* one in a turn: else who copies without end offers nothing meanwhile */
             break;
         end_recv(pair, PLAIT_OK);
     }

@@ -14,7 +14,7 @@
  * 2 and 4 ranks on 2 cores (Sapphire Rapids).
  */
 #define PLAIT_LEAST_ONCE ((size_t)16 << 10)
-#define PLAIT_LEAST_LENT ((size_t)8 << 10) /* of a message alone */
+#define PLAIT_LEAST_LENT ((size_t)8 << 10) /* of a message alone; there is no most */
 #define PLAIT_MOST_ONCE  ((size_t)4 << 20)
 
 /* In a gather the root does all the copying, and staging shares it with the others. */
@@ -23,11 +23,6 @@
 static inline bool plait_copies_once(size_t message, size_t all)
 {
     return message >= PLAIT_LEAST_ONCE && all <= PLAIT_MOST_ONCE;
-}
-
-static inline bool plait_lends(size_t slice, size_t all)
-{
-    return slice >= PLAIT_LEAST_LENT && all <= PLAIT_MOST_ONCE;
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */

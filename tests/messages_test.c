@@ -131,6 +131,43 @@ static int send_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
 }
 
 /* A message counted as sent when its last slice was: over a network the others may still be read then. */
+/* Rank 1 has offered as many slices as go: of these one call of rank 0 takes a few. */
+static int take_long(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t n = 2 * PLAIT_WINDOW * PLAIT_MESSAGE_SLICE / sizeof(int32_t);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    struct plait_comm_stats before, after;
+    void *v;
+
+    (void)arg;
+    CHECK(plait_mem_alloc(n * sizeof(int32_t), &v) == PLAIT_OK);
+    call.request = &request;
+    if (rank == 1) {
+        fill(v, n, 1, 0, 0);
+        CHECK(plait_send(*comm, v, n, PLAIT_INT32, 0, &call) == PLAIT_OK);
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        plait_comm_stats(*comm, &before);
+        CHECK(plait_recv(*comm, v, n, PLAIT_INT32, 1, &call) == PLAIT_OK);
+        plait_comm_stats(*comm, &after);
+        CHECK(after.bytes_copied - before.bytes_copied <= 2 * PLAIT_MESSAGE_SLICE);
+    }
+    CHECK(plait_wait(&request) == PLAIT_OK && holds(v, n, 1, 0, 0) == 0);
+    plait_mem_free(v);
+    return 0;
+}
+
+/* Who took slices as long as there were any offered none, and two long messages that crossed went one after the other. */
+static void who_receives_a_long_message_sends_between_its_slices(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_long };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static void a_message_is_sent_when_all_of_its_slices_are(void **state)
 {
     (void)state;
@@ -513,6 +550,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_any_size_arrive),
         cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
+        cmocka_unit_test(who_receives_a_long_message_sends_between_its_slices),
         cmocka_unit_test(a_message_outlives_its_sender),
         cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
         cmocka_unit_test(a_rank_may_send_to_itself),
