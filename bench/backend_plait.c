@@ -25,7 +25,7 @@ static void *alloc(void *self, size_t bytes)
     void *memory = NULL;
 
     if (!r->library_memory)
-        return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        return worker_alloc(self, bytes);
     return plait_mem_alloc(bytes, &memory) == PLAIT_OK ? memory : NULL;
 }
 
@@ -36,7 +36,7 @@ static void release(void *self, void *memory)
     if (r->library_memory)
         plait_mem_free(memory);
     else
-        free(memory);
+        worker_free(self, memory);
 }
 
 /* Only what the library could say without running; a refusal is an error with its own text. */
@@ -132,15 +132,7 @@ static enum plait_status sendrecv(struct plait_comm *comm, const struct operatio
     return status == PLAIT_OK ? end : status;
 }
 
-static const call_fn calls[NCOLL] = {
-    [PLAIT_ALLREDUCE] = allreduce,  [PLAIT_REDUCE_SCATTER] = reduce_scatter,
-    [PLAIT_ALLGATHER] = allgather,  [PLAIT_BROADCAST] = broadcast,
-    [PLAIT_REDUCE] = reduce,        [PLAIT_GATHER] = gather,
-    [PLAIT_SCATTER] = scatter,      [PLAIT_ALLTOALL] = alltoall,
-    [COLL_SENDRECV] = sendrecv,     [COLL_REDUCE_SCATTERV] = reduce_scatterv,
-    [COLL_ALLGATHERV] = allgatherv, [COLL_GATHERV] = gatherv,
-    [COLL_SCATTERV] = scatterv,     [COLL_ALLTOALLV] = alltoallv,
-};
+static const call_fn calls[NCOLL] = COLL_TABLE();
 
 static bool run(void *self, const struct operation *o)
 {

@@ -28,18 +28,6 @@ struct ddp_calls {
     void (*forget)(void);
 };
 
-static void *alloc(void *self, size_t bytes)
-{
-    (void)self;
-    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-}
-
-static void release(void *self, void *memory)
-{
-    (void)self;
-    free(memory);
-}
-
 static bool supports(void *self, const struct operation *o)
 {
     (void)self;
@@ -103,8 +91,8 @@ static void figures(void *self, bool fused, struct step_figures *out)
 
 static const struct fuser fuser = {
     .averages = true,
-    .alloc = alloc,
-    .free = release,
+    .alloc = worker_alloc,
+    .free = worker_free,
     .fuse = fuse,
     .forget = forget,
     .before = before,
@@ -114,8 +102,8 @@ static const struct fuser fuser = {
 
 static const struct backend ddp = {
     .name = "gloo",
-    .alloc = alloc,
-    .free = release,
+    .alloc = worker_alloc,
+    .free = worker_free,
     .supports = supports,
     .run = run,
     .error = error_text,

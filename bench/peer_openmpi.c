@@ -67,18 +67,6 @@ static MPI_Op mpi_op(enum plait_op op)
     }
 }
 
-static void *alloc(void *self, size_t bytes)
-{
-    (void)self;
-    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-}
-
-static void release(void *self, void *memory)
-{
-    (void)self;
-    free(memory);
-}
-
 static bool supports(void *self, const struct operation *o)
 {
     (void)self;
@@ -193,15 +181,7 @@ static int sendrecv(const struct call *c)
                         MPI_STATUS_IGNORE);
 }
 
-static int (*const calls[NCOLL])(const struct call *) = {
-    [PLAIT_ALLREDUCE] = allreduce,  [PLAIT_REDUCE_SCATTER] = reduce_scatter,
-    [PLAIT_ALLGATHER] = allgather,  [PLAIT_BROADCAST] = broadcast,
-    [PLAIT_REDUCE] = reduce,        [PLAIT_GATHER] = gather,
-    [PLAIT_SCATTER] = scatter,      [PLAIT_ALLTOALL] = alltoall,
-    [COLL_SENDRECV] = sendrecv,     [COLL_REDUCE_SCATTERV] = reduce_scatterv,
-    [COLL_ALLGATHERV] = allgatherv, [COLL_GATHERV] = gatherv,
-    [COLL_SCATTERV] = scatterv,     [COLL_ALLTOALLV] = alltoallv,
-};
+static int (*const calls[NCOLL])(const struct call *) = COLL_TABLE();
 
 /* The same that do not block. */
 
@@ -293,15 +273,7 @@ static int isendrecv(const struct call *c)
     return error != MPI_SUCCESS ? error : MPI_Isend(c->in, c->count, c->type, c->next, 0, c->comm, &c->request[1]);
 }
 
-static int (*const starts[NCOLL])(const struct call *) = {
-    [PLAIT_ALLREDUCE] = iallreduce,  [PLAIT_REDUCE_SCATTER] = ireduce_scatter,
-    [PLAIT_ALLGATHER] = iallgather,  [PLAIT_BROADCAST] = ibroadcast,
-    [PLAIT_REDUCE] = ireduce,        [PLAIT_GATHER] = igather,
-    [PLAIT_SCATTER] = iscatter,      [PLAIT_ALLTOALL] = ialltoall,
-    [COLL_SENDRECV] = isendrecv,     [COLL_REDUCE_SCATTERV] = ireduce_scatterv,
-    [COLL_ALLGATHERV] = iallgatherv, [COLL_GATHERV] = igatherv,
-    [COLL_SCATTERV] = iscatterv,     [COLL_ALLTOALLV] = ialltoallv,
-};
+static int (*const starts[NCOLL])(const struct call *) = COLL_TABLE(i);
 
 static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
 {
@@ -375,8 +347,8 @@ static bool barrier(void *self)
 static const struct backend openmpi = {
     .name = "openmpi",
     .front = true,
-    .alloc = alloc,
-    .free = release,
+    .alloc = worker_alloc,
+    .free = worker_free,
     .supports = supports,
     .run = run,
     .error = error_text,

@@ -452,6 +452,18 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         r->answer = ANSWER_UNSUPPORTED;
 }
 
+void *worker_alloc(void *self, size_t bytes)
+{
+    (void)self;
+    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+}
+
+void worker_free(void *self, void *memory)
+{
+    (void)self;
+    free(memory);
+}
+
 size_t worker_times(const struct stage *stage, const struct command *c, const struct reply *r)
 {
     const uint32_t n = c->iterations < STAGE_ITERATIONS ? c->iterations : STAGE_ITERATIONS;

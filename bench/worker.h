@@ -150,6 +150,10 @@ struct reply {
  */
 bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self);
 
+/* For a backend without memory of its own kind: malloc()'s, see backend.alloc. */
+void *worker_alloc(void *self, size_t bytes);
+void worker_free(void *self, void *memory);
+
 /* Bytes of times that follow the reply to a command. */
 size_t worker_times(const struct stage *stage, const struct command *c, const struct reply *r);
 

@@ -371,14 +371,21 @@ static int find_a_way(struct scene *s)
     return 0;
 }
 
-/* Only addresses that lead nowhere: the error says which, and why. */
-static int find_no_way(struct scene *s)
+/* Over these interfaces ranks do not meet. Rank 0 waits longer, so that its end is not what the other finds. */
+static int meet_in_vain(struct scene *s, const char *ifname)
 {
     struct plait_bootstrap *b;
 
-    setenv("PLAIT_IFNAME", "eth1,docker", 1);
+    setenv("PLAIT_IFNAME", ifname, 1);
     share_id(s);
     CHECK(plait_bootstrap_create(s->id, s->rank, 2, s->rank == 0 ? 3 : 1, PLAIT_OK, &b) == PLAIT_ERR_TIMEOUT);
+    return 0;
+}
+
+/* Only addresses that lead nowhere: the error says which, and why. */
+static int find_no_way(struct scene *s)
+{
+    CHECK(meet_in_vain(s, "eth1,docker") == 0);
     if (s->rank > 0)
         CHECK(strstr(plait_last_error(), "10.88.0.2:") != NULL && strstr(plait_last_error(), "172.17.0.1:") != NULL &&
               strstr(plait_last_error(), "Connection refused") != NULL);
@@ -387,11 +394,7 @@ static int find_no_way(struct scene *s)
 
 static int find_loopback_only(struct scene *s)
 {
-    struct plait_bootstrap *b;
-
-    setenv("PLAIT_IFNAME", "=lo", 1);
-    share_id(s);
-    CHECK(plait_bootstrap_create(s->id, s->rank, 2, s->rank == 0 ? 3 : 1, PLAIT_OK, &b) == PLAIT_ERR_TIMEOUT);
+    CHECK(meet_in_vain(s, "=lo") == 0);
     if (s->rank > 0)
         CHECK(strstr(plait_last_error(), "other hosts cannot be reached at loopback addresses") != NULL);
     return 0;
