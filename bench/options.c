@@ -79,6 +79,8 @@ const char *dtype_label(enum plait_dtype type)
     return "?";
 }
 
+#define TYPES "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all"
+
 static bool parse_dtype(struct options *o, const char *flag, const char *value)
 {
     const int type = plait_dtype_find(value);
@@ -90,9 +92,7 @@ static bool parse_dtype(struct options *o, const char *flag, const char *value)
         return true;
     }
     if (type < 0)
-        return complain("%s %s: no such element type here; use int8, uint8, int32, uint32, int64, uint64, half, float, "
-                        "double, bfloat16, f8e4m3, f8e5m2 or all",
-                        flag, value);
+        return complain("%s %s: no such element type here; use " TYPES, flag, value);
     o->dtype[o->ndtype++] = (enum plait_dtype)type;
     return true;
 }
@@ -340,8 +340,7 @@ static const struct row rows[] = {
     { 'N', "run_cycles", "N", NUMBER, AT(cycles), 0, 1000000, NULL, "repeat the whole run; 0: until interrupted (1)" },
     { 'c', "check", "N", NUMBER, AT(check), 0, 1000, NULL, "verified operations per cell; 0: none (1)" },
     { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg, mulsum or all (sum)" },
-    { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype,
-      "int32, int64, half, float, double, bfloat16 or all (float)" },
+    { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype, TYPES " (float)" },
     { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL,
       "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)" },
     { 'C', "report_cputime", "0|1", NUMBER, AT(cputime), 0, 1, NULL,

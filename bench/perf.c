@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_SECONDS 60
+#define START_SECONDS 60 /* for ranks to come, unless --timeout is longer */
 #define MAX_CELLS     10000
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_SIGNAL = 128 };
@@ -287,14 +287,18 @@ static uint32_t widest(const struct options *o)
     return width;
 }
 
-/* The first import of PyTorch after the machine has started reads gigabytes. */
+/* PyTorch's first import after the machine has started reads gigabytes: -T gives longer, as the error says. */
+static bool greet(struct ranks *r, const struct options *o)
+{
+    return ranks_greet(r, fmax(START_SECONDS, o->timeout));
+}
+
 static bool start_ddp(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
 {
     const struct options *o = b->options;
     struct ranks *r = &b->ranks[b->nbackend++];
 
-    return ranks_init(r, "gloo", o, ntensor, counts, width) && ddp_launch(r) &&
-           ranks_greet(r, fmax(START_SECONDS, o->timeout));
+    return ranks_init(r, "gloo", o, ntensor, counts, width) && ddp_launch(r) && greet(r, o);
 }
 
 /* Plait's ranks first: they are forked, and must not hold what later backends open. */
@@ -303,7 +307,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
     const struct options *o = b->options;
 
     if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o) ||
-        !ranks_greet(&b->ranks[0], START_SECONDS))
+        !greet(&b->ranks[0], o))
         return false;
     for (uint32_t i = 0; i < o->npeer; i++) {
         const struct openmpi_config *config = &openmpi_configs[o->peer[i]];
@@ -311,7 +315,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
         char name[32];
         snprintf(name, sizeof name, "openmpi:%s", config->name);
         if (!ranks_init(r, name, o, ntensor, counts, width) || !openmpi_launch(r, config, o, &b->ranks[0]) ||
-            !ranks_greet(r, START_SECONDS))
+            !greet(r, o))
             return false;
     }
     return !o->ddp || start_ddp(b, ntensor, counts, width);

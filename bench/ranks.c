@@ -104,8 +104,9 @@ static bool explain_lateness(struct ranks *r, uint32_t rank, const char *what, d
     char tail[TAIL + 1];
 
     read_tail(r, tail);
-    return complain("%s: rank %u did not %s within %g s; a longer limit: -T%s%s", r->name, rank, what, seconds,
-                    *tail != '\0' ? "\n" : "", tail);
+    return complain("%s: rank %u did not %s within %g s; on a slow or busy machine give it longer (-T SECONDS), or "
+                    "start fewer ranks%s%s",
+                    r->name, rank, what, seconds, *tail != '\0' ? "\n" : "", tail);
 }
 
 /* ---- conversation ------------------------------------------------------------------------------ */
