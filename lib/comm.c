@@ -266,12 +266,14 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
 
 /* ---- Creation as it is called ----------------------------------------------------------------------------- */
 
-static enum plait_status create_now(const void *args, struct plait_comm **out)
+static enum plait_status create_now(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct plait_making *m = args;
     struct plait_comm *comm;
     enum plait_status status;
 
+    if (own != PLAIT_OK)
+        return plait_meet(NULL, &m->options, own, m->watch);
     comm = plait_comm_allocate(&m->options);
     status = plait_comm_create_as(comm, &m->options, m->watch);
     if (status == PLAIT_OK)
@@ -286,7 +288,7 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct plait_making m = { *options, watch };
 
-    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, out);
+    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, PLAIT_OK, out);
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)

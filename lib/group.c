@@ -16,7 +16,7 @@
 
 struct creation { /* of a comm */
     struct creation *next;
-    enum plait_status (*make)(const void *args, struct plait_comm **out);
+    plait_make_comm *make;
     const void *args;
     const struct plait_comm *of; /* what it is made of, or NULL */
     struct creation *then;       /* the next of the same, in the same thread */
@@ -25,6 +25,7 @@ struct creation { /* of a comm */
     enum plait_status status;
     char text[512];
     pthread_t thread;
+    int error; /* why there is no thread for it; 0: there is */
     atomic_bool done;
 };
 
@@ -84,13 +85,13 @@ static void chain(struct creation *c)
         }
 }
 
-enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                   const void *args, size_t bytes, const struct plait_comm *of, struct plait_comm **out)
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
+                                   struct plait_comm **out)
 {
     struct creation *c = calloc(1, CREATION + bytes);
 
-    if (c == NULL)
-        return plait_refuse(plait_fail_memory("out of memory for a comm"));
+    if (c == NULL) /* which the others must hear of */
+        return plait_refuse(make(args, plait_fail_memory("out of memory for a comm"), out));
     c->make = make;
     c->args = memcpy((char *)c + CREATION, args, bytes);
     c->of = of;
@@ -131,16 +132,20 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
     snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
 }
 
+static void make(struct creation *c, enum plait_status own)
+{
+    c->status = c->make(c->args, own, c->out);
+    if (c->status != PLAIT_OK)
+        snprintf(c->text, sizeof c->text, "%s", plait_last_error());
+}
+
 static void *create(void *arg)
 {
     struct creation *first = arg;
 
     creator = true;
-    for (struct creation *c = first; c != NULL; c = c->then) {
-        c->status = c->make(c->args, c->out);
-        if (c->status != PLAIT_OK)
-            snprintf(c->text, sizeof c->text, "%s", plait_last_error());
-    }
+    for (struct creation *c = first; c != NULL; c = c->then)
+        make(c, PLAIT_OK);
     atomic_store(&first->done, true);
     plait_progress_news();
     return NULL;
@@ -158,27 +163,34 @@ static void await_creation(struct creation *c)
     pthread_join(c->thread, NULL);
 }
 
-/* Ranks of one comm must come together: each in a thread of its own until it has. */
+/* The others, who can, wait for this rank. */
+static void tell_why_not(struct creation *first)
+{
+    for (struct creation *c = first; c != NULL; c = c->then)
+        make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
+}
+
+/*
+ * Ranks of one comm must come together: each in a thread of its own until it has. Those without one say so once all
+ * threads run, in which the others may be.
+ */
 static void create_all(struct creation *first, struct outcome *o)
 {
     sigset_t all, saved;
 
     sigfillset(&all); /* the caller's signals arrive as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    for (struct creation *c = first; c != NULL; c = c->next) {
-        const int error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
-        for (struct creation *e = c; error != 0 && e != NULL; e = e->then) {
-            e->status = plait_fail_errno(error, "no thread in which a comm of this group could be created");
-            snprintf(e->text, sizeof e->text, "%s", plait_last_error());
-            e->out = NULL;
-        }
-    }
+    for (struct creation *c = first; c != NULL; c = c->next)
+        c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    for (struct creation *c = first; c != NULL; c = c->next) {
-        if (c->out != NULL && !c->chained)
+    for (struct creation *c = first; c != NULL; c = c->next)
+        if (c->error != 0)
+            tell_why_not(c);
+    for (struct creation *c = first; c != NULL; c = c->next)
+        if (c->error == 0 && !c->chained)
             await_creation(c);
+    for (struct creation *c = first; c != NULL; c = c->next)
         note(o, c->status, c->text);
-    }
 }
 
 bool plait_creation_needs_thread(void)
@@ -186,10 +198,9 @@ bool plait_creation_needs_thread(void)
     return !creator && atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
 }
 
-enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                       const void *args, struct plait_comm **out)
+enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, struct plait_comm **out)
 {
-    struct creation c = { .make = make, .args = args, .out = out };
+    struct creation c = { .make = how, .args = args, .out = out };
     struct outcome o = { PLAIT_OK, "" };
 
     create_all(&c, &o);

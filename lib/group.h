@@ -22,13 +22,15 @@ enum plait_status plait_not_in_group(enum plait_status status, const char *call)
 /* A call of this thread's open group: its request, which the group waits for and takes when `own`. */
 void plait_group_add(struct plait_request *r, bool own);
 
+/* What makes a comm. `own`: an error that keeps this rank from it, of which the others are told; it is returned. */
+typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
+
 /*
- * What makes a comm, at the end, together with the others of the group: make(args, out) in a thread of its own. The
+ * At the end, together with the others of the group: make(args, PLAIT_OK, out) in a thread of its own. The
  * `bytes` of args are copied, but not what they point to. What is made of one comm (`of`, or
  * NULL) is made in the order of the calls.
  */
-enum plait_status plait_group_make(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                   const void *args, size_t bytes, const struct plait_comm *of,
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
 
 /* A call ends with this error before it began; if a group is open, that will not begin either. Returns the status. */
@@ -39,7 +41,6 @@ enum plait_status plait_refuse(enum plait_status status);
  * wait before they come. Needed: there are some, and this is no such thread.
  */
 bool plait_creation_needs_thread(void);
-enum plait_status plait_make_in_thread(enum plait_status (*make)(const void *args, struct plait_comm **out),
-                                       const void *args, struct plait_comm **out);
+enum plait_status plait_make_in_thread(plait_make_comm *make, const void *args, struct plait_comm **out);
 
 #endif

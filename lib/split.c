@@ -42,33 +42,35 @@ static enum plait_status look(const void *context)
     return PLAIT_OK;
 }
 
-/* This rank becomes the rank-th of the family. */
+/* This rank becomes the rank-th of the family, or says there why it cannot. */
 static enum plait_status make(const struct family *family, const struct plait_unique_id *id, const char *name,
-                              uint32_t rank, struct plait_comm **out)
+                              uint32_t rank, enum plait_status own, struct plait_comm **out)
 {
     const struct plait_comm *comm = family->comm;
     const struct plait_watch watch = { look, family };
     const uint32_t nrank = family->nrank;
     struct plait_comm_options o = plait_comm_options_of(comm);
-    const struct plait_alg **own = calloc(comm->nown_algorithms + 1, sizeof *own);
+    const struct plait_alg **algorithms = calloc(comm->nown_algorithms + 1, sizeof *algorithms);
     uint32_t *node = malloc(nrank * sizeof *node);
-    enum plait_status status = PLAIT_ERR_NOMEM;
+    enum plait_status status;
 
     o.nrank = nrank;
     o.rank = rank;
     o.id = id;
     o.name = name != NULL ? name : comm->name;
-    if (own != NULL && node != NULL) {
-        memcpy(own, comm->algorithms, comm->nown_algorithms * sizeof *own);
+    if (own == PLAIT_OK && (algorithms == NULL || node == NULL))
+        own = plait_fail_memory("out of memory for a comm of %u ranks", nrank);
+    if (own == PLAIT_OK) {
+        memcpy(algorithms, comm->algorithms, comm->nown_algorithms * sizeof *algorithms);
         for (uint32_t i = 0; comm->node != NULL && i < nrank; i++)
             node[i] = comm->node[family->members[i]];
-        o.algorithms = comm->nown_algorithms > 0 ? own : NULL;
+        o.algorithms = comm->nown_algorithms > 0 ? algorithms : NULL;
         o.node = comm->node != NULL ? node : NULL;
         status = plait_comm_make(&o, &watch, out);
     } else { /* which the others must hear of */
-        status = plait_meet(NULL, &o, plait_fail_memory("out of memory for a comm of %u ranks", nrank), &watch);
+        status = plait_meet(NULL, &o, own, &watch);
     }
-    free(own);
+    free(algorithms);
     free(node);
     return status;
 }
@@ -129,7 +131,7 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
     }
     const struct family family = { comm, members, n, false };
     const struct plait_unique_id id = id_of_members(comm, members, all[0].salt);
-    return make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
+    return make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, PLAIT_OK, out);
 }
 
 /* This rank cannot split the comm: the others, who can, wait for it. */
@@ -141,17 +143,17 @@ static enum plait_status cannot_split(struct plait_comm *comm, enum plait_status
     return status;
 }
 
-static enum plait_status split(const void *args, struct plait_comm **out)
+static enum plait_status split(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct splitting *s = args;
     struct plait_comm *comm = s->comm;
-    struct member own = { s->color, s->key, comm->rank, 0 }, *all = calloc(comm->nrank, sizeof *all);
-    enum plait_status status = plait_random(&own.salt, sizeof own.salt);
+    struct member self = { s->color, s->key, comm->rank, 0 }, *all = calloc(comm->nrank, sizeof *all);
+    enum plait_status status = own == PLAIT_OK ? plait_random(&self.salt, sizeof self.salt) : own;
 
     if (status == PLAIT_OK && all == NULL)
         status = plait_fail_memory("out of memory for what %u ranks say", comm->nrank);
     status = status != PLAIT_OK ? cannot_split(comm, status)
-                                : plait_allgather(comm, &own, all, sizeof own, PLAIT_UINT8, NULL);
+                                : plait_allgather(comm, &self, all, sizeof self, PLAIT_UINT8, NULL);
     if (status == PLAIT_OK && s->color == PLAIT_NO_COLOR)
         *out = NULL;
     else if (status == PLAIT_OK)
@@ -166,16 +168,15 @@ static enum plait_status check_out(struct plait_comm **out, const char *name, en
 }
 
 /* Now, or at the end of this thread's group. */
-static enum plait_status now_or_later(enum plait_status status,
-                                      enum plait_status (*what)(const void *, struct plait_comm **), const void *args,
-                                      size_t bytes, const struct plait_comm *of, struct plait_comm **out)
+static enum plait_status now_or_later(enum plait_status status, plait_make_comm *what, const void *args, size_t bytes,
+                                      const struct plait_comm *of, struct plait_comm **out)
 {
     const int saved = errno;
 
     if (plait_in_group())
         return status != PLAIT_OK ? plait_refuse(status) : plait_group_make(what, args, bytes, of, out);
     if (status == PLAIT_OK)
-        status = what(args, out);
+        status = what(args, PLAIT_OK, out);
     errno = saved;
     return status;
 }
@@ -229,7 +230,7 @@ static enum plait_status list_survivors(const struct plait_comm *comm, const uin
 }
 
 /* Those that exclude the same meet under a name that they compute, not under one that somebody would have to tell. */
-static enum plait_status shrink(const void *args, struct plait_comm **out)
+static enum plait_status shrink(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct shrinking *s = args;
     struct plait_comm *comm = s->comm;
@@ -244,7 +245,7 @@ static enum plait_status shrink(const void *args, struct plait_comm **out)
         for (uint32_t i = 0; i < n; i++)
             rank = members[i] == comm->rank ? i : rank;
         const struct family family = { comm, members, n, true };
-        status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, out);
+        status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, own, out);
     }
     return status;
 }

@@ -87,6 +87,7 @@ static const struct kind kinds[] = {
 #define HIERARCHY (&kinds[4])
 #define NFORM     4
 #define FORMS     (&kinds[NKIND - NFORM])
+#define IN_GROUP  (&FORMS[2])
 #define SLICED    (&kinds[NKIND - NFORM - 1])
 
 struct counts { /* what a process has */
@@ -261,17 +262,32 @@ static int before(const struct scene *s, struct plait_comm *comm, const struct b
     return 0;
 }
 
+/* A comm of all ranks, and, of a kind in groups, at a group's end. */
+static enum plait_status make_comm(const struct scene *s, struct plait_comm *of, uint32_t rank, struct plait_comm **out)
+{
+    const struct plait_comm_options o = options_of(s, rank);
+    enum plait_status status, end = PLAIT_OK;
+
+    if (s->kind->form == GROUP)
+        plait_group_start();
+    status = s->phase == CREATE  ? plait_comm_create(&o, out)
+             : s->phase == SPLIT ? plait_comm_split(of, 0, (int)rank, NULL, out)
+                                 : plait_comm_shrink(of, NULL, 0, 0, NULL, out);
+    if (s->kind->form == GROUP)
+        end = plait_group_end();
+    return status == PLAIT_OK ? end : status;
+}
+
 /* The phase itself. */
 static enum plait_status act(const struct scene *s, struct plait_comm **comm, const struct buffers *b, uint32_t rank)
 {
-    const struct plait_comm_options o = options_of(s, rank);
     struct plait_comm *other = NULL;
     enum plait_status status;
     void *memory;
 
     switch (s->phase) {
     case CREATE:
-        return plait_comm_create(&o, comm);
+        return make_comm(s, NULL, rank, comm);
     case FIRST:
     case GROW:
     case SECOND:
@@ -281,8 +297,7 @@ static enum plait_status act(const struct scene *s, struct plait_comm **comm, co
         return status == PLAIT_OK ? plait_mem_free(memory) : status;
     case SPLIT:
     case SHRINK:
-        status = s->phase == SPLIT ? plait_comm_split(*comm, 0, (int)rank, NULL, &other)
-                                   : plait_comm_shrink(*comm, NULL, 0, 0, NULL, &other);
+        status = make_comm(s, *comm, rank, &other);
         inject_disarm();
         plait_comm_destroy(other);
         return status;
@@ -588,6 +603,15 @@ static void making_a_comm_of_a_comm(void **state)
     run_jobs(SHRINK, TINY, 20, 0, 3);
 }
 
+/* A rank without a thread for it told nobody. */
+static void making_comms_at_a_groups_end(void **state)
+{
+    (void)state;
+    run_jobs(CREATE, IN_GROUP, 2, 0, 3);
+    run_jobs(SPLIT, IN_GROUP, 2, 1, 3);
+    run_jobs(SHRINK, IN_GROUP, 2, 0, 3);
+}
+
 static void a_second_operation_takes_nothing(void **state)
 {
     (void)state;
@@ -667,6 +691,7 @@ int main(void)
         cmocka_unit_test(growing_the_staging_memory),
         cmocka_unit_test(library_memory),
         cmocka_unit_test(making_a_comm_of_a_comm),
+        cmocka_unit_test(making_comms_at_a_groups_end),
         cmocka_unit_test(a_second_operation_takes_nothing),
         cmocka_unit_test(leaving_takes_nothing),
         cmocka_unit_test(aborting_takes_nothing),
