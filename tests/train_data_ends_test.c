@@ -54,7 +54,7 @@ static void a_broken_file_ends_the_program_if_asked(void **state)
 
 static void where_all_files_are_broken_the_program_ends(void **state)
 {
-    struct dataset *d = tree_of(17);
+    struct dataset *d = files_of(17);
     struct loader_options o = options_of(d, 0, 1);
     char said[4096];
 
@@ -65,12 +65,16 @@ static void where_all_files_are_broken_the_program_ends(void **state)
     dataset_close(d);
 }
 
-static void batches_that_ranks_cannot_share_are_refused(void **state)
+static void what_a_loader_cannot_do_is_refused(void **state)
 {
     struct loader_options o = options_of(train, 0, 1);
     char said[4096];
 
     (void)state;
+    o.threads = 0;
+    load_in_child(&o, said, sizeof said);
+    assert_non_null(strstr(said, "0 threads cannot decode"));
+    o.threads = 1;
     o.micro = 3;
     load_in_child(&o, said, sizeof said);
     assert_non_null(strstr(said, "a batch of 8 images cannot be made of micro-batches of 3"));
@@ -111,7 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_broken_file_ends_the_program_if_asked),
         cmocka_unit_test(where_all_files_are_broken_the_program_ends),
-        cmocka_unit_test(batches_that_ranks_cannot_share_are_refused),
+        cmocka_unit_test(what_a_loader_cannot_do_is_refused),
         cmocka_unit_test(where_a_rank_is_lost_files_are_read),
         cmocka_unit_test(ranks_that_see_different_files_are_told),
     };

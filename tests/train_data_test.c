@@ -100,7 +100,7 @@ static void an_epoch_has_every_sample_once(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        struct dataset *d = tree_of(sizes[k]);
+        struct dataset *d = files_of(sizes[k]);
         for (uint32_t epoch = 0; epoch < 20; epoch++) {
             bool seen[128] = { false };
             for (uint64_t i = 0; i < sizes[k]; i++) {
@@ -119,7 +119,7 @@ static void orders_are_evenly_distributed(void **state)
 {
     enum { N = 12, EPOCHS = 12000 };
     static unsigned at[N][N], after[N][N];
-    struct dataset *d = tree_of(N);
+    struct dataset *d = files_of(N);
 
     (void)state;
     for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
@@ -225,6 +225,28 @@ static void the_transform_changes_from_the_next_epoch_on(void **state)
     loader_destroy(l);
 }
 
+/* Files that are broken are counted when they are decoded. A thread that ran too far ahead would have 20 ms in all to be seen. */
+static void no_more_is_decoded_ahead_than_the_queue_holds(void **state)
+{
+    struct dataset *d = files_of(40);
+    struct loader_options o = options_of(d, 0, 1);
+    struct images m;
+
+    (void)state;
+    o.whole = true;
+    struct loader *l = loader_create(&o);
+    loader_begin(l, 0, 0);
+    for (uint64_t given = 1; given <= 10; given++) {
+        assert_true(loader_next(l, &m));
+        while (loader_broken(l) < (given + o.queue) * o.micro)
+            usleep(100);
+        usleep(2000);
+        assert_int_equal(loader_broken(l), (given + o.queue) * o.micro);
+    }
+    loader_destroy(l);
+    dataset_close(d);
+}
+
 /* ---- Broken files ---- */
 
 static void a_broken_file_is_counted_once_and_replaced_by_the_next_position(void **state)
@@ -291,6 +313,7 @@ int main(void)
         cmocka_unit_test(batches_do_not_depend_on_ranks_threads_queue_or_micro_batches),
         cmocka_unit_test(an_epoch_begun_at_a_step_goes_on_as_the_whole_one),
         cmocka_unit_test(a_whole_epoch_has_the_rest_too),
+        cmocka_unit_test(no_more_is_decoded_ahead_than_the_queue_holds),
         cmocka_unit_test(the_transform_changes_from_the_next_epoch_on),
         cmocka_unit_test(a_broken_file_is_counted_once_and_replaced_by_the_next_position),
         cmocka_unit_test(batches_from_memory_are_those_from_files),

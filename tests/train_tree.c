@@ -48,7 +48,7 @@ int remove_folder(void **state)
     return system(command);
 }
 
-struct dataset *tree_of(uint32_t n)
+struct dataset *files_of(uint32_t n)
 {
     char name[64];
 

@@ -28,7 +28,7 @@ const char *path_of(const char *name);
 void write_file(const char *name, const void *data, size_t n);
 
 /* A tree of n files that are not opened. */
-struct dataset *tree_of(uint32_t n);
+struct dataset *files_of(uint32_t n);
 
 /* A copy of the tree "a" by another name, of which BROKEN are empty, a text, truncated, gone, a folder. */
 struct dataset *break_some(const char *name);

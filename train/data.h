@@ -140,7 +140,7 @@ void loader_begin(struct loader *loader, uint32_t epoch, uint64_t step);
 void loader_set_transform(struct loader *loader, enum transform transform, bool shuffle);
 /** The next micro-batch; valid until the next call. false: the epoch is over. */
 bool loader_next(struct loader *loader, struct images *out);
-/** Since creation: seconds that next() waited, files that were broken. */
+/** Since creation: seconds that begin() and next() waited for images, files that this rank saw broken. */
 double loader_waited(const struct loader *loader);
 uint64_t loader_broken(const struct loader *loader);
 

@@ -206,7 +206,6 @@ static void decode_part(struct decoder *d, struct box *box, uint32_t pixels)
     j->scale_num = 1;
     j->scale_denom = by;
     j->out_color_space = cmyk ? JCS_CMYK : JCS_EXT_RGBX;
-    j->do_fancy_upsampling = FALSE; /* colours one pixel wide are below what resizing leaves */
     j->do_block_smoothing = FALSE;
     jpeg_start_decompress(j);
 
@@ -287,8 +286,13 @@ static void add_rows(const struct part *p, const struct taps *t, uint32_t i, flo
     }
 }
 
+struct scale { /* a result is factor x sum - offset */
+    pixel factor, offset;
+};
+
 /* One row of the result. out: [n][3] */
-static void add_columns(const pixel *line, const struct taps *t, uint32_t n, bool flip, float *out)
+static void add_columns(const pixel *line, const struct taps *t, uint32_t n, bool flip, const struct scale *scale,
+                        float *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         const pixel *from = line + t->from[i];
@@ -297,14 +301,16 @@ static void add_columns(const pixel *line, const struct taps *t, uint32_t n, boo
         pixel sum = w[0] * from[0];
         for (uint32_t tap = 1; tap < t->count[i]; tap++)
             sum += w[tap] * from[tap];
+        sum = sum * scale->factor - scale->offset;
         to[0] = sum[0];
         to[1] = sum[1];
         to[2] = sum[2];
     }
 }
 
-/* out: [pixels][pixels][3], 0 to 255 */
-static void resize(const struct part *p, const struct box *box, uint32_t pixels, bool flip, float *out)
+/* out: [pixels][pixels][3] */
+static void resize(const struct part *p, const struct box *box, uint32_t pixels, bool flip, const struct scale *scale,
+                   float *out)
 {
     struct taps rows = taps_of(box->y, box->height, pixels, p->top, p->bottom);
     struct taps columns = taps_of(box->x, box->width, pixels, p->left, p->right);
@@ -314,7 +320,7 @@ static void resize(const struct part *p, const struct box *box, uint32_t pixels,
         fatal("no memory for a row of an image");
     for (uint32_t y = 0; y < pixels; y++) {
         add_rows(p, &rows, y, (float *)line);
-        add_columns(line, &columns, pixels, flip, out + 3 * (size_t)pixels * y);
+        add_columns(line, &columns, pixels, flip, scale, out + 3 * (size_t)pixels * y);
     }
     free(line);
     taps_finish(&rows);
@@ -337,23 +343,32 @@ static float mean_grey(const float *image, size_t n)
     return (float)(sum / (double)n);
 }
 
-/* Brightness times all, contrast around the mean grey, saturation around each pixel's grey: one linear map. Then 0 to 255
-   to the normalised range. */
-static void adjust(float *image, size_t n, const struct augmentation *a, const struct image_options *o)
+/* From 0 to 255 to the normalised range. */
+static struct scale normalisation(const struct image_options *o)
+{
+    struct scale s = { { 0 }, { 0 } };
+
+    for (int c = 0; c < 3; c++) {
+        s.factor[c] = (float)(1 / (255 * o->deviation[c]));
+        s.offset[c] = (float)(o->mean[c] / o->deviation[c]);
+    }
+    return s;
+}
+
+/* Brightness times all, contrast around the mean grey, saturation around each pixel's grey: one linear map of an image of 0
+   to 255. The result has its scale. */
+static void jitter(float *image, size_t n, const struct augmentation *a, const struct scale *scale)
 {
     const float both = a->brightness * a->contrast;
     const float own = a->saturation * both, of_grey = (1 - a->saturation) * both;
-    const float shift = a->contrast == 1 ? 0 : (1 - a->contrast) * a->brightness * mean_grey(image, n);
-    float factor[3], offset[3];
+    const float shift = (1 - a->contrast) * a->brightness * mean_grey(image, n);
 
-    for (int c = 0; c < 3; c++) {
-        factor[c] = (float)(1 / (255 * o->deviation[c]));
-        offset[c] = (float)(o->mean[c] / o->deviation[c]);
-    }
     for (float *p = image; p < image + 3 * n; p += 3) {
         const float add = of_grey * grey(p) + shift;
-        for (int c = 0; c < 3; c++)
-            p[c] = fminf(255, fmaxf(0, own * p[c] + add)) * factor[c] - offset[c];
+        for (int c = 0; c < 3; c++) {
+            const float x = own * p[c] + add, positive = x > 0 ? x : 0;
+            p[c] = (positive < 255 ? positive : 255) * scale->factor[c] - scale->offset[c];
+        }
     }
 }
 
@@ -386,8 +401,11 @@ const char *image_decode(const void *jpeg, size_t bytes, const struct image_opti
     const bool ok = decode(&d, jpeg, bytes, o, random_stream(seed, epoch, sample), &a);
     jpeg_destroy_decompress(&d.jpeg);
     if (ok) {
-        resize(&d.part, &a.box, o->pixels, a.flip, out);
-        adjust(out, (size_t)o->pixels * o->pixels, &a, o);
+        const bool jitters = o->transform == TRANSFORM_TRAIN && o->jitter > 0;
+        const struct scale normal = normalisation(o), none = { { 1, 1, 1 }, { 0 } };
+        resize(&d.part, &a.box, o->pixels, a.flip, jitters ? &none : &normal, out);
+        if (jitters)
+            jitter(out, (size_t)o->pixels * o->pixels, &a, &normal);
     }
     free(d.part.pixels);
     return ok ? NULL : why;

@@ -213,6 +213,8 @@ static void stop_epoch(struct loader *l)
 
 static void check_options(const struct loader_options *o)
 {
+    if (o->threads == 0)
+        fatal("0 threads cannot decode images; ask for 1 or more");
     if (o->micro == 0 || o->nrank == 0 || o->batch == 0 || o->batch % ((uint64_t)o->micro * o->nrank) != 0)
         fatal("a batch of %u images cannot be made of micro-batches of %u on %u ranks; it must be a multiple of "
               "micro-batch "
@@ -275,9 +277,11 @@ void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
     pthread_mutex_lock(&l->lock);
     stop_epoch(l);
     pthread_mutex_unlock(&l->lock);
+    const double start = now();
     if (l->options.store != NULL)
         store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
     pthread_mutex_lock(&l->lock);
+    l->waited += now() - start;
     l->epoch = epoch;
     l->first = l->given = step * micros_of_step(l);
     l->begun = l->first * l->options.micro;

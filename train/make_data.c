@@ -18,16 +18,32 @@
 
 #include <jpeglib.h>
 
+/* Not fminf() and its like, which are calls: NaNs do not come here. */
+static inline float smaller(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+static inline float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static inline float distance(float u, float v)
+{
+    return sqrtf(u * u + v * v);
+}
+
 /* ---- Shapes: how far (u, v) lies outside; negative inside. They fill about the circle of radius 1. ---- */
 
 static float box(float u, float v, float half_width, float half_height)
 {
-    return fmaxf(fabsf(u) - half_width, fabsf(v) - half_height);
+    return larger(fabsf(u) - half_width, fabsf(v) - half_height);
 }
 
 static float disc(float u, float v)
 {
-    return hypotf(u, v) - 0.85F;
+    return distance(u, v) - 0.85F;
 }
 
 static float square(float u, float v)
@@ -37,55 +53,55 @@ static float square(float u, float v)
 
 static float triangle(float u, float v)
 {
-    return fmaxf(0.866F * fabsf(u) - 0.5F * v - 0.45F, v - 0.55F);
+    return larger(0.866F * fabsf(u) - 0.5F * v - 0.45F, v - 0.55F);
 }
 
 static float cross(float u, float v)
 {
-    return fminf(box(u, v, 0.3F, 0.95F), box(u, v, 0.95F, 0.3F));
+    return smaller(box(u, v, 0.3F, 0.95F), box(u, v, 0.95F, 0.3F));
 }
 
 static float ring(float u, float v)
 {
-    return fabsf(hypotf(u, v) - 0.68F) - 0.24F;
+    return fabsf(distance(u, v) - 0.68F) - 0.24F;
 }
 
 static float star(float u, float v)
 {
     const float corner = 6.2831853F / 5, angle = atan2f(u, v) + 10 * corner;
-    const float beside = fabsf(angle - corner * rintf(angle / corner)), r = hypotf(u, v);
+    const float beside = fabsf(angle - corner * rintf(angle / corner)), r = distance(u, v);
 
     return 0.59F * r * cosf(beside) + 0.81F * r * sinf(beside) - 0.57F;
 }
 
 static float crescent(float u, float v)
 {
-    return fmaxf(hypotf(u, v) - 0.9F, 0.72F - hypotf(u - 0.45F, v));
+    return larger(distance(u, v) - 0.9F, 0.72F - distance(u - 0.45F, v));
 }
 
 static float half_disc(float u, float v)
 {
-    return fmaxf(hypotf(u, v - 0.35F) - 0.95F, v - 0.35F);
+    return larger(distance(u, v - 0.35F) - 0.95F, v - 0.35F);
 }
 
 static float corner(float u, float v)
 {
-    return fmaxf(box(u, v, 0.8F, 0.8F), -box(u - 0.45F, v - 0.45F, 0.75F, 0.75F));
+    return larger(box(u, v, 0.8F, 0.8F), -box(u - 0.45F, v - 0.45F, 0.75F, 0.75F));
 }
 
 static float gear(float u, float v)
 {
-    return hypotf(u, v) - 0.72F - 0.2F * cosf(7 * atan2f(u, v));
+    return distance(u, v) - 0.72F - 0.2F * cosf(7 * atan2f(u, v));
 }
 
 static float bone(float u, float v)
 {
-    return fminf(box(u, v, 0.7F, 0.2F), hypotf(fabsf(u) - 0.65F, v) - 0.35F);
+    return smaller(box(u, v, 0.7F, 0.2F), distance(fabsf(u) - 0.65F, v) - 0.35F);
 }
 
 static float frame(float u, float v)
 {
-    return fmaxf(square(u, v), 0.42F - fmaxf(fabsf(u), fabsf(v)));
+    return larger(square(u, v), 0.42F - larger(fabsf(u), fabsf(v)));
 }
 
 static const struct shape {
@@ -107,7 +123,7 @@ static int striped(float u, float v)
 
 static int dotted(float u, float v)
 {
-    return hypotf(u - floorf(u) - 0.5F, v - floorf(v) - 0.5F) < 0.36F;
+    return distance(u - floorf(u) - 0.5F, v - floorf(v) - 0.5F) < 0.36F;
 }
 
 static int checked(float u, float v)
@@ -229,14 +245,14 @@ static const float *colour_at(const struct placed *t, float u, float v)
 
 static void paint(const struct picture *p, const struct placed *t)
 {
-    const float reach = 1.5F * t->size * fmaxf(1, t->squeeze);
-    const uint32_t top = (uint32_t)fmaxf(0, t->y - reach), left = (uint32_t)fmaxf(0, t->x - reach);
+    const float reach = 1.5F * t->size * larger(1, t->squeeze);
+    const uint32_t top = (uint32_t)larger(0, t->y - reach), left = (uint32_t)larger(0, t->x - reach);
 
     for (uint32_t y = top; y < p->height && (float)y < t->y + reach; y++)
         for (uint32_t x = left; x < p->width && (float)x < t->x + reach; x++) {
             const float dx = ((float)x + 0.5F - t->x) / t->size, dy = ((float)y + 0.5F - t->y) / t->size;
             const float u = t->cosine * dx - t->sine * dy, v = (t->sine * dx + t->cosine * dy) / t->squeeze;
-            const float part = fminf(1, 0.5F - t->outside(u, v) * t->size); /* of the pixel that it covers */
+            const float part = smaller(1, 0.5F - t->outside(u, v) * t->size); /* of the pixel that it covers */
             if (part <= 0)
                 continue;
             const float *colour = colour_at(t, u, v);
@@ -275,7 +291,9 @@ static float line(float u, float v)
 
 static float blot(float u, float v)
 {
-    return hypotf(u, v) - 0.5F - 0.12F * sinf(3 * atan2f(u, v));
+    const float r = distance(u, v);
+
+    return r < 0.65F ? r - 0.5F - 0.12F * sinf(3 * atan2f(u, v)) : r - 0.62F;
 }
 
 static void paint_clutter(const struct picture *p, uint64_t *r, uint32_t n, float least, float most)
@@ -358,7 +376,7 @@ static void compress(const struct picture *p, uint64_t *r, unsigned char **jpeg,
     jpeg_start_compress(&c, TRUE);
     for (const float *from = p->rgb; c.next_scanline < c.image_height; from += 3 * (size_t)p->width) {
         for (size_t i = 0; i < 3 * (size_t)p->width; i++)
-            row[i] = (JSAMPLE)fminf(255, fmaxf(0, from[i] + 0.5F));
+            row[i] = (JSAMPLE)smaller(255, larger(0, from[i] + 0.5F));
         jpeg_write_scanlines(&c, &row, 1);
     }
     jpeg_finish_compress(&c);

@@ -93,7 +93,12 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
     read_sizes(s, first, end);
     for (uint64_t i = first; i < end; i++)
         s->starts[i - first + 1] = s->starts[i - first] + s->sizes[i];
-    s->memory = allocate(s->starts[end - first], 1);
+    s->memory = malloc(s->starts[end - first] + 1);
+    if (s->memory == NULL)
+        fatal("no memory for the %llu bytes of this rank's part of the images; take more ranks or fewer replica "
+              "groups, or "
+              "read files",
+              (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
         FILE *f = fopen(dataset_path(s->dataset, i), "rb");
         if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
@@ -238,39 +243,53 @@ static const unsigned char *own_image(const struct store *s, uint64_t sample)
     return s->memory + s->starts[sample - part_start(s, s->group.me)];
 }
 
+struct places {           /* while a segment is placed: where the next image goes */
+    unsigned char **from; /* [group] that comes from a member */
+    unsigned char **to;   /* [group] that goes to a member */
+};
+
+/* Image i of a step that a member needs. */
+static void place_image(const struct epoch *e, uint64_t step, uint32_t member, uint32_t i, const struct places *p)
+{
+    const struct store *s = e->store;
+    const uint64_t k = step * images_of_step(e) + i;
+    uint64_t sample;
+    uint32_t from;
+
+    if (!needed(e, step, member, i, &sample, &from) || s->sizes[sample] == 0)
+        return;
+    const uint64_t bytes = s->sizes[sample];
+    if (member != s->group.me) {
+        if (from != s->group.me)
+            return;
+        memcpy(p->to[member], own_image(s, sample), bytes);
+        p->to[member] += bytes;
+        return;
+    }
+    e->bytes[k] = bytes;
+    e->image[k] = from == member ? own_image(s, sample) : p->from[from];
+    p->from[from] += from == member ? 0 : bytes;
+}
+
 /* Where each image will lie, and what others need of this rank's put together for them, in the order of the steps. */
 static void place_segment(const struct epoch *e, const struct segment *g, unsigned char *in)
 {
-    const struct store *s = e->store;
-    const uint32_t me = s->group.me, n = s->group.size;
-    unsigned char **from_at = allocate(n, sizeof *from_at), **to_at = allocate(n, sizeof *to_at), *out = g->out;
+    const uint32_t n = e->store->group.size;
+    unsigned char *out = g->out;
+    struct places p = { .from = allocate(n, sizeof *p.from), .to = allocate(n, sizeof *p.to) };
 
     for (uint32_t member = 0; member < n; member++) {
-        from_at[member] = in;
-        to_at[member] = out;
+        p.from[member] = in;
+        p.to[member] = out;
         in += g->from[member];
         out += g->to[member];
     }
     for (uint64_t step = g->step; step < g->end; step++)
         for (uint32_t member = 0; member < n; member++)
-            for (uint32_t i = 0; i < images_of_step(e); i++) {
-                const uint64_t k = step * images_of_step(e) + i;
-                uint64_t sample;
-                uint32_t from;
-                if (!needed(e, step, member, i, &sample, &from) || (member != me && from != me))
-                    continue;
-                const uint64_t bytes = s->sizes[sample];
-                if (member != me) {
-                    memcpy(to_at[member], own_image(s, sample), bytes);
-                    to_at[member] += bytes;
-                    continue;
-                }
-                e->bytes[k] = bytes;
-                e->image[k] = from == me ? own_image(s, sample) : from_at[from];
-                from_at[from] += from == me ? 0 : bytes;
-            }
-    free(from_at);
-    free(to_at);
+            for (uint32_t i = 0; i < images_of_step(e); i++)
+                place_image(e, step, member, i, &p);
+    free(p.from);
+    free(p.to);
 }
 
 /* One exchange; the group's ranks are in it together even where one of them has nothing to give. */
