@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 
 #include "replace.h"
+#include "why.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -178,6 +179,32 @@ const char *keeper_newest(struct keeper *k)
 
 /* ---- Writing ------------------------------------------------------------------------------------------------ */
 
+/* out: [NOTES_MADE + nnote] */
+static uint32_t make_notes(uint64_t step, const struct note *notes, uint32_t nnote, struct note *out)
+{
+    out[0] = (struct note){ "format", "pt" }; /* as files of PyTorch's say that rows come first */
+    out[1] = (struct note){ "plait", VERSION };
+    out[2] = (struct note){ .name = "step" };
+    snprintf(out[2].value, sizeof out[2].value, "%" PRIu64, step);
+    if (nnote > 0)
+        memcpy(out + NOTES_MADE, notes, nnote * sizeof *notes);
+    return NOTES_MADE + nnote;
+}
+
+const char *checkpoint_write(const char *folder, uint64_t step, const struct entry *entries, uint32_t nentry,
+                             const struct note *notes, uint32_t nnote)
+{
+    char path[PATH_MAX + NAME];
+    struct note *const all = malloc((NOTES_MADE + (size_t)nnote) * sizeof *all);
+
+    if (all == NULL)
+        return because("%s: out of memory", folder);
+    snprintf(path, sizeof path, "%s/" STEP_NAME, folder, step);
+    const char *const why = safetensors_write(path, entries, nentry, all, make_notes(step, notes, nnote, all));
+    free(all);
+    return why;
+}
+
 /* The best is another name of the same file; where a file has one name only, it is written twice. */
 static const char *write_best(struct keeper *k, const char *path)
 {
@@ -268,17 +295,6 @@ static bool reserve(struct keeper *k, size_t bytes, uint32_t nentry, uint32_t nn
     return entries != NULL && notes != NULL;
 }
 
-static void copy_notes(struct keeper *k, uint64_t step, const struct note *notes, uint32_t nnote)
-{
-    k->notes[0] = (struct note){ "format", "pt" }; /* as files of PyTorch's say that rows come first */
-    k->notes[1] = (struct note){ "plait", VERSION };
-    k->notes[2] = (struct note){ .name = "step" };
-    snprintf(k->notes[2].value, sizeof k->notes[2].value, "%" PRIu64, step);
-    if (nnote > 0)
-        memcpy(k->notes + NOTES_MADE, notes, nnote * sizeof *notes);
-    k->nnote = nnote + NOTES_MADE;
-}
-
 void keeper_save(struct keeper *k, uint64_t step, bool best, const struct entry *entries, uint32_t nentry,
                  const struct note *notes, uint32_t nnote)
 {
@@ -301,7 +317,7 @@ void keeper_save(struct keeper *k, uint64_t step, bool best, const struct entry 
         at += of_one;
     }
     k->nentry = nentry;
-    copy_notes(k, step, notes, nnote);
+    k->nnote = make_notes(step, notes, nnote, k->notes);
     k->step = step;
     k->best = best;
     pthread_mutex_lock(&k->mutex);
@@ -330,19 +346,6 @@ const char *keeper_trouble(struct keeper *k)
 }
 
 /* ---- Beginning and end -------------------------------------------------------------------------------------- */
-
-static const char *fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static const char *fail(const char *format, ...)
-{
-    static _Thread_local char text[TROUBLE];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return text;
-}
 
 /* A folder and those above it. */
 static bool make_folder(char *path)
@@ -384,8 +387,8 @@ static const char *try_to_write(struct keeper *k)
     replace_begin(&file, path);
     replace_write(&file, "", 1);
     if (!replace_end(&file))
-        return fail("%s: no checkpoint can be written there: %s%s", k->folder, strerror(file.error),
-                    replace_remedy(file.error));
+        return because("%s: no checkpoint can be written there: %s%s", k->folder, strerror(file.error),
+                       replace_remedy(file.error));
     unlink(path);
     return NULL;
 }
@@ -393,17 +396,18 @@ static const char *try_to_write(struct keeper *k)
 static const char *open_folder(struct keeper *k, const char *folder)
 {
     if (folder[0] == '\0' || (size_t)snprintf(k->folder, sizeof k->folder, "%s", folder) >= sizeof k->folder)
-        return fail("'%.80s' is no folder for checkpoints", folder);
+        return because("'%.80s' is no folder for checkpoints", folder);
     if (!make_folder(k->folder))
-        return fail("%s: the folder for checkpoints cannot be made: %s%s", folder, strerror(errno),
-                    replace_remedy(errno));
+        return because("%s: the folder for checkpoints cannot be made: %s%s", folder, strerror(errno),
+                       replace_remedy(errno));
     k->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (k->lock < 0)
-        return fail("%s: the folder for checkpoints cannot be opened: %s%s", folder, strerror(errno),
-                    replace_remedy(errno));
+        return because("%s: the folder for checkpoints cannot be opened: %s%s", folder, strerror(errno),
+                       replace_remedy(errno));
     /* Some network file systems have no locks. */
     if (flock(k->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return fail("%s: another process keeps its checkpoints there; wait for its end or name another folder", folder);
+        return because("%s: another process keeps its checkpoints there; wait for its end or name another folder",
+                       folder);
     remove_unfinished(k);
     return try_to_write(k);
 }
@@ -426,7 +430,7 @@ struct keeper *keeper_create(const char *folder, uint32_t keep, const char **why
     struct keeper *const k = calloc(1, sizeof *k);
 
     if (k == NULL) {
-        *why = fail("%s: out of memory", folder);
+        *why = because("%s: out of memory", folder);
         return NULL;
     }
     k->lock = -1;
@@ -438,7 +442,7 @@ struct keeper *keeper_create(const char *folder, uint32_t keep, const char **why
         const int error = start(k);
         if (error == 0)
             return k;
-        *why = fail("%s: no thread to write checkpoints: %s", folder, strerror(error));
+        *why = because("%s: no thread to write checkpoints: %s", folder, strerror(error));
     }
     keeper_destroy(k);
     return NULL;
@@ -454,7 +458,7 @@ const char *keeper_destroy(struct keeper *k)
     pthread_mutex_unlock(&k->mutex);
     if (k->running)
         pthread_join(k->thread, NULL);
-    const char *const last = keeper_trouble(k), *const why = last != NULL ? fail("%s", last) : NULL;
+    const char *const last = keeper_trouble(k), *const why = last != NULL ? because("%s", last) : NULL;
     if (k->lock >= 0)
         close(k->lock);
     pthread_cond_destroy(&k->changed);

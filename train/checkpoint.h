@@ -18,7 +18,7 @@ struct keeper; /* a thread that writes, and keeps the last few and the best */
 /**
  * folder  made when it is missing; one process at a time keeps checkpoints in it
  * keep    how many of the last are kept; 0: all
- * why     when NULL is returned: the folder cannot be written, ...
+ * why     when NULL is returned: the folder cannot be written, ... (why.h)
  *
  * A process that forks afterwards has no thread in the child: create it in the process that trains.
  */
@@ -49,7 +49,15 @@ const char *keeper_trouble(struct keeper *keeper);
 const char *keeper_newest(struct keeper *keeper);
 
 /**
- * The same of any folder, without keeping it. Files that look like checkpoints and are not whole are named on standard
+ * Write a checkpoint of a folder here and now, without a keeper: as keeper_save() does, but nothing is removed.
+ *
+ * NULL, or why not (why.h)
+ */
+const char *checkpoint_write(const char *folder, uint64_t step, const struct entry *entries, uint32_t nentry,
+                             const struct note *notes, uint32_t nnote);
+
+/**
+ * keeper_newest() of any folder, without keeping it. Files that look like checkpoints and are not whole are named on standard
  * error and passed over; best.safetensors is taken when nothing else is whole.
  *
  * out     [size] its path; PATH_MAX bytes are enough

@@ -7,11 +7,13 @@
  *     resume_setting(r, "network", "--network", "resnet50");       must agree
  *     resume_count(r, "epoch", &epoch); resume_real(r, "best", &best); ...
  *     resume_loss_scale(r, &scale);
- *     resume_model(r, model, masters);                              weights and running statistics
+ *     resume_weights(r, model, masters);
+ *     resume_statistics(r, model, NULL);
  *     resume_momentum(r, model, momentum);
  *
  *     why = resume_restore(r, comm, path);                          NULL, or a text to print before leaving
  *     resume_save(r, keeper, step, best);                           every so often
+ *     why = resume_save_alone(r, folder, step);                     without a keeper, before leaving
  *
  * Functions that return nothing end the process with a message when memory is short.
  */
@@ -37,11 +39,20 @@ void resume_count(struct resume *resume, const char *name, uint64_t *at);
 void resume_count32(struct resume *resume, const char *name, uint32_t *at);
 void resume_real(struct resume *resume, const char *name, double *at);
 
-/** A tensor in the caller's memory, which must live as long as the list. */
+/** A tensor in the caller's memory, which must live as long as the list. Its name begins with RESUME_STATE unless it is a
+ *  weight or statistic of the network. */
 void resume_tensor(struct resume *resume, const struct entry *entry);
+#define RESUME_STATE    "state."
+#define RESUME_MOMENTUM "momentum."
 
-/** Masters and running statistics, by torchvision's names. masters: [ntensor] */
-void resume_model(struct resume *resume, struct model *model, float *const *masters);
+/** A tensor that may be missing from a checkpoint or have another shape there, as what is of each rank has when there
+ *  were more: it is left as it is then, and *found false. found must live as long as the list. */
+void resume_optional(struct resume *resume, const struct entry *entry, bool *found);
+
+/* By torchvision's names. masters: [ntensor] */
+void resume_weights(struct resume *resume, const struct model *model, float *const *masters);
+/** Running statistics. values: all of them in the model's order, one behind the other; NULL: the model's own */
+void resume_statistics(struct resume *resume, struct model *model, float *values);
 /** "momentum.NAME" for each tensor. momentum: [ntensor], plait_optim_momentum() of whole tensors */
 void resume_momentum(struct resume *resume, const struct model *model, float *const *momentum);
 void resume_loss_scale(struct resume *resume, struct plait_loss_scale *scale);
@@ -49,23 +60,16 @@ void resume_loss_scale(struct resume *resume, struct plait_loss_scale *scale);
 /** keeper_save() of all of it. */
 void resume_save(const struct resume *resume, struct keeper *keeper, uint64_t step, bool best);
 
+/** The same now, by checkpoint_write(), for the end of a run that lost its keeper's rank. NULL, or why not (why.h). */
+const char *resume_save_alone(const struct resume *resume, const char *folder, uint64_t step);
+
 /**
  * Put it all back. Nothing is changed unless the file holds exactly what the list names and the settings agree.
  *
  * comm    rank 0 reads, the others get it from there; all get the same text. NULL: this process alone
  * path    looked at on rank 0 only
- * NULL, or why not (valid until the next call)
+ * NULL, or why not (why.h)
  */
 const char *resume_restore(struct resume *resume, struct plait_comm *comm, const char *path);
-
-/**
- * Put weights and running statistics of a file into the model: one of ours, or a state_dict of torchvision's (of any type of
- * float; num_batches_tracked is not needed). Nothing is changed after an error. model_refresh() is the caller's.
- *
- * new_classifier  true: keep this run's fc.weight and fc.bias, whatever the file's are
- * NULL, or why not (valid until the next call)
- */
-const char *weights_load(const char *path, struct plait_comm *comm, struct model *model, float *const *masters,
-                         bool new_classifier);
 
 #endif

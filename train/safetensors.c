@@ -2,12 +2,12 @@
 #include "safetensors.h"
 
 #include "replace.h"
+#include "why.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,23 +37,6 @@ const char *stored_name(enum stored type)
 size_t stored_bytes(enum stored type)
 {
     return types[type].bytes;
-}
-
-/* This thread's text. Names come from files: what a terminal would obey is not shown. */
-static const char *fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static const char *fail(const char *format, ...)
-{
-    static _Thread_local char text[PATH_MAX + 512];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    for (char *c = text; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?';
-    return text;
 }
 
 bool entry_bytes(const struct entry *e, uint64_t *out)
@@ -100,14 +83,14 @@ static const char *read_shape(const char *path, const json_t *shape, struct entr
     const size_t most = sizeof out->shape / sizeof *out->shape;
 
     if (!json_is_array(shape))
-        return fail("%s: tensor %s has no shape", path, out->name);
+        return because("%s: tensor %s has no shape", path, out->name);
     if (json_array_size(shape) > most)
-        return fail("%s: tensor %s has %zu dimensions; at most %zu can be read", path, out->name,
-                    json_array_size(shape), most);
+        return because("%s: tensor %s has %zu dimensions; at most %zu can be read", path, out->name,
+                       json_array_size(shape), most);
     out->ndim = (uint32_t)json_array_size(shape);
     for (uint32_t d = 0; d < out->ndim; d++)
         if (!whole_number(json_array_get(shape, d), &out->shape[d]))
-            return fail("%s: dimension %u of tensor %s is no number of elements", path, d, out->name);
+            return because("%s: dimension %u of tensor %s is no number of elements", path, d, out->name);
     return NULL;
 }
 
@@ -120,22 +103,24 @@ static const char *read_entry(const char *path, const char *name, const json_t *
     uint64_t begin, end, bytes;
 
     if ((size_t)snprintf(out->name, sizeof out->name, "%s", name) >= sizeof out->name)
-        return fail("%s: tensor %.100s has a name longer than %zu bytes", path, name, sizeof out->name - 1);
+        return because("%s: tensor %.100s has a name longer than %zu bytes", path, name, sizeof out->name - 1);
     if (!find_type(type, &out->type))
-        return fail("%s: tensor %s is of type %.20s, which is not known", path, name, type != NULL ? type : "(none)");
+        return because("%s: tensor %s is of type %.20s, which is not known", path, name,
+                       type != NULL ? type : "(none)");
     const char *const why = read_shape(path, json_object_get(about, "shape"), out);
     if (why != NULL)
         return why;
     if (json_array_size(offsets) != 2 || !whole_number(json_array_get(offsets, 0), &begin) ||
         !whole_number(json_array_get(offsets, 1), &end))
-        return fail("%s: tensor %s does not say where it lies", path, name);
+        return because("%s: tensor %s does not say where it lies", path, name);
     if (begin > end || end > room)
-        return fail("%s: tensor %s lies at %" PRIu64 " to %" PRIu64 ", but there are %" PRIu64 " bytes of data: was it "
-                    "cut short?",
-                    path, name, begin, end, room);
+        return because("%s: tensor %s lies at %" PRIu64 " to %" PRIu64 ", but there are %" PRIu64
+                       " bytes of data: was it "
+                       "cut short?",
+                       path, name, begin, end, room);
     if (!entry_bytes(out, &bytes) || bytes != end - begin)
-        return fail("%s: tensor %s has %" PRIu64 " bytes, which is not what its type and shape say", path, name,
-                    end - begin);
+        return because("%s: tensor %s has %" PRIu64 " bytes, which is not what its type and shape say", path, name,
+                       end - begin);
     out->data = (void *)(uintptr_t)(data + begin);
     return NULL;
 }
@@ -166,13 +151,13 @@ static const char *check_places(const char *path, const struct safetensors *f, c
     for (uint32_t k = 0; k < f->nentry; k++) {
         const uint8_t *const at = f->entries[k].data;
         if (at < next)
-            return fail("%s: tensor %s overlaps tensor %s", path, f->entries[k].name, f->entries[k - 1].name);
+            return because("%s: tensor %s overlaps tensor %s", path, f->entries[k].name, f->entries[k - 1].name);
         if (at > next)
-            return fail("%s: %td bytes before tensor %s belong to no tensor", path, at - next, f->entries[k].name);
+            return because("%s: %td bytes before tensor %s belong to no tensor", path, at - next, f->entries[k].name);
         next = at + known_bytes(&f->entries[k]);
     }
     if (next != data + room)
-        return fail("%s: %td bytes at the end belong to no tensor", path, data + room - next);
+        return because("%s: %td bytes at the end belong to no tensor", path, data + room - next);
     return NULL;
 }
 
@@ -182,11 +167,11 @@ static const char *check_notes(const char *path, json_t *notes)
     json_t *value;
 
     if (!json_is_object(notes))
-        return fail("%s: __metadata__ is no object", path);
+        return because("%s: __metadata__ is no object", path);
     json_object_foreach(notes, name, value)
     {
         if (!json_is_string(value))
-            return fail("%s: %.80s in __metadata__ is no text", path, name);
+            return because("%s: %.80s in __metadata__ is no text", path, name);
     }
     return NULL;
 }
@@ -198,7 +183,7 @@ static const char *read_header(const char *path, struct safetensors *f, const ui
 
     f->entries = calloc(json_object_size(f->header) + 1, sizeof *f->entries);
     if (f->entries == NULL)
-        return fail("%s: out of memory", path);
+        return because("%s: out of memory", path);
     json_object_foreach(f->header, name, about)
     {
         if (strcmp(name, "__metadata__") == 0)
@@ -216,8 +201,8 @@ static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t
 {
     /* A zip archive; before PyTorch 1.6 a pickle. */
     if (size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "\x80\2\x8a\n", 4) == 0))
-        return fail("%s: a file of torch.save(), not safetensors; convert it first (docs/training.md)", path);
-    return fail("%s: not a safetensors file, or one that was cut short", path);
+        return because("%s: a file of torch.save(), not safetensors; convert it first (docs/training.md)", path);
+    return because("%s: not a safetensors file, or one that was cut short", path);
 }
 
 static const char *parse(const char *path, struct safetensors *f, const uint8_t *bytes, size_t size)
@@ -232,7 +217,7 @@ static const char *parse(const char *path, struct safetensors *f, const uint8_t 
         return no_safetensors(path, bytes, size);
     f->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (f->header == NULL)
-        return fail("%s: byte %d of its header: %s", path, error.position, error.text);
+        return because("%s: byte %d of its header: %s", path, error.position, error.text);
     return read_header(path, f, bytes + sizeof length + length, size - sizeof length - length);
 }
 
@@ -240,7 +225,7 @@ struct safetensors *safetensors_parse(const char *path, const void *bytes, size_
 {
     struct safetensors *const f = calloc(1, sizeof *f);
 
-    *why = f == NULL ? fail("%s: out of memory", path) : parse(path, f, bytes, size);
+    *why = f == NULL ? because("%s: out of memory", path) : parse(path, f, bytes, size);
     if (*why == NULL)
         return f;
     safetensors_close(f);
@@ -256,13 +241,13 @@ static void *map_file(const char *path, size_t *size, const char **why)
 
     *why = NULL;
     if (fd < 0 || fstat(fd, &about) != 0)
-        *why = fail("%s: %s", path, strerror(errno));
+        *why = because("%s: %s", path, strerror(errno));
     else if (!S_ISREG(about.st_mode))
-        *why = fail("%s: not a file%s", path, S_ISDIR(about.st_mode) ? " but a folder; name a file in it" : "");
+        *why = because("%s: not a file%s", path, S_ISDIR(about.st_mode) ? " but a folder; name a file in it" : "");
     else if (about.st_size == 0)
-        *why = fail("%s: empty", path);
+        *why = because("%s: empty", path);
     else if ((map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
-        *why = fail("%s: cannot be mapped: %s", path, strerror(errno));
+        *why = because("%s: cannot be mapped: %s", path, strerror(errno));
         map = NULL;
     }
     if (fd >= 0)
@@ -359,13 +344,13 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
     *why = NULL;
     for (uint32_t k = 0; k < nnote && *why == NULL; k++)
         if (json_object_set_new(metadata, notes[k].name, json_string(notes[k].value)) != 0)
-            *why = fail("%s: note %s cannot be written: not UTF-8, or out of memory", path, notes[k].name);
+            *why = because("%s: note %s cannot be written: not UTF-8, or out of memory", path, notes[k].name);
     json_object_set_new(header, "__metadata__", metadata);
     for (unsigned s = 0; s < NSIZE && *why == NULL; s++)
         for (uint32_t k = 0; k < nentry && *why == NULL; k++)
             if (types[entries[k].type].bytes == by_size[s] && !add_entry(header, &entries[k], &offset))
-                *why = fail("%s: tensor %s cannot be written: there twice, not UTF-8, or out of memory", path,
-                            entries[k].name);
+                *why = because("%s: tensor %s cannot be written: there twice, not UTF-8, or out of memory", path,
+                               entries[k].name);
     char *const json = *why == NULL ? json_dumps(header, JSON_COMPACT) : NULL;
     if (json != NULL) {
         const size_t used = strlen(json), fill = -(used + sizeof *length) % ALIGNMENT;
@@ -378,7 +363,7 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
     }
     json_decref(header);
     if (text == NULL && *why == NULL)
-        *why = fail("%s: out of memory", path);
+        *why = because("%s: out of memory", path);
     return text;
 }
 
@@ -401,6 +386,6 @@ const char *safetensors_write(const char *path, const struct entry *entries, uin
                 replace_write(&file, entries[k].data, known_bytes(&entries[k]));
     free(header);
     if (!replace_end(&file))
-        return fail("%s: cannot %s: %s%s", path, file.doing, strerror(file.error), replace_remedy(file.error));
+        return because("%s: cannot %s: %s%s", path, file.doing, strerror(file.error), replace_remedy(file.error));
     return NULL;
 }

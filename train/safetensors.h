@@ -2,9 +2,7 @@
 /*
  * Files in the safetensors format: 8 bytes with the length of a header, little-endian; the header, JSON, with each tensor's
  * type, shape and place; the tensors, one after the other without gaps.
- *
- * Texts that are returned name the file, what is wrong with it and the remedy. They are this thread's and valid until its
- * next call of a function below.
+ * Texts that are returned are as in why.h.
  */
 #ifndef PLAIT_TRAIN_SAFETENSORS_H
 #define PLAIT_TRAIN_SAFETENSORS_H
