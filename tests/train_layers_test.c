@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each layer agrees with the plain reference, forward and backward, on random shapes. */
+#include "layers.h"
+#include "random.h"
+#include "train_reference.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { NDRAW = 12 };
+
+/* ---- Random numbers ---- */
+
+static uint32_t draw(uint64_t *state, uint32_t from, uint32_t to)
+{
+    return from + (uint32_t)(random_next(state) % (to - from + 1));
+}
+
+/* A multiple of 1/64 between -1 and 1: exact in bf16. */
+static double draw_value(uint64_t *state)
+{
+    return (double)draw(state, 0, 128) / 64 - 1;
+}
+
+/* ---- A network of one node, between values 1 (and 2) and its output; around them the images and logits of all ---- */
+
+struct lone {
+    struct network network;
+    struct node node;
+    struct value values[5];
+    struct tensor tensors[2];
+};
+
+enum { IMAGES, IN, IN2, OUT, LOGITS };
+
+static void lone_tensor(struct lone *l, uint32_t k, uint32_t ndim, const uint32_t *shape)
+{
+    l->tensors[k] = (struct tensor){ .ndim = ndim, .count = 1 };
+    for (uint32_t d = 0; d < ndim; d++) {
+        l->tensors[k].shape[d] = shape[d];
+        l->tensors[k].count *= shape[d];
+    }
+    l->network.ntensor = l->node.ntensor = k + 1;
+}
+
+static void lone_window(struct lone *l, uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    const struct value in = l->values[l->node.in];
+
+    l->node.kernel = kernel;
+    l->node.stride = stride;
+    l->node.pad = pad;
+    l->values[OUT].height = dnn_pooled(in.height, kernel, stride, pad);
+    l->values[OUT].width = dnn_pooled(in.width, kernel, stride, pad);
+}
+
+static void lone_init(struct lone *l, enum node_kind kind, uint64_t *state)
+{
+    static const uint32_t kernels[] = { 1, 3, 7 };
+    const uint32_t kernel = kernels[draw(state, 0, 2)], height = draw(state, 3, 15), width = draw(state, 3, 15);
+    const struct value in = { 16 * draw(state, 1, 4), height, width };
+
+    *l = (struct lone){ .node = { .kind = kind, .in = IN, .in2 = IN2, .out = OUT, .relu = draw(state, 0, 1) } };
+    l->network = (struct network){ &l->node, l->values, l->tensors, 1, 5, 0 };
+    l->values[IMAGES] = (struct value){ 3, height, width };
+    l->values[IN] = l->values[IN2] = l->values[OUT] = in;
+    l->values[LOGITS] = (struct value){ 1, 1, 1 };
+    if (kind == NODE_CONVOLUTION) {
+        if (draw(state, 0, 3) == 0)
+            l->node.in = IMAGES;
+        l->values[OUT].channels = 16 * draw(state, 1, 4);
+        lone_window(l, kernel, draw(state, 1, 2), kernel / 2);
+        lone_tensor(l, 0, 4, (uint32_t[]){ l->values[OUT].channels, l->values[l->node.in].channels, kernel, kernel });
+    } else if (kind == NODE_NORM) {
+        lone_tensor(l, 0, 1, &in.channels);
+        lone_tensor(l, 1, 1, &in.channels);
+    } else if (kind == NODE_LARGEST) {
+        lone_window(l, 3, 2, 1);
+    } else if (kind == NODE_AVERAGE) {
+        l->values[IN].width = height;
+        lone_window(l, height, 1, 0);
+    } else if (kind == NODE_PRODUCT) {
+        l->values[IN] = (struct value){ in.channels, 1, 1 };
+        l->values[LOGITS] = (struct value){ draw(state, 2, 20), 1, 1 };
+        l->node.out = LOGITS;
+        lone_tensor(l, 0, 2, (uint32_t[]){ l->values[LOGITS].channels, in.channels });
+        lone_tensor(l, 1, 1, &l->values[LOGITS].channels);
+    }
+}
+
+/* ---- The layer and the reference side by side ---- */
+
+struct pair {
+    struct lone lone;
+    struct environment env;
+    struct layer layer;
+    struct reference *reference;
+    const struct dnn_layout *layouts[5];
+    float *masters[2], *gradients[2];
+};
+
+/* From plain doubles to a value's layout and back. */
+static void put(struct pair *p, uint32_t value, const double *from, void *to)
+{
+    const struct value *v = &p->lone.values[value];
+    const size_t n = reference_count(p->reference, value);
+    const struct dnn_layout *plain =
+        dnn_plain(p->env.dnn, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+    float *values = malloc(n * sizeof *values);
+
+    for (size_t k = 0; k < n; k++)
+        values[k] = (float)from[k];
+    if (value == LOGITS)
+        memcpy(to, values, n * sizeof *values);
+    else
+        dnn_run(dnn_reorder(p->env.dnn, plain, p->env.layouts[value], false),
+                (void *[DNN_NARG]){ [DNN_SRC] = values, [DNN_DST] = to }, p->env.scratch);
+    free(values);
+}
+
+static double difference(const float *ours, const double *wanted, size_t n)
+{
+    double error = 0, norm = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        error += (ours[k] - wanted[k]) * (ours[k] - wanted[k]);
+        norm += wanted[k] * wanted[k];
+    }
+    return sqrt(error) / (sqrt(norm) + 1e-6 * (double)n);
+}
+
+static double tolerance(const struct pair *p)
+{
+    return p->env.precision == PRECISION_BF16 ? 1e-2 : 1e-5;
+}
+
+static void check_tensor(const struct pair *p, const char *what, const float *ours, const double *wanted, size_t n)
+{
+    const double error = difference(ours, wanted, n);
+
+    if (!(error <= tolerance(p)))
+        fail_msg("%s differs by %g", what, error);
+}
+
+static void check_value(struct pair *p, const char *what, uint32_t value, void *ours, const double *wanted)
+{
+    const struct value *v = &p->lone.values[value];
+    const size_t n = reference_count(p->reference, value);
+    const struct dnn_layout *plain =
+        dnn_plain(p->env.dnn, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+    float *values = malloc(n * sizeof *values);
+
+    if (value == LOGITS)
+        memcpy(values, ours, n * sizeof *values);
+    else
+        dnn_run(dnn_reorder(p->env.dnn, p->env.layouts[value], plain, false),
+                (void *[DNN_NARG]){ [DNN_SRC] = ours, [DNN_DST] = values }, p->env.scratch);
+    check_tensor(p, what, values, wanted, n);
+    free(values);
+}
+
+static void fill(double *to, size_t n, uint64_t *state)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] = draw_value(state);
+}
+
+static void pair_fill(struct pair *p, uint64_t *state)
+{
+    struct reference *r = p->reference;
+
+    fill(r->values[p->lone.node.in], reference_count(r, p->lone.node.in), state);
+    fill(r->values[IN2], reference_count(r, IN2), state);
+    fill(r->gradients[p->lone.node.out], reference_count(r, p->lone.node.out), state);
+    for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
+        const size_t n = p->lone.tensors[t].count;
+
+        fill(r->tensors[t], n, state);
+        p->masters[t] = malloc(n * sizeof(float));
+        p->gradients[t] = malloc(n * sizeof(float));
+        for (size_t k = 0; k < n; k++)
+            p->masters[t][k] = (float)r->tensors[t][k];
+    }
+}
+
+static void pair_connect(struct pair *p)
+{
+    struct layer *l = &p->layer;
+    const struct node *node = &p->lone.node;
+    const struct dnn_layout **layouts = p->env.layouts;
+
+    p->env.scratch = layer_memory(dnn_scratch(p->env.dnn) + (1 << 20)); /* and what reorders of this test need */
+    p->env.staging = layer_memory(p->env.staged);
+    l->in = layer_memory(dnn_bytes(layouts[node->in]));
+    l->in2 = layer_memory(dnn_bytes(layouts[IN2]));
+    l->out = node->kind == NODE_ADD ? l->in : layer_memory(dnn_bytes(layouts[node->out]));
+    l->diff_out = layer_memory(dnn_bytes(layouts[node->out]));
+    l->diff_more = node->kind == NODE_ADD ? layer_memory(dnn_bytes(layouts[node->out])) : NULL;
+    l->diff_in = node->kind == NODE_ADD ? l->diff_out
+                 : node->in == IMAGES   ? NULL
+                                        : layer_memory(dnn_bytes(layouts[node->in]));
+    l->workspace = layer_memory(l->workspace_bytes);
+}
+
+static void pair_create(struct pair *p, enum node_kind kind, enum precision precision, uint64_t *state)
+{
+    memset(p, 0, sizeof *p);
+    lone_init(&p->lone, kind, state);
+    p->env = (struct environment){ .dnn = dnn_create(precision, 1),
+                                   .network = &p->lone.network,
+                                   .layouts = p->layouts,
+                                   .precision = precision,
+                                   .threads = 1,
+                                   .batch = draw(state, 1, 4),
+                                   .training = true };
+    p->reference = reference_create(&p->lone.network, p->env.batch);
+    for (uint32_t k = IN; k <= IN2; k++) {
+        const struct value v = p->lone.values[k];
+
+        p->layouts[k] = dnn_activation(p->env.dnn, p->env.batch, v.channels, v.height, v.width);
+    }
+    layer_create(&p->layer, &p->env, &p->lone.node);
+    pair_connect(p);
+    pair_fill(p, state);
+}
+
+static void pair_destroy(struct pair *p)
+{
+    struct layer *l = &p->layer;
+
+    if (l->out != l->in)
+        free(l->out);
+    if (l->diff_in != l->diff_out)
+        free(l->diff_in);
+    free(l->in);
+    free(l->in2);
+    free(l->diff_out);
+    free(l->diff_more);
+    free(l->workspace);
+    free(p->env.scratch);
+    free(p->env.staging);
+    for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
+        free(p->masters[t]);
+        free(p->gradients[t]);
+    }
+    layer_destroy(l);
+    dnn_destroy(p->env.dnn);
+    reference_destroy(p->reference);
+}
+
+static void pair_forward(struct pair *p)
+{
+    const struct node *node = &p->lone.node;
+
+    put(p, node->in, p->reference->values[node->in], p->layer.in);
+    put(p, IN2, p->reference->values[IN2], p->layer.in2);
+    layer_refresh(&p->layer, (const float *const *)p->masters);
+    layer_forward(&p->layer, MODE_TRAIN);
+    reference_forward(p->reference, true);
+    check_value(p, "the output", node->out, p->layer.out, p->reference->values[node->out]);
+}
+
+/* A block's end gets its gradient in two parts that cancel to the half. */
+static void put_gradient(struct pair *p)
+{
+    const uint32_t out = p->lone.node.out;
+    double *half = malloc(reference_count(p->reference, out) * sizeof *half);
+
+    put(p, out, p->reference->gradients[out], p->layer.diff_out);
+    for (size_t k = 0; k < reference_count(p->reference, out); k++) {
+        half[k] = p->reference->gradients[out][k] * -0.5;
+        if (p->layer.diff_more != NULL)
+            p->reference->gradients[out][k] *= 0.5;
+    }
+    if (p->layer.diff_more != NULL)
+        put(p, out, half, p->layer.diff_more);
+    free(half);
+}
+
+static void pair_backward(struct pair *p)
+{
+    const struct node *node = &p->lone.node;
+
+    put_gradient(p);
+    layer_backward(&p->layer, p->gradients, false);
+    reference_backward(p->reference);
+    if (p->layer.diff_in != NULL)
+        check_value(p, "the gradient of the input", node->in, p->layer.diff_in, p->reference->gradients[node->in]);
+    for (uint32_t t = 0; t < p->lone.network.ntensor; t++)
+        check_tensor(p, "the gradient of a tensor", p->gradients[t], p->reference->diffs[t], p->lone.tensors[t].count);
+}
+
+static void check_kind(enum node_kind kind)
+{
+    for (uint64_t seed = 1; seed <= NDRAW; seed++)
+        for (int precision = PRECISION_FP32; precision <= PRECISION_BF16; precision++) {
+            uint64_t state = seed;
+            struct pair p;
+
+            pair_create(&p, kind, (enum precision)precision, &state);
+            print_message("kind %d seed %d %s: %u images of %u x %u x %u, kernel %u, stride %u\n", kind, (int)seed,
+                          precision == PRECISION_BF16 ? "bf16" : "fp32", p.env.batch,
+                          p.lone.values[p.lone.node.in].channels, p.lone.values[IN].height, p.lone.values[IN].width,
+                          p.lone.node.kernel, p.lone.node.stride);
+            pair_forward(&p);
+            pair_backward(&p);
+            pair_destroy(&p);
+        }
+}
+
+static void convolutions_agree_with_the_reference(void **state)
+{
+    (void)state;
+    check_kind(NODE_CONVOLUTION);
+}
+
+static void norms_agree_with_the_reference(void **state)
+{
+    (void)state;
+    check_kind(NODE_NORM);
+}
+
+static void ends_of_blocks_agree_with_the_reference(void **state)
+{
+    (void)state;
+    check_kind(NODE_ADD);
+}
+
+static void pooling_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    check_kind(NODE_LARGEST);
+    check_kind(NODE_AVERAGE);
+}
+
+static void products_agree_with_the_reference(void **state)
+{
+    (void)state;
+    check_kind(NODE_PRODUCT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_agree_with_the_reference),   cmocka_unit_test(norms_agree_with_the_reference),
+        cmocka_unit_test(ends_of_blocks_agree_with_the_reference), cmocka_unit_test(pooling_agrees_with_the_reference),
+        cmocka_unit_test(products_agree_with_the_reference),
+    };
+
+    return cmocka_run_group_tests_name("train_layers", tests, NULL, NULL);
+}
