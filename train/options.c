@@ -229,7 +229,8 @@ static const struct row rows[] = {
     GROUP("The run"),
     TEXTS("run", "FOLDER", run, "for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
     TEXTS("resume", "FOLDER", resume, "go on with the run in this folder"),
-    TEXTS("init", "FILE", init, "start from the weights of a safetensors file"),
+    TEXTS("weights", "FILE", weights, "start from those of a safetensors file, ours or torchvision's"),
+    SWITCHED("new-classifier", new_classifier, "--weights: but not its last layer, for other classes (off)"),
     NUMBERED("keep", keep, 1, 1000, "so many of the last checkpoints, and the best (2)"),
     NUMBERED("save-every", save_every, 0, 1e15, "steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)"),
@@ -440,8 +441,8 @@ static bool check(const struct options *o)
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
-    if (o->resume != NULL && o->init != NULL)
-        return complain("--resume %s --init %s: which weights? leave one out", o->resume, o->init);
+    if (o->resume != NULL && o->weights != NULL)
+        return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
     if (o->servers > 0 && (o->elastic < 0 || o->elastic >= PLAIT_ELASTIC_SYNC1))
         return complain("--servers %llu: only --elastic original, async, async-momentum and hogwild have servers",
                         (unsigned long long)o->servers);

@@ -96,6 +96,8 @@ static void make_weights(struct run *r)
     }
     must(plait_mem_alloc(r->count * sizeof(float), &memory), "memory for the weights");
     r->weights = memory;
+    if (r->o->elastic >= 0)
+        r->centre = allocate(r->count, sizeof *r->centre);
     r->master = allocate(r->ntensor, sizeof *r->master);
     for (uint32_t t = 0; t < r->ntensor; t++)
         r->master[t] = r->weights + r->start[t];
@@ -240,7 +242,6 @@ static void join_elastic(struct run *r, struct plait_comm *all)
     if (has_servers(r->o))
         must(plait_broadcast(all, &count, &count, 1, PLAIT_UINT64, 0, NULL), "elastic averaging");
     r->elastic = make_elastic(r->o, all, r->weights, r->count);
-    r->centre = allocate(r->count, sizeof *r->centre);
 }
 
 /* ---- data -------------------------------------------------------------------------------------- */
@@ -336,6 +337,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
         choose_folder(r);
     if (!o->dry_run && r->rank == 0)
         make_keeper(r);
+    r->state = state_create(r);
     state_load(r);
     if (o->elastic >= 0)
         join_elastic(r, all);
@@ -350,6 +352,7 @@ void run_destroy(struct run *r)
 
     if (why != NULL)
         complain("%s", why);
+    state_destroy(r->state);
     progress_destroy(r->progress);
     loader_destroy(r->loader);
     loader_destroy(r->val_loader);

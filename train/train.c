@@ -10,13 +10,10 @@
 
 #include <plait/request.h>
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- a step ------------------------------------------------------------------------------------ */
 
@@ -172,40 +169,28 @@ static bool finished(const struct run *r)
     return r->stopping || r->epoch >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
 }
 
-/* A folder that several ranks can reach: the first one writes. */
-static bool first_to_save(const struct run *r)
-{
-    char path[4200];
-    const struct timespec rest = { .tv_nsec = 200000000 };
-
-    snprintf(path, sizeof path, "%s/lost-after-%llu", r->folder, (unsigned long long)r->epoch);
-    if (r->rank > 0)
-        nanosleep(&rest, NULL); /* rank 0 knows more, if it is still there */
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
 /* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)
 {
-    char verdict[1024], path[4300];
+    char verdict[1024];
+    const char *why = NULL;
 
     snprintf(verdict, sizeof verdict, "%s", plait_last_error());
-    if (r->keeper != NULL)
-        keeper_destroy(r->keeper);
     if (strstr(verdict, not_finite_text) != NULL)
         give_up(ENDING_NONFINITE, "%s", verdict);
     if (r->elastic != NULL)
-        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder, r->folder);
-    if (!first_to_save(r))
+        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder,
+                r->folder);
+    if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
+        r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
+    if (r->keeper == NULL)
         give_up(ENDING_LOST, "%s", verdict);
-    const char *why = state_save_alone(r, path, sizeof path);
+    keeper_wait(r->keeper);
+    why = state_save_alone(r);
     if (why != NULL)
-        give_up(ENDING_LOST, "%s. The last step could not be saved: %s: %s", verdict, path, why);
-    give_up(ENDING_LOST, "%s. The last complete step, %llu, is in %s; go on with --resume %s", verdict,
-            (unsigned long long)r->step, path, r->folder);
+        give_up(ENDING_LOST, "%s. The last step could not be saved: %s", verdict, why);
+    give_up(ENDING_LOST, "%s. The last complete step, %llu, is saved; go on with --resume %s", verdict,
+            (unsigned long long)r->step, r->folder);
 }
 
 static void check(struct run *r, enum plait_status status)
