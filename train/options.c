@@ -101,8 +101,10 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
     errno = 0;
     const unsigned long long n = strtoull(value, &end, 10);
     const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX || (*end != '\0' && (unit == NULL || end[1] != '\0')))
-        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
+    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX ||
+        (*end != '\0' && (unit == NULL || end[1] != '\0')))
+        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag,
+                        value);
     o->bucket = (size_t)n << (unit != NULL ? 10 * (unit - units + 1) : 0);
     return true;
 }
@@ -146,9 +148,7 @@ static const struct choice decays[] = {
 static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
-static const struct choice polishes[] = {
-    { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 }
-};
+static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
 static const struct choice broken[] = { { "skip", 0 }, { "fatal", 1 }, { 0 } };
 
 static bool parse_broken(struct options *o, const char *flag, const char *value)
@@ -161,14 +161,35 @@ static bool parse_broken(struct options *o, const char *flag, const char *value)
     return true;
 }
 
-#define AT(member)                offsetof(struct options, member)
-#define GROUP(text)               { TITLE, NULL, NULL, 0, 0, 0, NULL, NULL, text }
-#define SWITCHED(name, at, text)  { SWITCH, name, NULL, AT(at), 0, 0, NULL, NULL, text }
-#define NUMBERED(name, at, least, most, text) { NUMBER, name, "N", AT(at), least, most, NULL, NULL, text }
-#define REALS(name, at, least, most, text)    { REAL, name, "X", AT(at), least, most, NULL, NULL, text }
-#define TEXTS(name, argument, at, text)       { TEXT, name, argument, AT(at), 0, 0, NULL, NULL, text }
-#define CHOSEN(name, at, choices, text)       { CHOICE, name, "WHICH", AT(at), 0, 0, choices, NULL, text }
-#define OWN(name, argument, parse, text)      { PARSED, name, argument, 0, 0, 0, NULL, parse, text }
+#define AT(member) offsetof(struct options, member)
+#define GROUP(text)                                  \
+    {                                                \
+        TITLE, NULL, NULL, 0, 0, 0, NULL, NULL, text \
+    }
+#define SWITCHED(name, at, text)                           \
+    {                                                      \
+        SWITCH, name, NULL, AT(at), 0, 0, NULL, NULL, text \
+    }
+#define NUMBERED(name, at, least, most, text)                    \
+    {                                                            \
+        NUMBER, name, "N", AT(at), least, most, NULL, NULL, text \
+    }
+#define REALS(name, at, least, most, text)                     \
+    {                                                          \
+        REAL, name, "X", AT(at), least, most, NULL, NULL, text \
+    }
+#define TEXTS(name, argument, at, text)                      \
+    {                                                        \
+        TEXT, name, argument, AT(at), 0, 0, NULL, NULL, text \
+    }
+#define CHOSEN(name, at, choices, text)                          \
+    {                                                            \
+        CHOICE, name, "WHICH", AT(at), 0, 0, choices, NULL, text \
+    }
+#define OWN(name, argument, parse, text)                   \
+    {                                                      \
+        PARSED, name, argument, 0, 0, 0, NULL, parse, text \
+    }
 
 static const struct row rows[] = {
     GROUP("Data"),
@@ -324,9 +345,8 @@ static const struct row *find(const char *name, bool *negated)
 {
     *negated = strncmp(name, "no-", 3) == 0;
     for (size_t i = 0; i < NROW; i++)
-        if (rows[i].name != NULL &&
-            (strcmp(rows[i].name, name) == 0 ||
-             (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
+        if (rows[i].name != NULL && (strcmp(rows[i].name, name) == 0 ||
+                                     (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
             return &rows[i];
     return NULL;
 }

@@ -51,14 +51,14 @@ struct run {
 
     struct model *model;
     uint32_t ntensor;
-    size_t count;      /* floats of all tensors, each aligned to 64 bytes */
-    size_t *start;     /* [ntensor] where each begins */
-    float *weights;    /* [count] fp32 masters, in library memory */
-    float **master;    /* [ntensor] inside them */
-    float **gradient;  /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
-    uint32_t *place;   /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
-    struct tree tree;  /* --reproducible: sums of passes */
-    float **scratch;   /* [ntensor] where a pass writes its gradients */
+    size_t count;     /* floats of all tensors, each aligned to 64 bytes */
+    size_t *start;    /* [ntensor] where each begins */
+    float *weights;   /* [count] fp32 masters, in library memory */
+    float **master;   /* [ntensor] inside them */
+    float **gradient; /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
+    uint32_t *place;  /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
+    struct tree tree; /* --reproducible: sums of passes */
+    float **scratch;  /* [ntensor] where a pass writes its gradients */
     struct statistics *statistics;
 
     struct plait_fusion *fusion;   /* synchronous SGD */

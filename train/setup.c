@@ -164,8 +164,14 @@ static void make_optimiser(struct run *r)
     for (uint32_t t = 0; t < r->ntensor; t++) {
         const struct tensor *tensor = model_tensor(r->model, t);
         const bool plain = tensor->kind != TENSOR_WEIGHT && !o->decay_all; /* Jia et al. 2018 */
-        parts[t] = (struct plait_optim_part){ t, tensor->count, r->gradient[t], PLAIT_FLOAT32, r->master[t],
-                                              NULL, PLAIT_FLOAT32, plain ? PLAIT_OPTIM_PLAIN : 0 };
+        parts[t] = (struct plait_optim_part){ t,
+                                              tensor->count,
+                                              r->gradient[t],
+                                              PLAIT_FLOAT32,
+                                              r->master[t],
+                                              NULL,
+                                              PLAIT_FLOAT32,
+                                              plain ? PLAIT_OPTIM_PLAIN : 0 };
     }
     p.parts = parts;
     p.npart = p.ntensor = r->ntensor;
@@ -176,8 +182,8 @@ static void make_optimiser(struct run *r)
     p.eta = o->eta;
     must(plait_optim_create(&p, &r->optim), "the optimiser");
     free(parts);
-    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale) :
-                                   (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
+    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale)
+                                 : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
 }
 
 /* It may not reach its end before the last epochs, which go on with it. */

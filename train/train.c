@@ -46,8 +46,8 @@ static _Noreturn void not_finite(struct run *r, double loss)
     const char *layer = model_first_nonfinite(r->model);
     char reason[200];
 
-    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss,
-             (unsigned long long)r->step + 1, not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
+    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss, (unsigned long long)r->step + 1,
+             not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
     plait_comm_abort(r->side, reason);
     plait_comm_abort(r->comm, reason);
     if (r->fusion != NULL)
@@ -113,7 +113,8 @@ static void update(struct run *r)
     must(plait_optim_step(r->optim, &step, &result), "the optimiser");
     must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
     if (result.finite == 0 && r->o->loss_scale > 0)
-        give_up(ENDING_NONFINITE, "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
+        give_up(ENDING_NONFINITE,
+                "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
                 (unsigned long long)r->step + 1, r->rate);
     model_refresh(r->model, (const float *const *)r->master);
 }
@@ -270,7 +271,8 @@ static void describe(const struct run *r)
                  o->model, (unsigned long long)o->pixels, (unsigned long long)o->pixels,
                  (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
                  (unsigned long long)o->threads);
-    progress_say(r->progress, "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
+    progress_say(r->progress,
+                 "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
                  (unsigned long long)o->batch, r->npass, (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);
