@@ -144,10 +144,11 @@ static void print_buckets(struct calibration *c)
     }
     const double compute = before + c->backward, step = fmax(end, compute);
     if (r->rank == 0)
-        printf("\nA step of %llu images: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f %%\n"
-               "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
-               (unsigned long long)r->o->batch, 1e3 * compute, 1e3 * communicating, 1e3 * (step - compute),
-               100 * (step - compute) / step, (double)r->o->batch / step);
+        printf(
+            "\nA step of %llu images: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f %%\n"
+            "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
+            (unsigned long long)r->o->batch, 1e3 * compute, 1e3 * communicating, 1e3 * (step - compute),
+            100 * (step - compute) / step, (double)r->o->batch / step);
     free(memory);
 }
 
@@ -158,9 +159,10 @@ void dry_run(struct run *r)
     c.ready = allocate(r->ntensor, sizeof *c.ready);
     c.this_ready = allocate(r->ntensor, sizeof *c.this_ready);
     if (r->rank == 0) {
-        printf("%s, %zu weights in %u tensors; batch %llu on %u ranks, %u passes of %llu images; %llu steps of an epoch\n",
-               r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, r->npass,
-               (unsigned long long)r->o->micro, (unsigned long long)r->epoch_steps);
+        printf(
+            "%s, %zu weights in %u tensors; batch %llu on %u ranks, %u passes of %llu images; %llu steps of an epoch\n",
+            r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, r->npass,
+            (unsigned long long)r->o->micro, (unsigned long long)r->epoch_steps);
         print_memory(r);
     }
     time_passes(&c);

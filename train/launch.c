@@ -12,18 +12,29 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 volatile sig_atomic_t asked_to_stop;
 
+static struct timespec asked_at;
+
+/* A launcher and a terminal may both send the signal that the user meant once. */
 static void on_signal(int number)
 {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    if (asked_to_stop != 0 && t.tv_sec - asked_at.tv_sec > 1)
+        _exit(ENDING_SIGNAL + number);
+    if (asked_to_stop == 0)
+        asked_at = t;
     asked_to_stop = number;
 }
 
 void launch_catch_signals(void)
 {
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)(SA_RESTART | SA_RESETHAND) };
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 
 enum ending { /* exit statuses */
-    ENDING_GOOD = 0,
-    ENDING_ERROR = 1,     /* data, memory, a file */
-    ENDING_USAGE = 2,     /* arguments */
-    ENDING_NONFINITE = 3, /* the loss is infinite or not a number */
-    ENDING_LOST = 4,      /* another rank is lost */
-    ENDING_SIGNAL = 128   /* and the signal's number: checkpointed and left */
+              ENDING_GOOD = 0,
+              ENDING_ERROR = 1,     /* data, memory, a file */
+              ENDING_USAGE = 2,     /* arguments */
+              ENDING_NONFINITE = 3, /* the loss is infinite or not a number */
+              ENDING_LOST = 4,      /* another rank is lost */
+              ENDING_SIGNAL = 128   /* and the signal's number: checkpointed and left */
 };
 
 /** Print "plait-train: ..." to standard error; false, for `return complain(...)`. */

@@ -101,8 +101,10 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
     errno = 0;
     const unsigned long long n = strtoull(value, &end, 10);
     const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX || (*end != '\0' && (unit == NULL || end[1] != '\0')))
-        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
+    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX ||
+        (*end != '\0' && (unit == NULL || end[1] != '\0')))
+        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag,
+                        value);
     o->bucket = (size_t)n << (unit != NULL ? 10 * (unit - units + 1) : 0);
     return true;
 }
@@ -146,9 +148,7 @@ static const struct choice decays[] = {
 static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
-static const struct choice polishes[] = {
-    { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 }
-};
+static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
 static const struct choice broken[] = { { "skip", 0 }, { "fatal", 1 }, { 0 } };
 
 static bool parse_broken(struct options *o, const char *flag, const char *value)
@@ -161,14 +161,35 @@ static bool parse_broken(struct options *o, const char *flag, const char *value)
     return true;
 }
 
-#define AT(member)                offsetof(struct options, member)
-#define GROUP(text)               { TITLE, NULL, NULL, 0, 0, 0, NULL, NULL, text }
-#define SWITCHED(name, at, text)  { SWITCH, name, NULL, AT(at), 0, 0, NULL, NULL, text }
-#define NUMBERED(name, at, least, most, text) { NUMBER, name, "N", AT(at), least, most, NULL, NULL, text }
-#define REALS(name, at, least, most, text)    { REAL, name, "X", AT(at), least, most, NULL, NULL, text }
-#define TEXTS(name, argument, at, text)       { TEXT, name, argument, AT(at), 0, 0, NULL, NULL, text }
-#define CHOSEN(name, at, choices, text)       { CHOICE, name, "WHICH", AT(at), 0, 0, choices, NULL, text }
-#define OWN(name, argument, parse, text)      { PARSED, name, argument, 0, 0, 0, NULL, parse, text }
+#define AT(member) offsetof(struct options, member)
+#define GROUP(text)                                  \
+    {                                                \
+        TITLE, NULL, NULL, 0, 0, 0, NULL, NULL, text \
+    }
+#define SWITCHED(name, at, text)                           \
+    {                                                      \
+        SWITCH, name, NULL, AT(at), 0, 0, NULL, NULL, text \
+    }
+#define NUMBERED(name, at, least, most, text)                    \
+    {                                                            \
+        NUMBER, name, "N", AT(at), least, most, NULL, NULL, text \
+    }
+#define REALS(name, at, least, most, text)                     \
+    {                                                          \
+        REAL, name, "X", AT(at), least, most, NULL, NULL, text \
+    }
+#define TEXTS(name, argument, at, text)                      \
+    {                                                        \
+        TEXT, name, argument, AT(at), 0, 0, NULL, NULL, text \
+    }
+#define CHOSEN(name, at, choices, text)                          \
+    {                                                            \
+        CHOICE, name, "WHICH", AT(at), 0, 0, choices, NULL, text \
+    }
+#define OWN(name, argument, parse, text)                   \
+    {                                                      \
+        PARSED, name, argument, 0, 0, 0, NULL, parse, text \
+    }
 
 static const struct row rows[] = {
     GROUP("Data"),
@@ -229,7 +250,8 @@ static const struct row rows[] = {
     GROUP("The run"),
     TEXTS("run", "FOLDER", run, "for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
     TEXTS("resume", "FOLDER", resume, "go on with the run in this folder"),
-    TEXTS("init", "FILE", init, "start from the weights of a safetensors file"),
+    TEXTS("weights", "FILE", weights, "start from those of a safetensors file, ours or torchvision's"),
+    SWITCHED("new-classifier", new_classifier, "--weights: but not its last layer, for other classes (off)"),
     NUMBERED("keep", keep, 1, 1000, "so many of the last checkpoints, and the best (2)"),
     NUMBERED("save-every", save_every, 0, 1e15, "steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)"),
@@ -323,9 +345,8 @@ static const struct row *find(const char *name, bool *negated)
 {
     *negated = strncmp(name, "no-", 3) == 0;
     for (size_t i = 0; i < NROW; i++)
-        if (rows[i].name != NULL &&
-            (strcmp(rows[i].name, name) == 0 ||
-             (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
+        if (rows[i].name != NULL && (strcmp(rows[i].name, name) == 0 ||
+                                     (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
             return &rows[i];
     return NULL;
 }
@@ -440,8 +461,8 @@ static bool check(const struct options *o)
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
-    if (o->resume != NULL && o->init != NULL)
-        return complain("--resume %s --init %s: which weights? leave one out", o->resume, o->init);
+    if (o->resume != NULL && o->weights != NULL)
+        return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
     if (o->servers > 0 && (o->elastic < 0 || o->elastic >= PLAIT_ELASTIC_SYNC1))
         return complain("--servers %llu: only --elastic original, async, async-momentum and hogwild have servers",
                         (unsigned long long)o->servers);

@@ -51,9 +51,9 @@ struct options {
 
     uint64_t ranks; /* 0: those of the launcher, or one */
 
-    const char *run, *resume, *init, *trace, *plot;
+    const char *run, *resume, *weights, *trace, *plot;
     uint64_t keep, save_every, evaluate_every, log_every;
-    bool dry_run;
+    bool dry_run, new_classifier;
 
     uint64_t classes, train_images, val_images; /* make-data */
 };

@@ -62,10 +62,11 @@ static void write_curves(FILE *f, const char *const *folders, uint32_t n, const 
                     "linespoints lw 2.5 pt 7 ps 0.6 lc rgb '%s' title 'test'%s",
                     k, colour, folders[k], k, colour, end);
         else
-            fprintf(f,
-                    "$epoch%u using 1:3 with linespoints lw 2.5 pt 7 ps 0.7 lc rgb '%s' title '%s, test', $step%u using "
-                    "1:3 with lines lw 1 lc rgb '%s' title 'training'%s",
-                    k, colour, folders[k], k, colour, end);
+            fprintf(
+                f,
+                "$epoch%u using 1:3 with linespoints lw 2.5 pt 7 ps 0.7 lc rgb '%s' title '%s, test', $step%u using "
+                "1:3 with lines lw 1 lc rgb '%s' title 'training'%s",
+                k, colour, folders[k], k, colour, end);
     }
 }
 

@@ -16,14 +16,14 @@
 struct progress {
     FILE *log;
     bool terminal;
-    double begin;        /* of this process's part of the run */
-    uint64_t begin_step; /* steps that were complete then */
+    double begin;                      /* of this process's part of the run */
+    uint64_t begin_step;               /* steps that were complete then */
     double epoch_begin, epoch_seconds; /* without the evaluation */
-    double shown;         /* when the line was last written, */
-    double log_begin;     /* or the log, */
-    uint64_t log_step;    /* and at which step that was */
-    struct totals window; /* since then */
-    double window_begin;  /* of what the line shows: it has its own, shorter, memory */
+    double shown;                      /* when the line was last written, */
+    double log_begin;                  /* or the log, */
+    uint64_t log_step;                 /* and at which step that was */
+    struct totals window;              /* since then */
+    double window_begin;               /* of what the line shows: it has its own, shorter, memory */
     struct totals recent;
 };
 
@@ -71,8 +71,8 @@ static void log_start(struct progress *p, const struct run *r)
     json_object_set_new(object, "model", json_string(o->model));
     json_object_set_new(object, "optimizer", json_string(o->method == PLAIT_OPTIM_LARS ? "lars" : "sgd"));
     json_object_set_new(object, "elastic",
-                        o->elastic >= 0 ? json_string(plait_elastic_name((enum plait_elastic_mode)o->elastic)) :
-                                          json_null());
+                        o->elastic >= 0 ? json_string(plait_elastic_name((enum plait_elastic_mode)o->elastic))
+                                        : json_null());
     json_object_set_new(object, "payload", json_string(plait_dtype_name(o->payload)));
     json_object_set_new(object, "ranks", json_integer(r->nrank));
     json_object_set_new(object, "batch", json_integer((json_int_t)o->batch));
@@ -290,12 +290,29 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     p->recent = (struct totals){ 0 };
 }
 
+/* FNV-1a of the weights: runs with the same bits have the same. */
+static void hash_weights(const struct run *r, char *out, size_t room)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        for (size_t k = 0; k < model_tensor(r->model, t)->count; k++) {
+            uint32_t bits;
+            memcpy(&bits, &r->master[t][k], sizeof bits);
+            hash = (hash ^ bits) * 1099511628211u;
+        }
+    snprintf(out, room, "%016llx", (unsigned long long)hash);
+}
+
 void progress_end(struct progress *p, const struct run *r, const char *why)
 {
     if (p == NULL)
         return;
     json_t *object = event(p, r, "end");
+    char hash[20];
 
+    hash_weights(r, hash, sizeof hash);
+    json_object_set_new(object, "weights", json_string(hash));
     json_object_set_new(object, "why", json_string(why));
     set(object, "best_top1", r->best);
     write_line(p, object);

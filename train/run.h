@@ -51,14 +51,14 @@ struct run {
 
     struct model *model;
     uint32_t ntensor;
-    size_t count;      /* floats of all tensors, each aligned to 64 bytes */
-    size_t *start;     /* [ntensor] where each begins */
-    float *weights;    /* [count] fp32 masters, in library memory */
-    float **master;    /* [ntensor] inside them */
-    float **gradient;  /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
-    uint32_t *place;   /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
-    struct tree tree;  /* --reproducible: sums of passes */
-    float **scratch;   /* [ntensor] where a pass writes its gradients */
+    size_t count;     /* floats of all tensors, each aligned to 64 bytes */
+    size_t *start;    /* [ntensor] where each begins */
+    float *weights;   /* [count] fp32 masters, in library memory */
+    float **master;   /* [ntensor] inside them */
+    float **gradient; /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
+    uint32_t *place;  /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
+    struct tree tree; /* --reproducible: sums of passes */
+    float **scratch;  /* [ntensor] where a pass writes its gradients */
     struct statistics *statistics;
 
     struct plait_fusion *fusion;   /* synchronous SGD */
@@ -81,6 +81,7 @@ struct run {
 
     char folder[4096];
     struct keeper *keeper; /* rank 0 */
+    struct state *state;   /* what a checkpoint holds */
     struct progress *progress;
 };
 
@@ -99,11 +100,13 @@ enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals);
 /** Top-1, top-5 and loss on the validation images: of all ranks, on all ranks. */
 enum plait_status evaluate(struct run *r, struct totals *out);
 
+struct state *state_create(struct run *r);
+void state_destroy(struct state *s);
 /** Collective: rank 0 writes a checkpoint in the background. */
 enum plait_status state_save(struct run *r, bool best);
 /** Not collective: of what this rank alone knows, after another was lost. NULL, or why not. */
-const char *state_save_alone(struct run *r, char *path, size_t room);
-/** Go on where the newest checkpoint of --resume was; weights of --init. */
+const char *state_save_alone(struct run *r);
+/** Go on where the newest checkpoint of --resume was; the weights of --weights. Collective. */
 void state_load(struct run *r);
 
 /** Print what a run would be, after a calibration of 2 seconds. */

@@ -96,6 +96,8 @@ static void make_weights(struct run *r)
     }
     must(plait_mem_alloc(r->count * sizeof(float), &memory), "memory for the weights");
     r->weights = memory;
+    if (r->o->elastic >= 0)
+        r->centre = allocate(r->count, sizeof *r->centre);
     r->master = allocate(r->ntensor, sizeof *r->master);
     for (uint32_t t = 0; t < r->ntensor; t++)
         r->master[t] = r->weights + r->start[t];
@@ -162,8 +164,14 @@ static void make_optimiser(struct run *r)
     for (uint32_t t = 0; t < r->ntensor; t++) {
         const struct tensor *tensor = model_tensor(r->model, t);
         const bool plain = tensor->kind != TENSOR_WEIGHT && !o->decay_all; /* Jia et al. 2018 */
-        parts[t] = (struct plait_optim_part){ t, tensor->count, r->gradient[t], PLAIT_FLOAT32, r->master[t],
-                                              NULL, PLAIT_FLOAT32, plain ? PLAIT_OPTIM_PLAIN : 0 };
+        parts[t] = (struct plait_optim_part){ t,
+                                              tensor->count,
+                                              r->gradient[t],
+                                              PLAIT_FLOAT32,
+                                              r->master[t],
+                                              NULL,
+                                              PLAIT_FLOAT32,
+                                              plain ? PLAIT_OPTIM_PLAIN : 0 };
     }
     p.parts = parts;
     p.npart = p.ntensor = r->ntensor;
@@ -174,8 +182,8 @@ static void make_optimiser(struct run *r)
     p.eta = o->eta;
     must(plait_optim_create(&p, &r->optim), "the optimiser");
     free(parts);
-    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale) :
-                                   (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
+    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale)
+                                 : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
 }
 
 /* It may not reach its end before the last epochs, which go on with it. */
@@ -240,7 +248,6 @@ static void join_elastic(struct run *r, struct plait_comm *all)
     if (has_servers(r->o))
         must(plait_broadcast(all, &count, &count, 1, PLAIT_UINT64, 0, NULL), "elastic averaging");
     r->elastic = make_elastic(r->o, all, r->weights, r->count);
-    r->centre = allocate(r->count, sizeof *r->centre);
 }
 
 /* ---- data -------------------------------------------------------------------------------------- */
@@ -336,6 +343,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
         choose_folder(r);
     if (!o->dry_run && r->rank == 0)
         make_keeper(r);
+    r->state = state_create(r);
     state_load(r);
     if (o->elastic >= 0)
         join_elastic(r, all);
@@ -350,6 +358,7 @@ void run_destroy(struct run *r)
 
     if (why != NULL)
         complain("%s", why);
+    state_destroy(r->state);
     progress_destroy(r->progress);
     loader_destroy(r->loader);
     loader_destroy(r->val_loader);

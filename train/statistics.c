@@ -74,8 +74,7 @@ enum plait_status statistics_step(struct statistics *s)
 
     if (s->npass == 0)
         return PLAIT_OK;
-    const enum plait_status status =
-        plait_allreduce(s->comm, s->sum, s->sum, s->count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+    const enum plait_status status = plait_allreduce(s->comm, s->sum, s->sum, s->count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
     for (uint32_t i = 0; status == PLAIT_OK && i < model_nstatistic(s->model); i++) {
         const struct statistic *one = model_statistic(s->model, i);
         move(one->running, s->sum + at, factor, one->count);
@@ -87,8 +86,7 @@ enum plait_status statistics_step(struct statistics *s)
 enum plait_status statistics_average(struct statistics *s)
 {
     statistics_get(s, s->own);
-    const enum plait_status status =
-        plait_allreduce(s->comm, s->own, s->sum, s->count, PLAIT_FLOAT32, PLAIT_AVG, NULL);
+    const enum plait_status status = plait_allreduce(s->comm, s->own, s->sum, s->count, PLAIT_FLOAT32, PLAIT_AVG, NULL);
     if (status == PLAIT_OK)
         statistics_set(s, s->sum);
     return status;

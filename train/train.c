@@ -10,13 +10,10 @@
 
 #include <plait/request.h>
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- a step ------------------------------------------------------------------------------------ */
 
@@ -49,8 +46,8 @@ static _Noreturn void not_finite(struct run *r, double loss)
     const char *layer = model_first_nonfinite(r->model);
     char reason[200];
 
-    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss,
-             (unsigned long long)r->step + 1, not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
+    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss, (unsigned long long)r->step + 1,
+             not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
     plait_comm_abort(r->side, reason);
     plait_comm_abort(r->comm, reason);
     if (r->fusion != NULL)
@@ -116,7 +113,8 @@ static void update(struct run *r)
     must(plait_optim_step(r->optim, &step, &result), "the optimiser");
     must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
     if (result.finite == 0 && r->o->loss_scale > 0)
-        give_up(ENDING_NONFINITE, "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
+        give_up(ENDING_NONFINITE,
+                "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
                 (unsigned long long)r->step + 1, r->rate);
     model_refresh(r->model, (const float *const *)r->master);
 }
@@ -172,40 +170,28 @@ static bool finished(const struct run *r)
     return r->stopping || r->epoch >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
 }
 
-/* A folder that several ranks can reach: the first one writes. */
-static bool first_to_save(const struct run *r)
-{
-    char path[4200];
-    const struct timespec rest = { .tv_nsec = 200000000 };
-
-    snprintf(path, sizeof path, "%s/lost-after-%llu", r->folder, (unsigned long long)r->epoch);
-    if (r->rank > 0)
-        nanosleep(&rest, NULL); /* rank 0 knows more, if it is still there */
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
 /* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)
 {
-    char verdict[1024], path[4300];
+    char verdict[1024];
+    const char *why = NULL;
 
     snprintf(verdict, sizeof verdict, "%s", plait_last_error());
-    if (r->keeper != NULL)
-        keeper_destroy(r->keeper);
     if (strstr(verdict, not_finite_text) != NULL)
         give_up(ENDING_NONFINITE, "%s", verdict);
     if (r->elastic != NULL)
-        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder, r->folder);
-    if (!first_to_save(r))
+        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder,
+                r->folder);
+    if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
+        r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
+    if (r->keeper == NULL)
         give_up(ENDING_LOST, "%s", verdict);
-    const char *why = state_save_alone(r, path, sizeof path);
+    keeper_wait(r->keeper);
+    why = state_save_alone(r);
     if (why != NULL)
-        give_up(ENDING_LOST, "%s. The last step could not be saved: %s: %s", verdict, path, why);
-    give_up(ENDING_LOST, "%s. The last complete step, %llu, is in %s; go on with --resume %s", verdict,
-            (unsigned long long)r->step, path, r->folder);
+        give_up(ENDING_LOST, "%s. The last step could not be saved: %s", verdict, why);
+    give_up(ENDING_LOST, "%s. The last complete step, %llu, is saved; go on with --resume %s", verdict,
+            (unsigned long long)r->step, r->folder);
 }
 
 static void check(struct run *r, enum plait_status status)
@@ -285,7 +271,8 @@ static void describe(const struct run *r)
                  o->model, (unsigned long long)o->pixels, (unsigned long long)o->pixels,
                  (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
                  (unsigned long long)o->threads);
-    progress_say(r->progress, "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
+    progress_say(r->progress,
+                 "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
                  (unsigned long long)o->batch, r->npass, (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct tree {
-    uint32_t n;     /* vectors */
+    uint32_t n;       /* vectors */
     float *level[32]; /* [count] each; NULL: that high it never comes */
 };
 

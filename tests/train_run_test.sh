@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-train as a program, with resnet20 on tiny drawn images. Usage: train_run_test.sh PLAIT_TRAIN
+set -u
+train=$1
+data=$(mktemp -d)
+trap 'rm -rf "$data"' EXIT
+export OMP_NUM_THREADS=1
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+run() { # NAME OPTIONS: quietly; its log is NAME/log.jsonl
+    local name=$data/$1
+    shift
+    "$train" "$data/images" --pixels 16 --batch 16 --micro 4 --threads 1 --data-threads 1 --evaluate-every 0 --epochs 13 \
+        "$@" >"$name.out" 2>&1
+}
+weights() {
+    sed -n 's/.*"weights":"\([0-9a-f]*\)".*/\1/p' "$data/$1/log.jsonl" | tail -1
+}
+complains() { # STATUS WORDS OPTIONS
+    local status=$1 words=$2
+    shift 2
+    "$train" "$@" >"$data/out" 2>&1
+    [ $? -eq "$status" ] || fail "exit status of: $*"
+    grep -q -e "$words" "$data/out" || fail "'$words' is not what it says to: $* ($(head -1 "$data/out"))"
+}
+
+"$train" make-data "$data/images" --train-images 64 --val-images 21 --pixels 24 >/dev/null || fail "make-data"
+
+# 1, 2 and 4 ranks have the same bits after 50 steps.
+for ranks in 1 2 4; do
+    run "same$ranks" --reproducible --ranks $ranks --steps 50 --run "$data/same$ranks" || fail "$(tail -3 "$data/same$ranks.out")"
+    echo "$ranks ranks, 50 steps: $(weights same$ranks)"
+    [ -n "$(weights same1)" ] && [ "$(weights same$ranks)" = "$(weights same1)" ] || fail "$ranks ranks have other bits"
+done
+
+# A run that was stopped and goes on has the bits of one that was not; bf16 payload, two ranks with their own statistics.
+run whole --ranks 2 --steps 12 --run "$data/whole" || fail "$(tail -3 "$data/whole.out")"
+run part --ranks 2 --steps 7 --run "$data/part" || fail "$(tail -3 "$data/part.out")"
+run part --ranks 2 --steps 12 --resume "$data/part" || fail "$(tail -3 "$data/part.out")"
+[ "$(weights part)" = "$(weights whole)" ] || fail "a run that goes on has other bits"
+
+# SIGTERM: a checkpoint, and status 128 + 15.
+"$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/term" >"$data/term.out" 2>&1 &
+child=$!
+until grep -q '"step"' "$data/term/log.jsonl" 2>/dev/null; do sleep 0.1; done
+kill -TERM $child
+wait $child
+[ $? -eq 143 ] || fail "SIGTERM: $(tail -3 "$data/term.out")"
+grep -q '"why":"asked to stop"' "$data/term/log.jsonl" || fail "SIGTERM: no end in the log"
+
+# A rank that is killed: the others name it, save and leave with status 4.
+"$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/kill" >"$data/kill.out" 2>&1 &
+child=$!
+until grep -q '"step"' "$data/kill/log.jsonl" 2>/dev/null; do sleep 0.1; done
+kill -KILL "$(pgrep -P $child | head -1)"
+wait $child
+[ $? -eq 4 ] || fail "a rank lost: $(tail -3 "$data/kill.out")"
+grep -q 'died.*last complete step.*go on with --resume' "$data/kill.out" || fail "a rank lost: $(tail -3 "$data/kill.out")"
+
+# Evaluation counts each image once, however uneven the split.
+run uneven --ranks 2 --steps 1 --epochs 1 --batch 64 --micro 8 --run "$data/uneven" || fail "$(tail -3 "$data/uneven.out")"
+grep -q '"images":21\.0' "$data/uneven/log.jsonl" || fail "uneven: $(tail -2 "$data/uneven/log.jsonl")"
+
+# A rate that is far too high: the layer is named.
+run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$data/wild"
+[ $? -eq 3 ] || fail "not finite: $(tail -3 "$data/wild.out")"
+
+complains 2 'no folder of images'
+complains 2 '--batch 7x: expected a whole number' "$data/images" --batch 7x
+complains 2 'the nearest is --epochs' "$data/images" --epoch 3
+complains 2 'needs a value' "$data/images" --batch
+complains 2 '--optimizer adam: expected one of sgd, lars' "$data/images" --optimizer adam
+complains 2 'leave one out' "$data/images" --reproducible --elastic sync3
+complains 2 'need a multiple of 2' "$data/images" --ranks 2 --batch 15
+complains 1 'nowhere' "$data/nowhere"
+complains 2 'ends in .png or .svg' plot "$data/same1" --plot x.pdf
+complains 0 'plot:' plot "$data/same1" "$data/same2" --plot "$data/x.svg"
+complains 0 'exposed' "$data/images" --dry-run --ranks 2 --pixels 16
+echo passed
