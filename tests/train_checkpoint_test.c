@@ -27,7 +27,7 @@ static char top[] = "/tmp/plait-checkpoint-XXXXXX", folder[PATH_MAX];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[2][PATH_MAX + 64];
+    static char paths[2][PATH_MAX + 256];
     static unsigned k; /* two of them may be arguments of one call */
     char *const path = paths[k++ % 2];
 
