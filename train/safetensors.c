@@ -201,7 +201,8 @@ static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t
 {
     /* A zip archive; before PyTorch 1.6 a pickle. */
     if (size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "\x80\2\x8a\n", 4) == 0))
-        return because("%s: a file of torch.save(), not safetensors; convert it first (docs/training.md)", path);
+        return because(
+            "%s: a file of torch.save(), not safetensors; convert it first (docs/checkpoints.md has the line)", path);
     return because("%s: not a safetensors file, or one that was cut short", path);
 }
 
