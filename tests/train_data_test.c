@@ -301,6 +301,31 @@ static void batches_from_memory_are_those_from_files(void **state)
     dataset_close(d);
 }
 
+/* Rank 0 waits for what it has begun to bring, rank 1 does not need it any more. Nothing fails. */
+static int give_up(struct plait_comm **comm, uint32_t rank, void *argument)
+{
+    struct store *store = store_create(*comm, train, 1);
+    const struct loader_options o = options_of(train, rank, 2);
+
+    (void)argument;
+    store_shuffle(store, true, o.seed, 4, BATCH);
+    if (rank == 0)
+        CHECK(compare_epoch(store, o, 4, 0, rank) == 0);
+    store_destroy(store);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void a_rank_may_give_up_what_is_being_brought(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = give_up };
+
+    (void)state;
+    store_segment = 100;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +342,7 @@ int main(void)
         cmocka_unit_test(the_transform_changes_from_the_next_epoch_on),
         cmocka_unit_test(a_broken_file_is_counted_once_and_replaced_by_the_next_position),
         cmocka_unit_test(batches_from_memory_are_those_from_files),
+        cmocka_unit_test(a_rank_may_give_up_what_is_being_brought),
     };
     return cmocka_run_group_tests_name("train_data", tests, make_folder, remove_folder);
 }

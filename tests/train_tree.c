@@ -123,8 +123,7 @@ uint32_t take(struct loader *l, const struct loader_options *o, uint32_t epoch, 
 #define EQUAL(a, b) \
     (memcmp((a).images, (b).images, sizeof(a).images) == 0 && memcmp((a).labels, (b).labels, sizeof(a).labels) == 0)
 
-/* An epoch from memory and from files: the same. */
-static int compare_epoch(struct store *store, struct loader_options o, uint32_t epoch, uint64_t step, uint32_t rank)
+int compare_epoch(struct store *store, struct loader_options o, uint32_t epoch, uint64_t step, uint32_t rank)
 {
     struct epoch *files = calloc(2, sizeof *files), *memory = files + 1;
 

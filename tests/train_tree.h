@@ -44,6 +44,9 @@ struct epoch { /* as it was given, by the positions in the epoch */
 /* Put what a loader gives from a step on where it belongs. Number of images. */
 uint32_t take(struct loader *l, const struct loader_options *o, uint32_t epoch, uint64_t step, struct epoch *out);
 
+/* An epoch from memory and from files: 0 when they are the same. */
+int compare_epoch(struct store *store, struct loader_options o, uint32_t epoch, uint64_t step, uint32_t rank);
+
 /* A body for ranks_run(): epochs from memory and from files are the same. */
 struct in_memory {
     const struct dataset *dataset;

@@ -46,6 +46,7 @@ struct store {
     uint64_t *starts;      /* [part + 1] in memory, of this rank's part */
     unsigned char *memory; /* of this rank's part */
     struct epoch *here, *coming;
+    _Atomic bool stopping;
     _Atomic uint64_t brought, segments;
 };
 
@@ -292,30 +293,42 @@ static void place_segment(const struct epoch *e, const struct segment *g, unsign
     free(p.to);
 }
 
-/* One exchange; the group's ranks are in it together even where one of them has nothing to give. */
+/* One exchange; the group's ranks are in it together even where one of them has nothing to give. After an error its memory
+   belongs to the library. */
 static enum plait_status exchange_segment(struct epoch *e, struct segment *g)
 {
     struct store *s = e->store;
     unsigned char *in = allocate(g->nfrom, 1);
     void *out = NULL;
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = g->nto > 0 ? plait_mem_alloc(g->nto, &out) : PLAIT_OK;
 
-    e->arrived = realloc(e->arrived, (e->nsegment + 1) * sizeof *e->arrived);
-    if (e->arrived == NULL)
-        fatal("no memory for the images of an epoch");
-    e->arrived[e->nsegment++] = in;
-    if (g->nto > 0)
-        status = plait_mem_alloc(g->nto, &out);
     if (status != PLAIT_OK)
         return status;
     g->out = out;
     place_segment(e, g, in);
     if (s->comm != NULL)
         status = plait_alltoallv(s->comm, out, g->to, NULL, in, g->from, NULL, PLAIT_UINT8, NULL);
-    if (status == PLAIT_OK) /* else it belongs to the library */
-        plait_mem_free(out);
+    if (status != PLAIT_OK)
+        return status;
+    plait_mem_free(out);
+    e->arrived = realloc(e->arrived, (e->nsegment + 1) * sizeof *e->arrived);
+    if (e->arrived == NULL)
+        fatal("no memory for the images of an epoch");
+    e->arrived[e->nsegment++] = in;
     s->brought += g->nfrom;
     s->segments++;
+    return PLAIT_OK;
+}
+
+/* Whether a rank of the group has given up is known to all of them before each exchange, so that none waits for it there. */
+static enum plait_status ask_all(struct store *s, bool *given_up)
+{
+    const int32_t mine = s->stopping;
+    int32_t any = mine;
+    const enum plait_status status =
+        s->comm == NULL ? PLAIT_OK : plait_allreduce(s->comm, &mine, &any, 1, PLAIT_INT32, PLAIT_MAX, NULL);
+
+    *given_up = any != 0;
     return status;
 }
 
@@ -327,14 +340,20 @@ static void *bring(void *argument)
     size_t *arrays = allocate(4 * (size_t)n, sizeof *arrays);
     struct segment g = { .gets = arrays, .sends = arrays + n, .from = arrays + 2 * n, .to = arrays + 3 * n };
     enum plait_status status = PLAIT_OK;
+    bool given_up = false;
 
-    while (status == PLAIT_OK && g.end < steps_of(e)) {
+    while (g.end < steps_of(e)) {
+        status = ask_all(s, &given_up);
+        if (status != PLAIT_OK || given_up)
+            break;
         plan_segment(e, &g);
-        status = exchange_segment(e, &g);
+        if ((status = exchange_segment(e, &g)) != PLAIT_OK)
+            break;
     }
+    if (given_up)
+        snprintf(e->failure, sizeof e->failure, "a rank needs no images any more");
     if (status != PLAIT_OK) {
         snprintf(e->failure, sizeof e->failure, "%s: %s", plait_status_text(status), plait_last_error());
-        e->nsegment--;                         /* the last one's memory belongs to the library now */
         plait_comm_abort(s->comm, e->failure); /* others wait for this rank's part */
     }
     free(arrays);
@@ -415,8 +434,7 @@ void store_destroy(struct store *s)
 {
     if (s == NULL)
         return;
-    if (s->coming != NULL && s->comm != NULL)
-        plait_comm_abort(s->comm, "the images are no longer needed");
+    s->stopping = true;
     end_coming(s);
     forget(s->here);
     plait_comm_destroy(s->comm);
