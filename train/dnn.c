@@ -41,6 +41,8 @@ struct dnn {
 };
 
 static const float epsilon = 1e-5F; /* of batch norm, as torchvision's */
+/* For outputs smaller than this oneDNN 2.6's gradients by AMX take up to four times as long as those without. */
+enum { few_pixels = 64 };
 
 /* oneDNN's names of our arguments. */
 static const int names[DNN_NARG] = {
@@ -208,6 +210,29 @@ static struct dnn_op *op_describe(struct dnn *dnn, const void *what, dnnl_primit
     return op_create(dnn, desc, name);
 }
 
+/* By the first implementation whose name has not this part; if all have it, by the first. */
+static struct dnn_op *op_without(struct dnn *dnn, const void *what, const struct dnn_op *forward, const char *part,
+                                 const char *name)
+{
+    dnnl_primitive_desc_iterator_t all;
+    dnnl_primitive_desc_t desc = NULL;
+    const char *implementation;
+
+    must(dnnl_primitive_desc_iterator_create(&all, what, dnn->plain, dnn->engine, forward->desc), name);
+    do {
+        if (desc != NULL)
+            dnnl_primitive_desc_destroy(desc);
+        desc = dnnl_primitive_desc_iterator_fetch(all);
+        must(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &implementation), name);
+    } while (strstr(implementation, part) != NULL && dnnl_primitive_desc_iterator_next(all) == dnnl_success);
+    if (strstr(implementation, part) != NULL) {
+        dnnl_primitive_desc_destroy(desc);
+        must(dnnl_primitive_desc_create(&desc, what, dnn->plain, dnn->engine, forward->desc), name);
+    }
+    dnnl_primitive_desc_iterator_destroy(all);
+    return op_create(dnn, desc, name);
+}
+
 static void op_destroy(struct dnn_op *op)
 {
     for (unsigned arg = 0; arg < DNN_NARG; arg++)
@@ -277,6 +302,14 @@ struct dnn_op *dnn_convolution(struct dnn *dnn, const struct dnn_convolution *sh
     return op_describe(dnn, &desc, dnn->plain, NULL, "a convolution");
 }
 
+static struct dnn_op *convolution_back(struct dnn *dnn, const dnnl_convolution_desc_t *desc,
+                                       const struct convolution_descs *d, const struct dnn_op *forward)
+{
+    if (d->out.dims[2] * d->out.dims[3] < few_pixels)
+        return op_without(dnn, desc, forward, "amx", "a convolution backward");
+    return op_describe(dnn, desc, dnn->plain, forward, "a convolution backward");
+}
+
 struct dnn_op *dnn_convolution_back_data(struct dnn *dnn, const struct dnn_convolution *shape,
                                          const struct dnn_op *forward)
 {
@@ -286,7 +319,7 @@ struct dnn_op *dnn_convolution_back_data(struct dnn *dnn, const struct dnn_convo
     must(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d.in, &d.weights, &d.out, d.strides,
                                                   d.pads, d.pads),
          "a convolution backward");
-    return op_describe(dnn, &desc, dnn->plain, forward, "a convolution backward");
+    return convolution_back(dnn, &desc, &d, forward);
 }
 
 struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_convolution *shape,
@@ -299,7 +332,7 @@ struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_co
     must(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, in, &d.gradient, NULL, &d.out,
                                                      d.strides, d.pads, d.pads),
          "a convolution backward");
-    return op_describe(dnn, &desc, dnn->plain, forward, "a convolution backward");
+    return convolution_back(dnn, &desc, &d, forward);
 }
 
 /* Blocks of channels or channels last, whichever oneDNN takes for a typical convolution when it may choose. */
