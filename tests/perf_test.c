@@ -50,7 +50,8 @@ static void assert_exact(enum plait_dtype type, enum plait_op op, uint32_t nrank
         for (uint32_t i = 1; i < nrank; i++) {
             const struct pattern *next = &p[descending ? nrank - 1 - i : i];
             const void *src[2] = { result, next->element };
-            reduce(result, src, 2, count, &(struct plait_how){ .divisor = i == nrank - 1 ? nrank : 0 });
+            reduce(result, src, 2, count,
+                   &(struct plait_how){ .divisor = op == PLAIT_AVG && i == nrank - 1 ? nrank : 0 });
         }
         if (pattern_differing(&expected, result, count) != 0)
             fail_msg("%s %s of %u ranks is not exact", plait_dtype_name(type), plait_op_name(op), nrank);
