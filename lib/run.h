@@ -18,10 +18,10 @@ struct plait_sizes {
 };
 
 /*
- * What else a caller has to do with each element, slice by slice, while other slices are on their way: the prologue, before
- * anything that this rank gives of the slice is read; the epilogue, when what it gets is there and nobody reads any more what
- * it gave. [start, start + n) are elements of the vector, or of every block. Each element has either once, in order of
- * no kind; what is not cut into slices is one. They make no calls of the library.
+ * What else a caller has to do with each element, slice by slice, while other slices are on their way: the prologue,
+ * before anything that this rank gives of the slice is read; the epilogue, when what it gets is there and nobody reads
+ * any more what it gave. [start, start + n) are elements of the vector, or of every block. Each element has each once;
+ * what is not cut is one slice. They run in the default floating point environment and call nothing of the API.
  */
 struct plait_slice_work {
     void (*prologue)(void *arg, size_t start, size_t n); /* NULL: nothing */

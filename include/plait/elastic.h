@@ -54,9 +54,10 @@
  * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
  * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
  * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
- * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read the weights where they lie and answer in a
- * slot for each worker; over a network weights and answers are messages, and several servers apply an exchange when all of
- * them have it: server 0 hears so from the others and tells them, which takes two small messages longer.
+ * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read
+ * the weights where they lie and answer in a slot for each worker; over a network weights and answers are messages, and
+ * several servers apply an exchange when all of them have it: server 0 hears so from the others and tells them, which
+ * takes two small messages longer. Where a server dies, its part of the centre is lost: an error on all workers.
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *
@@ -155,7 +156,8 @@ PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic)
 
 /**
  * Begin an exchange of the weights as they are. sync3 and the modes with servers go on while the caller computes (over
- * a network on the library's progress thread); sync1 and sync2 only remember it. The weights may be read, and not written, until plait_elastic_finish() returns.
+ * a network on the library's progress thread); sync1 and sync2 only remember it. The weights may be read, and not
+ * written, until plait_elastic_finish() returns.
  *
  * Order:  sync modes: every rank as often
  * Thread: one at a time

@@ -143,7 +143,7 @@ void plait_council_open(struct plait_council *c)
     c->opened = true;
 }
 
-/* worker: nworker for END. The last one said of it was heard, as it was answered, or is the answer to what came since. */
+/* worker: nworker for END. What was said of it last has been heard: something was answered, or came, since. */
 static void say(struct plait_council *c, uint32_t server, uint32_t kind, uint32_t worker)
 {
     struct letter *l = &c->letters[(size_t)worker * c->nserver + server];

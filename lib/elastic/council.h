@@ -22,7 +22,7 @@ void plait_council_open(struct plait_council *c);
 /* What this worker sent is here (which is said once), or the worker is lost. */
 enum plait_decision plait_council_report(struct plait_council *c, uint32_t worker, bool has);
 
-/* What to wait for, of which servers; then what one has said, and of which worker. Server 0 waits until there is none. */
+/* What to wait for, of which servers; then what one has said, of which worker. Server 0 goes on while there is any. */
 uint32_t plait_council_awaited(const struct plait_council *c, struct plait_request **requests, uint32_t *servers);
 enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
                                        uint32_t *worker);

@@ -283,7 +283,7 @@ static void hear_server(struct shift *s, uint32_t server, enum plait_status stat
 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
 
-/* All that this thread waits for, who was served last at the end. Server 0 answers the others while they have workers. */
+/* All that this thread waits for, who was served last at the end. Server 0 answers others while they have workers. */
 static uint32_t list_awaited(struct shift *s)
 {
     const struct plait_elastic *e = s->e;

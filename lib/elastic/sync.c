@@ -146,7 +146,7 @@ static void update(void *elastic, size_t start, size_t n)
     }
 }
 
-/* What sync2 does with a slice while others travel. sync3's weights are in use meanwhile; sync1 is as the paper has it. */
+/* What is done with a slice while others travel. sync3's weights are in use by then; sync1 is as in the paper. */
 static void bind_work(struct plait_elastic *e)
 {
     const enum plait_elastic_mode mode = e->options.mode;

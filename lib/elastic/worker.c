@@ -136,8 +136,8 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
 }
 
 /*
- * All servers are heard, also after an error, so that none reads what the caller may write again. One that is dead is named,
- * rather than those that can do nothing without it.
+ * All servers are heard, also after an error, so that none reads what the caller may write again. One that is dead is
+ * named, rather than those that can do nothing without it.
  */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
