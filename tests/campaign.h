@@ -219,6 +219,10 @@ struct place {
 };
 
 bool hosts_possible(void);
+
+/* Where PLAIT_PLUGINS does not say it, the plug-in of this build is meant. false: there is none, and why was printed. */
+bool hosts_find_plugin(void);
+
 void place_open(const char *program, struct place *out); /* NULL: this machine */
 void place_close(struct place *place);
 

@@ -9,6 +9,7 @@
 #include "campaign.h"
 
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -102,6 +103,24 @@ bool hosts_possible(void)
     return pid > 0 && waitpid(pid, &how, 0) == pid && how == 0;
 }
 
+bool hosts_find_plugin(void)
+{
+    const char *set = getenv("PLAIT_PLUGINS");
+    char own[4096] = "", folder[4096], file[4200];
+
+    must(readlink("/proc/self/exe", own, sizeof own - 1) > 0, "/proc/self/exe");
+    snprintf(folder, sizeof folder, "%s/../transports/ucx", dirname(own));
+    snprintf(file, sizeof file, "%s/plait-ucx.so", set != NULL ? set : folder);
+    if (access(file, R_OK) != 0) {
+        fprintf(stderr,
+                "campaign: --hosts needs the plug-in for UCX, but there is no %s; build it (libucx-dev, ninja), or set "
+                "PLAIT_PLUGINS to its folder\n",
+                file);
+        return false;
+    }
+    return set != NULL || setenv("PLAIT_PLUGINS", folder, 1) == 0;
+}
+
 /* plait-hosts with its arguments; it ends with this process. */
 static pid_t run_hosts(const char *const *args)
 {
@@ -177,7 +196,7 @@ void hosts_start(struct place *place, const struct injection *j, pid_t *pids)
     g->turn++;
     syscall(SYS_futex, &g->turn, FUTEX_WAKE, NAGENT, NULL, NULL, 0);
     for (uint32_t p = 0; p < j->nprocess; p++)
-        while ((pids[p] = holder(place, p)) == 0) {
+        while ((pids[p] = holder(place, p)) == 0 && g->ended[p] == 0) { /* at once, if it crashed */
             must(waitpid(place->pid, NULL, WNOHANG) == 0, "plait-hosts has ended");
             usleep(300);
         }

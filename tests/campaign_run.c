@@ -54,7 +54,7 @@ static void reap(struct crew *c)
 {
     for (uint32_t p = 0; p < c->j->nprocess; p++) {
         int how;
-        if (c->pids[p] == 0 || !has_ended(c, p, &how))
+        if (!(c->running >> p & 1) || !has_ended(c, p, &how))
             continue;
         c->pids[p] = 0;
         c->running &= ~(1u << p);
