@@ -59,6 +59,8 @@ struct plait_kernels {
      */
     double (*look[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
     void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
+    /* The same of whole lines, past the caches to the beginning of one, without stream_end(). May be NULL, as `look`. */
+    void (*pack[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* Copy past the caches; the data is visible to others after a later release store. */
     void (*stream)(void *dst, const void *src, size_t bytes);
     /* The same in parts: visible so after stream_end(). */

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, NWAY = 4 };
+enum { PIECE = PLAIT_PASS_PIECE, NWAY = 4, AHEAD = 4096 /* bytes */ };
 
 static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
 {
@@ -118,6 +118,20 @@ static bool look_at(const struct job *j, struct way *w, struct plait_vector in, 
     return to != NULL;
 }
 
+/* Convert the next n elements past the caches in one loop, if there is one. */
+static bool pack_at(const struct job *j, struct way *w, struct plait_vector in, size_t n)
+{
+    char *to = NULL;
+
+    if (j->past && !j->look && in.type == PLAIT_FLOAT32 && j->k->pack[j->to.type] != NULL)
+        to = plait_past_skip(&w->out, n * plait_dtype_size(j->to.type));
+    if (to == NULL)
+        return false;
+    j->k->pack[j->to.type](to, in.data, n, (float)j->factor);
+    w->at += n;
+    return true;
+}
+
 /* The next piece. False: something is not finite. */
 static bool advance(const struct job *j, struct way *w)
 {
@@ -129,12 +143,14 @@ static bool advance(const struct job *j, struct way *w)
     bool finite = true;
     double looked;
 
-    plait_pass_fetch(in.data, PIECE * from_size);
+    plait_pass_fetch(in.data, PIECE * from_size, AHEAD);
     if (look_at(j, w, in, n, &looked)) {
         w->square += looked;
         w->at += n;
         return isfinite(looked) != 0;
     }
+    if (pack_at(j, w, in, n))
+        return true;
     convert(j->k, made, in, n, j->factor);
     if (j->look) {
         const double square = squares_of(j->k, made, n);

@@ -5,13 +5,13 @@
 
 #include "../reduce.h"
 
-enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */, PLAIT_PASS_AHEAD = 12288 /* bytes */ };
+enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */ };
 
-/* Reading `bytes` of an array from `at` on: fetch what will be read a little later. */
-static inline void plait_pass_fetch(const void *at, size_t bytes)
+/* Reading `bytes` of an array from `at` on: fetch what will be read a little later, `ahead` bytes behind. */
+static inline void plait_pass_fetch(const void *at, size_t bytes, size_t ahead)
 {
     for (size_t line = 0; line < bytes; line += 64)
-        __builtin_prefetch((const char *)at + PLAIT_PASS_AHEAD + line);
+        __builtin_prefetch((const char *)at + ahead + line);
 }
 
 struct plait_vector { /* elements of one type */

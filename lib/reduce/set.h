@@ -209,6 +209,12 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
         NULL  \
     }
 #endif
+#ifndef PACKS
+#define PACKS \
+    {         \
+        NULL  \
+    }
+#endif
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
@@ -233,7 +239,7 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                       [PLAIT_BFLOAT16] = widen_by_bf16,                                                               \
                       [PLAIT_FLOAT8E4M3] = widen_by_e4m3,                                                             \
                       [PLAIT_FLOAT8E5M2] = widen_by_e5m2 },                                                           \
-        .look = LOOKS,                                                                                                \
+        .look = LOOKS, .pack = PACKS,                                                                                 \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
