@@ -348,7 +348,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     enum plait_status status = PLAIT_OK;
     uint32_t rank;
 
-    plait_wait_init(&w, unfinished, comm);
+    plait_wait_init(&w, NULL, unfinished, comm);
     comm->limit = 0;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0) {
         plait_network_turn(comm);

@@ -487,7 +487,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
-    plait_wait_init(&run->wait, awaited, run);
+    plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {

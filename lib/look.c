@@ -119,7 +119,7 @@ static bool unborn(const struct plait_comm *comm, uint32_t rank)
 /* Can this wait not end without that rank? Messages are awaited from some ranks, a collective from all. */
 static bool needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank)
 {
-    return w->blame != NULL ? w->needs(w->context, rank) : !plait_peer_finished(comm, rank);
+    return plait_wait_is_for_all(w) ? !plait_peer_finished(comm, rank) : w->kind->needs(w->context, rank);
 }
 
 bool plait_peer_died(const struct plait_peer *p)

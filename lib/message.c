@@ -143,6 +143,9 @@ static void note_receiving(const void *context, uint64_t now)
     note(first_recv(context), now);
 }
 
+static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
+static const struct plait_wait_kind for_receiving = { needs, blame_sender, note_receiving };
+
 /* head: what is awaited, or NULL. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
                                 bool moved, bool rarely)
@@ -165,13 +168,8 @@ static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
         return NULL;
     pair->comm = comm;
     pair->peer = peer;
-    plait_wait_init(&pair->sending, awaited, pair);
-    plait_wait_init(&pair->receiving, awaited, pair);
-    pair->sending.needs = pair->receiving.needs = needs;
-    pair->sending.blame = blame_receiver;
-    pair->sending.note = note_sending;
-    pair->receiving.blame = blame_sender;
-    pair->receiving.note = note_receiving;
+    plait_wait_init(&pair->sending, &for_sending, awaited, pair);
+    plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
     return pair;
 }
 

@@ -191,7 +191,7 @@ static void blame_one(const struct plait_comm *comm, const struct plait_wait *w,
     char text[sizeof v->text];
 
     v->text[0] = '\0';
-    v->culprit = w->blame(w->context, text, sizeof text);
+    v->culprit = w->kind->blame(w->context, text, sizeof text);
     if (v->culprit > 0 && unheard(comm, w, v->culprit - 1, now)) {
         const uint32_t rank = v->culprit - 1;
         say_unheard(comm, &rank, 1, now, v);
@@ -202,7 +202,7 @@ static void blame_one(const struct plait_comm *comm, const struct plait_wait *w,
 
 double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait *w)
 {
-    const double own = w->blame != NULL ? w->limit : comm->limit;
+    const double own = plait_wait_is_for_all(w) ? comm->limit : w->limit;
     return own > 0 ? own : comm->deadline;
 }
 
@@ -217,10 +217,7 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
 
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
-    if (w->blame != NULL)
-        blame_one(comm, w, now, &v);
-    else
-        blame(comm, w, now, &v);
+    (plait_wait_is_for_all(w) ? blame : blame_one)(comm, w, now, &v);
     if (waited >= deadline)
         return v.culprit > 0 ? plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, v.culprit - 1, STALLED, deadline, v.text)
                              : plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, v.text);

@@ -343,7 +343,7 @@ static __attribute__((noinline)) enum plait_status wait_until_free(struct plait_
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
-    plait_wait_init(&w, awaited, &turn);
+    plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
     while (status == PLAIT_OK && !is_free(comm, t, comm->sequence, &turn.rank))
         status = plait_wait_turn(comm, &w);
@@ -357,7 +357,7 @@ static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *c
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
-    plait_wait_init(&w, awaited, &turn);
+    plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
     while (status == PLAIT_OK && !has_given(comm, turn.rank, slot, word))
         status = plait_wait_turn(comm, &w);
@@ -437,7 +437,7 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     run->in = (char *)(uintptr_t)in;
     run->out = out;
     run->taken = 0;
-    plait_wait_init(&run->wait, run_awaited, run);
+    plait_wait_init(&run->wait, NULL, run_awaited, run);
     run->wait.steps = run_steps;
     run->given = try_give(run);
 }

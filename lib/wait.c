@@ -25,11 +25,14 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
     uint64_t steps = 0, nstep = 0;
     uint32_t rank;
 
-    if (PLAIT_GUARDS && w->blame != NULL)
-        w->note(w->context, now);
-    if (!PLAIT_GUARDS || w->blame != NULL ||
-        atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
-        return; /* a wait for messages; in destroy */
+    if (!PLAIT_GUARDS)
+        return;
+    if (!plait_wait_is_for_all(w)) {
+        w->kind->note(w->context, now);
+        return;
+    }
+    if (atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
+        return; /* in destroy */
     if (w->steps != NULL)
         steps = w->steps(w->context, &nstep);
     p = plait_ring_progress(&comm->own->ring, comm->sequence);
@@ -49,8 +52,8 @@ void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w)
 
     if (w->last_awaited > 0)
         comm->peers[w->last_awaited - 1].waited += plait_clock() - w->start;
-    if (w->blame != NULL)
-        w->note(w->context, 0);
+    if (!plait_wait_is_for_all(w))
+        w->kind->note(w->context, 0);
     else if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
 }
@@ -59,7 +62,7 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 {
     if (!PLAIT_GUARDS)
         return PLAIT_OK;
-    enum plait_status status = w->blame != NULL ? plait_look_for_failures(comm) : plait_look_at_calls(comm);
+    enum plait_status status = plait_wait_is_for_all(w) ? plait_look_at_calls(comm) : plait_look_for_failures(comm);
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
     if (status == PLAIT_OK && (now >= w->check || now - w->start >= plait_deadline_of(comm, w))) {

@@ -24,6 +24,16 @@
 #define PLAIT_BYTES_A_SPIN 64
 #define PLAIT_MORE_SPINS   (1 << 18)
 
+/* What a wait is for that is not for a collective of all ranks: a message, or this rank's own tensors. */
+struct plait_wait_kind {
+    /* Can it not end without this rank? */
+    bool (*needs)(const void *context, uint32_t rank);
+    /* Of a stall: who is at fault (rank + 1), in words. */
+    uint32_t (*blame)(const void *context, char *text, size_t room);
+    /* Write into the ring that it is long (`now` in ns) or over (0). */
+    void (*note)(const void *context, uint64_t now);
+};
+
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
@@ -37,28 +47,27 @@ struct plait_wait {
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
     uint64_t (*steps)(const void *context, uint64_t *of); /* how many of the operation are done; NULL: not told */
     const void *context;
-    /*
-     * A wait for messages, or for this rank's own tensors: whom it cannot do without; of a stall, who is at fault (rank + 1) and in what words; writes
-     * into the ring that it is long (`now` in ns) or over (0); its deadline, 0: the comm's. Else NULL: a collective of
-     * all ranks is awaited.
-     */
-    bool (*needs)(const void *context, uint32_t rank);
-    uint32_t (*blame)(const void *context, char *text, size_t room);
-    void (*note)(const void *context, uint64_t now);
-    double limit;
-    struct plait_bells bells; /* of the last announcement */
+    const struct plait_wait_kind *kind; /* NULL: a collective of all ranks is awaited */
+    double limit;                       /* of another kind, its deadline; 0: the comm's */
+    struct plait_bells bells;           /* of the last announcement */
 };
 
-static inline void plait_wait_init(struct plait_wait *w, uint32_t (*awaited)(const void *, uint32_t *, uint32_t),
-                                   const void *context)
+static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
+                                   uint32_t (*awaited)(const void *, uint32_t *, uint32_t), const void *context)
 {
     w->turns = w->more = w->suspect = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
     w->cut = 0;
     w->awaited = awaited;
     w->steps = NULL;
-    w->blame = NULL;
     w->context = context;
+    w->kind = kind;
+    w->limit = 0;
+}
+
+static inline bool plait_wait_is_for_all(const struct plait_wait *w)
+{
+    return w->kind == NULL;
 }
 
 static inline void plait_pause(void)

@@ -239,12 +239,11 @@ static void note_nothing(const void *context, uint64_t now)
     (void)now;
 }
 
+static const struct plait_wait_kind for_tensors = { everybody, blame, note_nothing };
+
 void plait_fusion_wait_init(struct plait_fusion *f)
 {
-    plait_wait_init(&f->wait, nobody, f);
-    f->wait.blame = blame;
-    f->wait.needs = everybody;
-    f->wait.note = note_nothing;
+    plait_wait_init(&f->wait, &for_tensors, nobody, f);
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
