@@ -295,6 +295,16 @@ static void judge_time(const struct injection *j, const struct scene *s, uint32_
         complain(o, &o->late, "rank %u got its error %.3f s late", rank, took);
 }
 
+/*
+ * It came when the others had failed and their messages were there, but not yet the news of it from another host: then it
+ * hears of it afterwards.
+ */
+static bool comes_before_the_news(const struct injection *j, const struct scene *s, uint32_t rank)
+{
+    return j->nhost > 0 && j->fault == FAULT_SILENT && is_culprit(j, rank) && s->reports[rank].status == PLAIT_OK &&
+           s->reports[rank].destroyed != PLAIT_OK;
+}
+
 static void judge_error(const struct injection *j, const struct scene *s, uint32_t rank, struct outcome *o)
 {
     const struct report *r = &s->reports[rank];
@@ -306,6 +316,8 @@ static void judge_error(const struct injection *j, const struct scene *s, uint32
     while (k < NSTATUS - 1 && outcome_statuses[k] != r->status)
         k++;
     o->told[k]++;
+    if (comes_before_the_news(j, s, rank))
+        return;
     if (r->status != fault_kinds[j->fault].status && !(j->fault == FAULT_BIRTH && r->status == PLAIT_ERR_TIMEOUT) &&
         !(j->fault == FAULT_CUT && r->status == PLAIT_ERR_PEER))
         complain(o, which, "rank %u got %s in call #%llu: %s", rank, plait_status_name(r->status),
