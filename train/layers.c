@@ -156,19 +156,39 @@ static void convolution_forward(struct layer *layer, enum mode mode)
         (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->out });
 }
 
-static void convolution_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void convolution_back_weights(struct layer *layer)
 {
-    float *staging = layer->env->staging;
-
     run(layer, layer->back_weights,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_WEIGHTS] = staging });
-    run(layer, accumulate ? layer->unpack_add : layer->unpack,
-        (void *[DNN_NARG]){ [DNN_SRC] = staging, [DNN_DST] = gradients[layer->node->tensor] });
+        (void *[DNN_NARG]){
+            [DNN_SRC] = layer->in, [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_WEIGHTS] = layer->env->staging });
+}
+
+static void convolution_back_data(struct layer *layer)
+{
     if (layer->diff_in != NULL)
         run(layer, layer->back,
             (void *[DNN_NARG]){ [DNN_DIFF_DST] = layer->diff_out,
                                 [DNN_WEIGHTS] = layer->weights_back,
                                 [DNN_DIFF_SRC] = layer->diff_in });
+}
+
+static void convolution_backward(struct layer *layer, float *const *gradients, bool accumulate)
+{
+    float *staging = layer->env->staging;
+
+    convolution_back_weights(layer);
+    run(layer, accumulate ? layer->unpack_add : layer->unpack,
+        (void *[DNN_NARG]){ [DNN_SRC] = staging, [DNN_DST] = gradients[layer->node->tensor] });
+    convolution_back_data(layer);
+}
+
+void layer_convolve(struct layer *layer)
+{
+    if (layer->node->kind != NODE_CONVOLUTION)
+        return;
+    convolution_forward(layer, MODE_TRAIN);
+    convolution_back_weights(layer);
+    convolution_back_data(layer);
 }
 
 /* ---- Batch norm ---- */

@@ -71,6 +71,9 @@ void layer_forward(struct layer *layer, enum mode mode);
 /** gradients: [ntensor] of the network */
 void layer_backward(struct layer *layer, float *const *gradients, bool accumulate);
 
+/** A convolution alone, forward and backward, without what is reordered around it; other kinds: nothing. */
+void layer_convolve(struct layer *layer);
+
 /** The elements of a value. */
 struct elements layer_elements(const struct environment *env, uint32_t value);
 /** Memory aligned for an operation, or the end of the program. */

@@ -115,6 +115,17 @@ const float *model_logits(const struct model *model);
 void model_backward(struct model *model, double scale, float *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
 
+/** Whether the processor computes bf16; otherwise it is emulated, at half the speed of fp32. */
+bool model_bf16_fast(void);
+
+struct model_profile { /* seconds, the least of several */
+    double refresh, forward, backward;
+    double convolutions; /* alone, forward and backward: what a step takes at least */
+};
+
+/** Measure a training model, with weights and images of its own; weights must be refreshed afterwards. */
+void model_bench(struct model *model, unsigned repeats, struct model_profile *out);
+
 /** The first layer of the latest forward pass in whose output an infinity or NaN is, by name; NULL: none. */
 const char *model_first_nonfinite(const struct model *model);
 
