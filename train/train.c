@@ -258,6 +258,8 @@ static const char *train(struct run *r)
     }
     if (r->at > 0)
         check(r, state_save(r, false));
+    if (r->o->trace != NULL && r->fusion != NULL)
+        check(r, plait_fusion_trace(r->fusion, r->o->trace));
     return r->stopping ? "asked to stop" : "trained";
 }
 
