@@ -14,7 +14,8 @@
 
 /* How elements are combined, beside type and operator. */
 struct plait_how {
-    uint32_t divisor; /* avg: the number the sum is divided by before it is rounded; 0: not yet, and with any other op */
+    uint32_t
+        divisor; /* avg: the number the sum is divided by before it is rounded; 0: not yet, and with any other op */
     /* Of a user function: */
     enum plait_dtype type;
     void (*combine)(void *inout, const void *in, size_t count, enum plait_dtype type, void *context);
