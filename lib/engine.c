@@ -483,7 +483,6 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->sizes = job->sizes;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
-    run->work = job->work;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;

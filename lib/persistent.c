@@ -57,7 +57,8 @@ static bool start_alone(struct plait_request *r)
     struct plait_comm *comm = r->comm;
 
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
-        comm->fusion != NULL || plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
+        r->job.work.arg != NULL || comm->fusion != NULL ||
+        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
         return false;
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->started, true, memory_order_relaxed);
@@ -67,6 +68,7 @@ static bool start_alone(struct plait_request *r)
     comm->end = &r->next;
     comm->running = true;
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
+    comm->run->work.epilogue = NULL;
     plait_run_begin_tiny(comm, &r->job, r->job.in);
     if (!comm->run->given)
         share(r);

@@ -119,9 +119,6 @@ void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, 
     const uint64_t word = plait_word(job->o, ++comm->sequence);
 
     comm->limit = job->deadline;
-    comm->run->work = job->work;
-    if (job->work.prologue != NULL)
-        job->work.prologue(job->work.arg, 0, job->o->count);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
     plait_tiny_begin(comm, job->o, &job->sizes, word, in, job->out);
@@ -138,7 +135,10 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         if (status != PLAIT_OK)
             return status;
     }
+    comm->run->work = job->work;
     if (o->selection.tiny) {
+        if (job->work.prologue != NULL)
+            job->work.prologue(job->work.arg, 0, o->count);
         plait_run_begin_tiny(comm, job, in);
         return PLAIT_OK;
     }

@@ -432,7 +432,8 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     struct plait_run *run = comm->run;
 
     run->o = o;
-    run->sizes = *v;
+    if (o->sized)
+        run->sizes = *v;
     run->word = word;
     run->in = (char *)(uintptr_t)in;
     run->out = out;

@@ -62,7 +62,8 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
     w->steps = NULL;
     w->context = context;
     w->kind = kind;
-    w->limit = 0;
+    if (kind != NULL)
+        w->limit = 0;
 }
 
 static inline bool plait_wait_is_for_all(const struct plait_wait *w)

@@ -214,9 +214,10 @@ static float smaller_side(const struct picture *p)
     return (float)(p->width < p->height ? p->width : p->height);
 }
 
-static void draw_direction(uint64_t *r, float *cosine, float *sine)
+/* Up to so many radians away from upright. */
+static void draw_direction(uint64_t *r, double most, float *cosine, float *sine)
 {
-    const float angle = (float)random_between(r, 0, 6.2831853);
+    const float angle = (float)random_between(r, -most, most);
 
     *cosine = cosf(angle);
     *sine = sinf(angle);
@@ -225,13 +226,13 @@ static void draw_direction(uint64_t *r, float *cosine, float *sine)
 static void place(const struct picture *p, uint64_t *r, float least, float most, struct placed *out)
 {
     out->size = (float)random_between(r, least, most) * smaller_side(p);
-    out->x = (float)random_between(r, 0.3, 0.7) * (float)p->width;
-    out->y = (float)random_between(r, 0.3, 0.7) * (float)p->height;
-    out->squeeze = (float)random_between(r, 0.75, 1.33);
-    out->cells = (float)random_between(r, 1.8, 3.2);
+    out->x = (float)random_between(r, 0.4, 0.6) * (float)p->width;
+    out->y = (float)random_between(r, 0.4, 0.6) * (float)p->height;
+    out->squeeze = (float)random_between(r, 0.8, 1.25);
+    out->cells = (float)random_between(r, 1.4, 2.4);
     out->shift = (float)random_between(r, 0, 1);
-    draw_direction(r, &out->cosine, &out->sine);
-    draw_direction(r, &out->pattern_cosine, &out->pattern_sine);
+    draw_direction(r, 0.8, &out->cosine, &out->sine);
+    draw_direction(r, 3.1415927, &out->pattern_cosine, &out->pattern_sine);
 }
 
 /* The colour at (u, v) of the thing, with soft edges of the pattern left to the JPEG. */
@@ -268,7 +269,8 @@ static float everywhere(float u, float v)
     return -1;
 }
 
-static void paint_background(const struct picture *p, uint64_t *r)
+/* Returns about its colour. */
+static struct colour paint_background(const struct picture *p, uint64_t *r)
 {
     struct placed t = { .outside = everywhere, .lit = patterns[random_below(r, PATTERNS)].lit };
 
@@ -280,8 +282,9 @@ static void paint_background(const struct picture *p, uint64_t *r)
     t.colours[0] = draw_colour(r);
     t.colours[1] = t.colours[0];
     for (int i = 0; i < 3; i++) /* weak */
-        t.colours[1].of[i] += (float)random_between(r, -45, 45);
+        t.colours[1].of[i] += (float)random_between(r, -30, 30);
     paint(p, &t);
+    return t.colours[0];
 }
 
 static float line(float u, float v)
@@ -313,10 +316,10 @@ static void paint_clutter(const struct picture *p, uint64_t *r, uint32_t n, floa
 /* Light from one side, and noise. */
 static void light(const struct picture *p, uint64_t *r)
 {
-    const float noise = (float)random_between(r, 2, 16), slope = (float)random_between(r, 0, 0.5);
+    const float noise = (float)random_between(r, 2, 10), slope = (float)random_between(r, 0, 0.5);
     float along_x, along_y;
 
-    draw_direction(r, &along_x, &along_y);
+    draw_direction(r, 3.1415927, &along_x, &along_y);
     for (uint32_t y = 0; y < p->height; y++)
         for (uint32_t x = 0; x < p->width; x++) {
             const float side =
@@ -332,13 +335,13 @@ static void draw(const struct picture *p, const struct shape *shape, const struc
 {
     struct placed t = { .outside = shape->outside, .lit = pattern->lit };
 
-    paint_background(p, r);
-    paint_clutter(p, r, 2 + random_below(r, 5), 0.1F, 0.3F);
-    place(p, r, 0.24F, 0.44F, &t);
-    t.colours[0] = draw_colour(r);
-    t.colours[1] = draw_contrast(r, t.colours[0], 55);
+    const struct colour background = paint_background(p, r);
+    paint_clutter(p, r, random_below(r, 5), 0.06F, 0.18F);
+    place(p, r, 0.32F, 0.46F, &t);
+    t.colours[0] = draw_contrast(r, background, 50);
+    t.colours[1] = draw_contrast(r, t.colours[0], 70);
     paint(p, &t);
-    paint_clutter(p, r, random_below(r, 4), 0.05F, 0.14F);
+    paint_clutter(p, r, random_below(r, 3), 0.04F, 0.1F);
     light(p, r);
 }
 
