@@ -141,6 +141,7 @@ static bool parse_help(struct options *o, const char *flag, const char *value)
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16", PRECISION_BF16 }, { 0 } };
+static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
 static const struct choice decays[] = {
     { "none", PLAIT_DECAY_NONE }, { "polynomial", PLAIT_DECAY_POLYNOMIAL }, { "cosine", PLAIT_DECAY_COSINE }, { 0 }
@@ -207,7 +208,7 @@ static const struct row rows[] = {
         "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50, for few images resnet20)"),
     CHOSEN("precision", precision, precisions, "of activations and weights in a pass: fp32 or bf16 (fp32)"),
     SWITCHED("sync-batch-norm", sync_norm, "statistics of all ranks' images (off: of each rank's)"),
-    SWITCHED("zero-last", zero_last, "the last scale of each block starts as 0 (on)"),
+    CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)"),
     NUMBERED("micro", micro, 1, 65536, "images of one pass of a rank (chosen: at most 64)"),
     NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)"),
 
@@ -404,7 +405,7 @@ static void set_defaults(struct options *o)
         .jitter = 0.2,
         .queue = 4,
         .groups = 1,
-        .zero_last = true,
+        .zero_last = -1,
         .seed = 1,
         .method = PLAIT_OPTIM_SGD,
         .rate = -1,
@@ -547,6 +548,8 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
 
     o->model = o->model != NULL ? o->model : few ? "resnet20" : "resnet50";
     o->pixels = o->pixels > 0 ? o->pixels : few ? 32 : 224;
+    if (o->zero_last < 0) /* in a run of a few hundred steps blocks that begin as nothing come too late */
+        o->zero_last = strcmp(o->model, "resnet20") != 0;
     o->least_area = o->least_area > 0 ? o->least_area : o->pixels < 64 ? 0.5 : 0.08;
     o->epochs = o->epochs > 0 ? o->epochs : few ? 30 : 90;
     if (!settle_batch(o, images, nworker))

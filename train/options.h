@@ -30,7 +30,8 @@ struct options {
     const char *model;
     enum precision precision;
     uint64_t threads, micro;
-    bool sync_norm, zero_last;
+    bool sync_norm;
+    int zero_last; /* below 0: chosen by the model */
 
     uint64_t epochs, steps, batch, seed;
     enum plait_optim_method method;
