@@ -160,7 +160,8 @@ enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *
     const int saved = errno;
     enum plait_status status = PLAIT_OK;
 
-    if (rarely || (w->turns++ >= plait_wait_spins(comm, w) && w->turns % LOOK_EVERY == 0))
+    /* Not plait_wait_spins(): a turn may be a sleep of a millisecond here. */
+    if (rarely || (w->turns++ >= plait_spins(comm) && w->turns % LOOK_EVERY == 0))
         status = look_around(comm, w);
     errno = saved;
     return status;

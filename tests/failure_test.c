@@ -10,6 +10,7 @@
 
 #include <plait/memory.h>
 #include <plait/plan.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -324,6 +325,38 @@ static void a_rank_that_dies_is_named(void **state)
         r.processes = true;
         assert_int_equal(ranks_run(&r), 1); /* the killed one */
     }
+}
+
+static int one_rank_dies_in_a_request(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t count = (size_t)4 << 20;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    float *data = calloc(count, sizeof *data);
+
+    (void)arg;
+    CHECK(data != NULL);
+    CHECK(plait_allreduce(*comm, data, data, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    if (rank == 1)
+        raise(SIGKILL);
+    call.request = &request;
+    CHECK(plait_allreduce(*comm, data, data, count, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_wait(&request) == PLAIT_ERR_PEER && says("rank 1 (process "));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    free(data);
+    return 0;
+}
+
+/* Who waits spins as long as others copy, but a request's turns are not all spins: it looked for deaths after minutes. */
+static void a_rank_that_dies_in_a_large_request_is_named(void **state)
+{
+    struct ranks r = ranks_of(2, 1, one_rank_dies_in_a_request, NULL);
+
+    (void)state;
+    r.processes = true;
+    r.limit = 60;
+    assert_int_equal(ranks_run(&r), 1); /* the killed one */
 }
 
 static int one_rank_leaves(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -1027,6 +1060,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
         cmocka_unit_test(options_and_settings_that_differ_are_named_at_creation),
         cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_rank_that_dies_in_a_large_request_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
         cmocka_unit_test(ranks_that_never_come_are_named_at_creation),

@@ -92,7 +92,8 @@ struct run {
  * nlocal  ranks of this host
  */
 struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nlocal);
-void run_destroy(struct run *r);
+/** false, after a message: what was saved last could not be written. */
+bool run_destroy(struct run *r);
 
 /** Sum over ranks, in place. */
 enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals);

@@ -352,7 +352,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     return r;
 }
 
-void run_destroy(struct run *r)
+bool run_destroy(struct run *r)
 {
     const char *why = r->keeper != NULL ? keeper_destroy(r->keeper) : NULL;
 
@@ -383,4 +383,5 @@ void run_destroy(struct run *r)
     free(r->scratch);
     free(r->place);
     free(r);
+    return why == NULL;
 }

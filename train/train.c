@@ -131,6 +131,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
         status = plait_elastic_start(r->elastic);
     if (status == PLAIT_OK)
         status = passes(r, totals, &summing);
+    r->exposed = 0;
     if (status == PLAIT_OK && !r->frozen)
         status = wait_for_others(r);
     if (status == PLAIT_OK)
@@ -152,17 +153,19 @@ static enum plait_status step(struct run *r, struct totals *totals)
 
 /* ---- epochs ------------------------------------------------------------------------------------ */
 
-/* Final Polishing (Kasagi et al. 2020): the last epochs see images as evaluation does. */
+/*
+ * Final Polishing (Kasagi et al. 2020): the last epochs see images as evaluation does. Shuffled still: a tree is sorted by
+ * class, and a batch of one class would end as the running statistics.
+ */
 static void begin_epoch(struct run *r)
 {
     const bool polish = r->epoch + r->o->polish >= r->o->epochs;
 
     r->frozen = polish && r->o->polish_kind == POLISH_STATISTICS;
-    loader_set_transform(r->loader, polish ? TRANSFORM_EVAL : TRANSFORM_TRAIN, !polish);
+    loader_set_transform(r->loader, polish ? TRANSFORM_EVAL : TRANSFORM_TRAIN, true);
     loader_begin(r->loader, r->epoch, r->at);
     if (r->store != NULL && r->epoch + 1 < r->o->epochs)
-        store_shuffle(r->store, r->epoch + 1 + r->o->polish < r->o->epochs, r->o->seed, r->epoch + 1,
-                      (uint32_t)r->o->batch);
+        store_shuffle(r->store, true, r->o->seed, r->epoch + 1, (uint32_t)r->o->batch);
 }
 
 static bool finished(const struct run *r)
@@ -250,7 +253,7 @@ static void end_epoch(struct run *r)
 static const char *train(struct run *r)
 {
     if (r->store != NULL)
-        store_shuffle(r->store, r->epoch + r->o->polish < r->o->epochs, r->o->seed, r->epoch, (uint32_t)r->o->batch);
+        store_shuffle(r->store, true, r->o->seed, r->epoch, (uint32_t)r->o->batch);
     while (!finished(r)) {
         train_epoch(r);
         if (r->at == r->epoch_steps && (r->together || !r->stopping))
@@ -258,8 +261,12 @@ static const char *train(struct run *r)
     }
     if (r->at > 0)
         check(r, state_save(r, false));
-    if (r->o->trace != NULL && r->fusion != NULL)
-        check(r, plait_fusion_trace(r->fusion, r->o->trace));
+    if (r->o->trace != NULL && r->fusion != NULL && plait_fusion_trace(r->fusion, r->o->trace) != PLAIT_OK &&
+        r->rank == 0)
+        complain("--trace %s: %s", r->o->trace, plait_last_error());
+    if (loader_broken(r->loader) > 0)
+        complain("rank %u: %llu files were broken; other images stood in their places", r->rank,
+                 (unsigned long long)loader_broken(r->loader));
     return r->stopping ? "asked to stop" : "trained";
 }
 
@@ -278,6 +285,9 @@ static void describe(const struct run *r)
                  (unsigned long long)o->batch, r->npass, (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);
+    if (o->precision == PRECISION_BF16 && !model_bf16_fast())
+        progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
+                                  "--precision fp32 keeps it for what travels");
 }
 
 static int run_training(struct options *o)
@@ -308,8 +318,8 @@ static int run_training(struct options *o)
     }
     const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
     char *folder = draw ? strdup(r->folder) : NULL;
-    if (r != NULL)
-        run_destroy(r);
+    if (r != NULL && !run_destroy(r) && ending == ENDING_GOOD)
+        ending = ENDING_ERROR;
     must(plait_comm_destroy(all), "leaving");
     if (folder != NULL && plot_runs((const char *const *)&folder, 1, o->plot) != 0)
         ending = ENDING_ERROR;

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AGAIN 0.05 /* seconds until a question that was answered with "nothing" is asked again */
@@ -36,15 +37,15 @@ static bool give(const char *key, void *bytes, size_t n, char *why, size_t room)
 static pmix_status_t ask(const pmix_proc_t *from, const char *key, double seconds, pmix_value_t **out)
 {
     const int timeout = seconds < INT32_MAX ? (int)ceil(seconds) : INT32_MAX;
+    const time_t begin = time(NULL);
     pmix_status_t status;
     pmix_info_t limit;
 
     PMIX_INFO_CONSTRUCT(&limit);
     PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &timeout, PMIX_INT);
-    while ((status = PMIx_Get(from, key, &limit, 1, out)) == PMIX_ERR_NOT_FOUND && seconds > 0) {
+    while ((status = PMIx_Get(from, key, &limit, 1, out)) == PMIX_ERR_NOT_FOUND &&
+           (double)(time(NULL) - begin) < seconds)
         usleep((useconds_t)(AGAIN * 1e6));
-        seconds -= AGAIN;
-    }
     PMIX_INFO_DESTRUCT(&limit);
     return status;
 }
