@@ -283,28 +283,36 @@ static void hear_server(struct shift *s, uint32_t server, enum plait_status stat
 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
 
-/* All that this thread waits for, who was served last at the end. Server 0 answers others while they have workers. */
+static bool has_workers(const struct shift *s)
+{
+    for (uint32_t w = s->first; w < s->e->nworker; w += s->n)
+        if (!s->e->ends[w].gone)
+            return true;
+    return false;
+}
+
+/*
+ * All that this thread waits for, who was served last at the end. Other servers come first, as there are few messages of
+ * theirs for each exchange, and workers wait for them. Server 0 answers them while they have workers.
+ */
 static uint32_t list_awaited(struct shift *s)
 {
     const struct plait_elastic *e = s->e;
     uint32_t n = 0;
-    bool decides = e->comm->rank == e->nworker;
 
+    if (s->council != NULL && (e->comm->rank == e->nworker || has_workers(s)))
+        n = plait_council_awaited(s->council, s->awaited, s->who);
+    for (uint32_t i = 0; i < n; i++)
+        s->who[i] += e->nworker;
     for (uint32_t k = 0; k < e->nworker; k++) {
         const uint32_t w = (s->next + k) % e->nworker;
         const struct plait_pair_end *end = &e->ends[w];
         if (w % s->n != s->first || end->gone)
             continue;
-        decides = true;
         if (end->asks || end->waits)
             continue;
         s->awaited[n] = end->receives ? end->data : end->note;
         s->who[n++] = w;
-    }
-    if (s->council != NULL && decides) {
-        const uint32_t nserver = plait_council_awaited(s->council, s->awaited + n, s->who + n);
-        for (uint32_t i = 0; i < nserver; i++)
-            s->who[n++] += e->nworker;
     }
     return n;
 }
