@@ -4,6 +4,7 @@
 #include "arena.h"
 #include "layers.h"
 #include "loss.h"
+#include "random.h"
 
 #include <assert.h>
 #include <math.h>
@@ -329,16 +330,6 @@ const uint32_t *model_backward_order(const struct model *model)
 }
 
 /* ---- Initial weights ---- */
-
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
 
 /* Above 0, up to 1. */
 static double random_part(uint64_t *state)
