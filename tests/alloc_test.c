@@ -561,7 +561,7 @@ static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, 
 static void creating_a_comm(void **state)
 {
     (void)state;
-    run_jobs(CREATE, TINY, 20, 0, 1);
+    run_jobs(CREATE, TINY, 20, 0, 3);
     run_jobs(CREATE, HIERARCHY, 20, 2, 8);
 }
 
@@ -569,7 +569,7 @@ static void the_first_operation_of_a_kind(void **state)
 {
     (void)state;
     for (size_t i = 0; &kinds[i] < SLICED; i++)
-        if (full() || (i % 2 == 0 && !kinds[i].c.library && &kinds[i] != RING))
+        if (full() || (i % 3 == 0 && !kinds[i].c.library && &kinds[i] != RING))
             run_jobs(FIRST, &kinds[i], kinds[i].c.spec[0] != '\0' || kinds[i].c.sizes != 0 ? 10 : 1, 3 * i % 8, 8);
 }
 

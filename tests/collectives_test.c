@@ -150,6 +150,8 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
                                         .library = variant & 2 };
                 if (t.inplace && g.kind == PLAIT_KIND_PAIR)
                     continue;
+                if (!full() && (c + variant) % 2 != root % 2)
+                    continue; /* the other half falls to the neighbours */
                 if (!full() && root > 1 && root + 1 < all->nrank && c % 3 != root % 3)
                     continue;
                 snprintf(t.spec, sizeof t.spec, "%s", spec);
