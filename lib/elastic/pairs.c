@@ -10,6 +10,7 @@
 #include "../config.h"
 #include "../failure.h"
 #include "../progress.h"
+#include "../request.h"
 #include "../status.h"
 #include "../wait.h"
 
@@ -45,7 +46,6 @@ static enum plait_status make_comms(struct plait_elastic *e)
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
-        comm->warn = e->serves ? PLAIT_FOREVER : comm->warn;
     }
     return status;
 }
@@ -77,15 +77,17 @@ static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *com
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
-/* What the other says, each time it is started. */
+/* What the other says, each time it is started. A worker asks when it likes. */
 static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_call call = plait_elastic_as_request(&end->note);
+    enum plait_status status;
 
     call.persistent = 1;
-    call.request = &end->note;
-    call.deadline = e->serves ? PLAIT_FOREVER : 0;
-    return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
+    status = plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
+    if (status == PLAIT_OK && e->serves)
+        end->note->letter.patience = PLAIT_PATIENCE_FOREVER;
+    return status;
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
