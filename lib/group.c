@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group.h"
 
+#include "bootstrap/frame.h"
 #include "exchange.h"
 #include "fork.h"
 #include "progress.h"
@@ -163,11 +164,13 @@ static void await_creation(struct creation *c)
     pthread_join(c->thread, NULL);
 }
 
-/* The others, who can, wait for this rank. */
+/* The others, who can, wait for this rank; or come only when pending operations of this one have ended. */
 static void tell_why_not(struct creation *first)
 {
+    plait_frame_drive(true);
     for (struct creation *c = first; c != NULL; c = c->then)
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
+    plait_frame_drive(false);
 }
 
 /*

@@ -9,6 +9,7 @@
 #include "values.h"
 
 #include <plait/memory.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -231,6 +232,42 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
     munmap(job, sizeof *job);
 }
 
+/* Both have a sum pending, for which the others wait before they come. Two stacks of threads do not fit. */
+static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float in[100000], out[100000];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *sum = NULL;
+    struct plait_comm *other = NULL;
+    struct job *job = arg;
+
+    call.request = &sum;
+    CHECK(plait_allreduce(*comm, in, out, 100000, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    if (rank == job->victim)
+        limit(RLIMIT_AS, address_space() + (4 << 20));
+    else
+        CHECK(plait_wait(&sum) == PLAIT_OK);
+    struct ranks r = { .nprocess = NRANK, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    r.options.timeout = 5;
+    const struct plait_comm_options o = ranks_options(&r, rank);
+    note(job, rank, plait_comm_create(&o, &other));
+    CHECK(plait_wait(&sum) == PLAIT_OK);
+    return 0;
+}
+
+static void who_cannot_start_a_thread_for_a_comm_does_what_is_pending(void **state)
+{
+    struct job *job = open_job();
+    const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = no_thread, .arg = job, .processes = true };
+
+    (void)state;
+    for (job->victim = 0; job->victim < 2; job->victim++) {
+        assert_int_equal(ranks_run(&r), 0);
+        assert_all_told(job, "no thread in which");
+    }
+    munmap(job, sizeof *job);
+}
+
 /* ---- The size of files ------------------------------------------------------------------------------------------ */
 
 static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -448,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
+        cmocka_unit_test(who_cannot_start_a_thread_for_a_comm_does_what_is_pending),
         cmocka_unit_test(memory_that_is_shared_stays_until_it_is_freed_as_often),
         cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),

@@ -2,6 +2,7 @@
 #include "frame.h"
 
 #include "../clock.h"
+#include "../progress.h"
 #include "../status.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#define DRIVE_TICK 1e-3 /* seconds between turns of what is pending */
 
 struct head { /* of every frame */
     int32_t status;
@@ -34,8 +37,17 @@ void plait_frame_watch(const struct plait_watch *watch)
     the_watch = watch;
 }
 
+static _Thread_local bool drives;
+
+void plait_frame_drive(bool on)
+{
+    drives = on;
+}
+
 enum plait_status plait_frame_look(void)
 {
+    while (drives && plait_progress())
+        ;
     return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
 }
 
@@ -57,7 +69,7 @@ bool plait_frame_dead(int fd)
 enum plait_status plait_frame_wait(int fd, short events, double until)
 {
     for (bool dead = false;;) {
-        const double left = until - plait_clock(), most = dead ? 0 : PLAIT_FRAME_TICK;
+        const double left = until - plait_clock(), most = dead ? 0 : drives ? DRIVE_TICK : PLAIT_FRAME_TICK;
         struct pollfd p = { .fd = fd, .events = events };
         const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
         if (n > 0)

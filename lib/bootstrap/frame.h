@@ -32,6 +32,9 @@ struct plait_watch {
 void plait_frame_watch(const struct plait_watch *watch); /* NULL: nothing */
 enum plait_status plait_frame_look(void);
 
+/* Nobody else does what is pending in this process meanwhile (progress.h): the waits of this thread do. */
+void plait_frame_drive(bool on);
+
 #define PLAIT_FRAME_TICK 0.05 /* seconds between looks for a dead process while waiting */
 
 /*
