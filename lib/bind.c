@@ -35,6 +35,16 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
     };
 }
 
+/* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
+bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes)
+{
+    char spec[PLAIT_MAX_SPEC];
+    struct plait_wish wish;
+
+    wish_of(comm, coll, true, &plait_no_wishes, spec, &wish);
+    return plait_fits_tiny(coll, comm->nrank, bytes, &wish);
+}
+
 /* A barrier runs as the all-reduce of nothing. */
 static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
 {

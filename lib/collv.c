@@ -80,19 +80,21 @@ static size_t known_most(const struct plait_comm *comm, const struct plait_geome
     return most;
 }
 
+static enum plait_status find(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
+{
+    return comm->last != NULL && plait_fits(comm->last, a, call) ? PLAIT_OK : plait_bind(comm, a, call);
+}
+
 /* The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most,
                                 const struct plait_call *call)
 {
-    enum plait_status status = PLAIT_OK;
-
-    a->count = most <= PLAIT_TINY_MAX ? most : 0;
-    if (a->count > 0 && !(comm->last != NULL && plait_fits(comm->last, a, call)))
-        status = plait_bind(comm, a, call);
-    if (status != PLAIT_OK || (a->count > 0 && comm->last->selection.tiny))
+    a->count = plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type)) ? most : 0;
+    const enum plait_status status = find(comm, a, call);
+    if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
         return status;
-    a->count = 0;
-    return plait_bind(comm, a, call);
+    a->count = 0; /* the caller asks for an algorithm that is not */
+    return find(comm, a, call);
 }
 
 static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes,

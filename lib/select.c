@@ -61,21 +61,22 @@
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
-/*
- * bytes: of the vector, or of a block. Of blocks that differ in size all ranks know the largest, and it is this one, or
- * bytes are 0.
- */
-static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
-    const size_t given = plait_tiny_bytes(shape->coll, shape->nrank, bytes, w->sized);
-    size_t most = w->oversubscribed ? (size_t)shape->nrank * MOST_TINY : MOST_TINY;
+    const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
+    size_t most = w->oversubscribed ? (size_t)nrank * MOST_TINY : MOST_TINY;
 
     if (w->sized)
         most *= 2;
-    if (shape->coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
+    if (coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !(w->sized && bytes == 0) && !w->paced && !w->far && shape->nrank <= MOST_DIRECT && given <= most &&
-           given <= PLAIT_TINY_MAX && bytes * (shape->nrank - 1) <= MOST_READ;
+    return !(w->sized && bytes == 0) && !w->paced && !w->far && nrank <= MOST_DIRECT && given <= most &&
+           given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
+}
+
+static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+{
+    return plait_fits_tiny(shape->coll, shape->nrank, bytes, w);
 }
 
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank)

@@ -54,6 +54,12 @@ struct plait_selection {
     const char *why;
 };
 
+/*
+ * Is this small enough for tiny.c? bytes: of the vector, or of a block; of blocks that differ in size of the largest, if
+ * all ranks know it, else 0. wish: sized, oversubscribed, far and paced are read.
+ */
+bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
+
 /* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
 /* Several, as the ranks' nodes say? NULL: one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);

@@ -163,6 +163,35 @@ struct calls { /* shared by both ranks */
 
 static volatile sig_atomic_t trapped, trapped_number;
 
+/* Sums and moves of other sizes on every call, over links that no size makes tiny (ranks seem to be on two hosts). */
+static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float in[2048], out[4096];
+    uint64_t bound = 0;
+
+    (void)arg;
+    for (size_t n = 1; n <= 64; n++) {
+        const size_t counts[] = { n, n };
+        CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_FLOAT32, NULL) == PLAIT_OK);
+        CHECK(plait_reduce_scatterv(*comm, out, in, counts, NULL, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        if (n == 2)
+            bound = stats_of(*comm).allocations;
+        CHECK(n < 2 || stats_of(*comm).allocations == bound);
+    }
+    return 0;
+}
+
+/* Each size was bound once for itself, found not to be tiny, and then again as all others. */
+static void forms_of_different_sizes_are_bound_once(void **state)
+{
+    static const uint32_t node[] = { 0, 1 };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = change_sizes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    (void)state;
+    r.options.node = node;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static void count_call(int number, siginfo_t *info, void *context)
 {
     ucontext_t *at = context;
@@ -525,6 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
         cmocka_unit_test(a_collective_that_was_called_before_allocates_nothing),
+        cmocka_unit_test(forms_of_different_sizes_are_bound_once),
         cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
         cmocka_unit_test(two_shot_touches_every_byte_once),
