@@ -4,7 +4,7 @@
  * The order of an epoch is a permutation that is computed, not stored: any rank finds any position's sample at once.
  */
 #include "data.h"
-#include "fatal.h"
+#include "ending.h"
 #include "random.h"
 
 #include <dirent.h>
@@ -31,15 +31,6 @@ struct dataset {
     uint64_t nother; /* files that are not named as JPEGs */
     size_t other;    /* the first one, in text */
 };
-
-static void *grow(void *array, size_t n, size_t size)
-{
-    void *grown = realloc(array, n * size);
-
-    if (grown == NULL)
-        fatal("no memory for a list of %zu files", n);
-    return grown;
-}
 
 static size_t keep_text(struct dataset *d, const char *text)
 {
@@ -110,7 +101,7 @@ static char *join(const char *folder, const char *name)
     char *path;
 
     if (asprintf(&path, "%s/%s", folder, name) < 0)
-        fatal("no memory for a path in %s", folder);
+        give_up(ENDING_ERROR, "no memory for a path in %s", folder);
     return path;
 }
 

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "message.h"
+#include "ending.h"
 #include "run.h"
 
 #include <stdlib.h>
+
+void totals_add(struct totals *sum, const struct totals *t)
+{
+    double *to = (double *)sum;
+    const double *from = (const double *)t;
+
+    for (int k = 0; k < NTOTAL; k++)
+        to[k] += from[k];
+}
 
 enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals)
 {

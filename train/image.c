@@ -5,7 +5,7 @@
  * rows beside the crop are decompressed but not transformed, and rows below it are not read.
  */
 #include "data.h"
-#include "fatal.h"
+#include "ending.h"
 #include "random.h"
 
 #include <math.h>
@@ -317,7 +317,7 @@ static void resize(const struct part *p, const struct box *box, uint32_t pixels,
     pixel *line = aligned_alloc(sizeof *line, (p->right - p->left) * sizeof *line);
 
     if (line == NULL)
-        fatal("no memory for a row of an image");
+        give_up(ENDING_ERROR, "no memory for a row of an image");
     for (uint32_t y = 0; y < pixels; y++) {
         add_rows(p, &rows, y, (float *)line);
         add_columns(line, &columns, pixels, flip, scale, out + 3 * (size_t)pixels * y);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launch.h"
 
-#include "message.h"
+#include "ending.h"
 
 #include <plait/launch.h>
 
@@ -121,7 +121,8 @@ bool launch(uint32_t ranks, struct place *out)
         return complain("%s", plait_last_error());
     if (found.nrank > 1) {
         *out = (struct place){ found.rank, found.nrank, found.local_nrank > 0 ? found.local_nrank : 1, found.id };
-        message_hide(found.rank > 0);
+        if (found.rank > 0)
+            complain_no_more();
         return ranks == 0 || ranks == found.nrank ||
                complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
     }
@@ -129,6 +130,7 @@ bool launch(uint32_t ranks, struct place *out)
     *out = (struct place){ 0, ranks, ranks, found.id };
     if (ranks > 1 && !start_ranks(ranks, out))
         return false;
-    message_hide(out->rank > 0);
+    if (out->rank > 0)
+        complain_no_more();
     return true;
 }

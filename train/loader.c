@@ -4,8 +4,9 @@
  * image is begun until next() has given it out and is called again. A thread takes the next image of the epoch as soon as
  * the slot of its micro-batch is free, so images are begun in order, and micro-batches leave in order whoever decoded them.
  */
+#include "clock.h"
 #include "data.h"
-#include "fatal.h"
+#include "ending.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 struct slot {
     float *images;
@@ -133,7 +133,7 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
     l->nbroken += !again;
     pthread_mutex_unlock(&l->lock);
     if (l->options.broken_fatal)
-        fatal("%s: %s; mend or remove it, or let broken files be skipped", path, why);
+        give_up(ENDING_ERROR, "%s: %s; mend or remove it, or let broken files be skipped", path, why);
     if (!again)
         fprintf(stderr, "plait-train: %s: %s; it is left out\n", path, why);
 }
@@ -153,7 +153,7 @@ static int32_t load(struct loader *l, uint64_t n, float *out)
         tell_broken(l, sample, why);
     }
     if (!o->whole)
-        fatal("all %llu images are broken", (unsigned long long)count);
+        give_up(ENDING_ERROR, "all %llu images are broken", (unsigned long long)count);
     memset(out, 0, l->image * sizeof *out);
     return -1;
 }
@@ -195,14 +195,6 @@ static void *thread(void *argument)
     return NULL;
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* With the lock: no image is in work and none will be begun. */
 static void stop_epoch(struct loader *l)
 {
@@ -214,15 +206,16 @@ static void stop_epoch(struct loader *l)
 static void check_options(const struct loader_options *o)
 {
     if (o->threads == 0)
-        fatal("0 threads cannot decode images; ask for 1 or more");
+        give_up(ENDING_ERROR, "0 threads cannot decode images; ask for 1 or more");
     if (o->micro == 0 || o->nrank == 0 || o->batch == 0 || o->batch % ((uint64_t)o->micro * o->nrank) != 0)
-        fatal("a batch of %u images cannot be made of micro-batches of %u on %u ranks; it must be a multiple of "
-              "micro-batch "
-              "times ranks",
-              o->batch, o->micro, o->nrank);
+        give_up(ENDING_ERROR,
+                "a batch of %u images cannot be made of micro-batches of %u on %u ranks; it must be a multiple of "
+                "micro-batch "
+                "times ranks",
+                o->batch, o->micro, o->nrank);
     if (!o->whole && dataset_count(o->dataset) < o->batch)
-        fatal("a batch of %u images is more than the %llu that there are; ask for smaller batches", o->batch,
-              (unsigned long long)dataset_count(o->dataset));
+        give_up(ENDING_ERROR, "a batch of %u images is more than the %llu that there are; ask for smaller batches",
+                o->batch, (unsigned long long)dataset_count(o->dataset));
 }
 
 struct loader *loader_create(const struct loader_options *options)
@@ -245,7 +238,7 @@ struct loader *loader_create(const struct loader_options *options)
     pthread_cond_init(&l->done, NULL);
     for (unsigned i = 0; i < options->threads; i++)
         if (pthread_create(&l->threads[i], NULL, thread, l) != 0)
-            fatal("thread %u of %u that decode cannot be made; ask for fewer", i + 1, options->threads);
+            give_up(ENDING_ERROR, "thread %u of %u that decode cannot be made; ask for fewer", i + 1, options->threads);
     return l;
 }
 

@@ -6,7 +6,7 @@
  * (seed, half, number) alone.
  */
 #include "data.h"
-#include "fatal.h"
+#include "ending.h"
 #include "random.h"
 
 #include <errno.h>

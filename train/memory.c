@@ -6,7 +6,7 @@
  * everyone knows who needs what from whom, and nothing is negotiated. A thread does it during the epoch before.
  */
 #include "data.h"
-#include "fatal.h"
+#include "ending.h"
 
 #include <plait/comm.h>
 #include <plait/memory.h>
@@ -96,10 +96,11 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
         s->starts[i - first + 1] = s->starts[i - first] + s->sizes[i];
     s->memory = malloc(s->starts[end - first] + 1);
     if (s->memory == NULL)
-        fatal("no memory for the %llu bytes of this rank's part of the images; take more ranks or fewer replica "
-              "groups, or "
-              "read files",
-              (unsigned long long)s->starts[end - first]);
+        give_up(ENDING_ERROR,
+                "no memory for the %llu bytes of this rank's part of the images; take more ranks or fewer replica "
+                "groups, or "
+                "read files",
+                (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
         FILE *f = fopen(dataset_path(s->dataset, i), "rb");
         if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
@@ -109,22 +110,17 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
     }
 }
 
-static void must(enum plait_status status)
-{
-    if (status != PLAIT_OK)
-        fatal("images in memory: %s: %s", plait_status_text(status), plait_last_error());
-}
-
 /* All ranks must have the same files in the same order. */
 static void compare_datasets(struct plait_comm *comm, const struct dataset *dataset, uint32_t nrank)
 {
     const uint64_t hash = dataset_hash(dataset);
     uint64_t *all = allocate(nrank, sizeof *all);
 
-    must(plait_allgather(comm, &hash, all, 1, PLAIT_UINT64, NULL));
+    must(plait_allgather(comm, &hash, all, 1, PLAIT_UINT64, NULL), "images in memory");
     for (uint32_t r = 0; r < nrank; r++)
         if (all[r] != hash)
-            fatal("rank %u sees other files than rank %u; all ranks need the same tree", r, plait_comm_rank(comm));
+            give_up(ENDING_ERROR, "rank %u sees other files than rank %u; all ranks need the same tree", r,
+                    plait_comm_rank(comm));
     free(all);
 }
 
@@ -135,7 +131,8 @@ static void exchange_sizes(struct store *s)
 
     for (uint32_t m = 0; m < n; m++)
         counts[m] = part_start(s, m + 1) - part_start(s, m);
-    must(plait_allgatherv(s->comm, s->sizes + part_start(s, s->group.me), s->sizes, counts, NULL, PLAIT_UINT64, NULL));
+    must(plait_allgatherv(s->comm, s->sizes + part_start(s, s->group.me), s->sizes, counts, NULL, PLAIT_UINT64, NULL),
+         "images in memory");
     free(counts);
 }
 
@@ -147,14 +144,15 @@ struct store *store_create(struct plait_comm *comm, const struct dataset *datase
     s->nrank = comm == NULL ? 1 : plait_comm_nrank(comm);
     s->rank = plait_comm_rank(comm);
     if (ngroup < 1 || ngroup > s->nrank)
-        fatal("%u replica groups of %u ranks are not possible; ask for 1 to %u", ngroup, s->nrank, s->nrank);
+        give_up(ENDING_ERROR, "%u replica groups of %u ranks are not possible; ask for 1 to %u", ngroup, s->nrank,
+                s->nrank);
     s->group = group_of(s->rank, s->nrank, ngroup);
     s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
     if (s->nrank > 1)
         compare_datasets(comm, dataset, s->nrank);
     read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));
     if (s->nrank > 1 && ngroup < s->nrank) {
-        must(plait_comm_split(comm, (int)s->group.first, 0, "images", &s->comm));
+        must(plait_comm_split(comm, (int)s->group.first, 0, "images", &s->comm), "images in memory");
         exchange_sizes(s);
     }
     return s;
@@ -311,9 +309,7 @@ static enum plait_status exchange_segment(struct epoch *e, struct segment *g)
     if (status != PLAIT_OK)
         return status;
     plait_mem_free(out);
-    e->arrived = realloc(e->arrived, (e->nsegment + 1) * sizeof *e->arrived);
-    if (e->arrived == NULL)
-        fatal("no memory for the images of an epoch");
+    e->arrived = grow(e->arrived, e->nsegment + 1, sizeof *e->arrived);
     e->arrived[e->nsegment++] = in;
     s->brought += g->nfrom;
     s->segments++;
@@ -398,7 +394,7 @@ void store_shuffle(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch,
     e->image = allocate(steps_of(e) * images_of_step(e), sizeof *e->image);
     e->bytes = allocate(steps_of(e) * images_of_step(e), sizeof *e->bytes);
     if (pthread_create(&e->thread, NULL, bring, e) != 0)
-        fatal("a thread that brings images cannot be made");
+        give_up(ENDING_ERROR, "a thread that brings images cannot be made");
 }
 
 void store_wait(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch)

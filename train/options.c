@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "message.h"
+#include "ending.h"
 
 #include <plait/elastic.h>
 

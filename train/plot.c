@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Curves of runs, from their log.jsonl, drawn by gnuplot. */
-#include "message.h"
+#include "ending.h"
 #include "run.h"
 
 #include <jansson.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
-#include "message.h"
+#include "clock.h"
+#include "ending.h"
 
 #include <jansson.h>
 
@@ -211,15 +212,6 @@ void progress_destroy(struct progress *p)
     free(p);
 }
 
-static void add(struct totals *sum, const struct totals *t)
-{
-    double *to = (double *)sum;
-    const double *from = (const double *)t;
-
-    for (int k = 0; k < NTOTAL; k++)
-        to[k] += from[k];
-}
-
 static void log_step(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->window;
@@ -243,8 +235,8 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
 {
     if (p == NULL)
         return;
-    add(&p->window, sum);
-    add(&p->recent, sum);
+    totals_add(&p->window, sum);
+    totals_add(&p->recent, sum);
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
     if (now() - p->shown >= (p->terminal ? 0.1 : 10))

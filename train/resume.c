@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "resume.h"
 
+#include "ending.h"
 #include "share.h"
 #include "why.h"
 
@@ -33,23 +34,9 @@ struct resume {
 
 /* ---- The list ----------------------------------------------------------------------------------------------- */
 
-static void *grow(void *array, size_t n, size_t bytes)
-{
-    void *const more = realloc(array, n * bytes);
-
-    if (more == NULL) {
-        fprintf(stderr, "plait-train: out of memory\n");
-        exit(1);
-    }
-    return more;
-}
-
 struct resume *resume_create(void)
 {
-    struct resume *const r = grow(NULL, 1, sizeof *r);
-
-    memset(r, 0, sizeof *r);
-    return r;
+    return allocate(1, sizeof(struct resume));
 }
 
 void resume_destroy(struct resume *r)

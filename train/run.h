@@ -95,6 +95,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
 /** false, after a message: what was saved last could not be written. */
 bool run_destroy(struct run *r);
 
+void totals_add(struct totals *sum, const struct totals *more);
 /** Sum over ranks, in place. */
 enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "ending.h"
 #include "launch.h"
-#include "message.h"
 #include "progress.h"
 #include "run.h"
 

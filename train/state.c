@@ -4,7 +4,7 @@
  * ranks: their mean is what others read, and "state.statistics" has those of each rank, which get them back when there are
  * as many. Of elastic averaging the centre is kept: a run that goes on begins there on every rank.
  */
-#include "message.h"
+#include "ending.h"
 #include "resume.h"
 #include "run.h"
 #include "weights.h"

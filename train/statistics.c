@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "statistics.h"
 
-#include "message.h"
+#include "ending.h"
 #include "tree.h"
 
 #include <stdlib.h>

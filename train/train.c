@@ -3,8 +3,9 @@
  * plait-train: residual networks on images, data-parallel over Plait's ranks. This file follows one step from images to
  * new weights; run.h lists the others.
  */
+#include "clock.h"
+#include "ending.h"
 #include "launch.h"
-#include "message.h"
 #include "progress.h"
 #include "run.h"
 
@@ -203,15 +204,6 @@ static void check(struct run *r, enum plait_status status)
         lost(r);
 }
 
-static void add(struct totals *sum, const struct totals *t)
-{
-    double *to = (double *)sum;
-    const double *from = (const double *)t;
-
-    for (int k = 0; k < NTOTAL; k++)
-        to[k] += from[k];
-}
-
 static void train_epoch(struct run *r)
 {
     struct totals totals;
@@ -219,7 +211,7 @@ static void train_epoch(struct run *r)
     begin_epoch(r);
     while (r->at < r->epoch_steps && !finished(r)) {
         check(r, step(r, &totals));
-        add(&r->epoch_sum, &totals);
+        totals_add(&r->epoch_sum, &totals);
         progress_step(r->progress, r, &totals);
         if (r->o->save_every > 0 && r->step % r->o->save_every == 0)
             check(r, state_save(r, false));

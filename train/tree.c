@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tree.h"
 
-#include "message.h"
+#include "ending.h"
 
 #include <stdlib.h>
 

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "message.h"
+#include "ending.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-static bool hide;
+static bool silent;
 
-void message_hide(bool hidden)
+void complain_no_more(void)
 {
-    hide = hidden;
+    silent = true;
 }
 
+/* In one piece, as other ranks may be printing too. */
 static void print(const char *format, va_list arguments)
 {
+    char text[8192];
+
+    vsnprintf(text, sizeof text, format, arguments);
     fflush(stdout);
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr); /* the progress line */
-    fputs("plait-train: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    fprintf(stderr, "%splait-train: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text); /* over the progress line */
 }
 
 bool complain(const char *format, ...)
 {
     va_list arguments;
 
-    if (hide)
+    if (silent)
         return false;
     va_start(arguments, format);
     print(format, arguments);
@@ -52,10 +52,21 @@ void must(enum plait_status status, const char *what)
                 plait_last_error());
 }
 
-double now(void)
+void *allocate(size_t n, size_t size)
 {
-    struct timespec t;
+    void *memory = calloc(n > 0 ? n : 1, size);
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (memory == NULL)
+        give_up(ENDING_ERROR, "no memory for %zu elements of %zu bytes; ask for smaller batches or a shorter queue", n,
+                size);
+    return memory;
+}
+
+void *grow(void *array, size_t n, size_t size)
+{
+    void *grown = realloc(array, n * size);
+
+    if (grown == NULL)
+        give_up(ENDING_ERROR, "no memory for a list of %zu elements of %zu bytes", n, size);
+    return grown;
 }

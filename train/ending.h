@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program says when something is wrong, and with which exit status it ends. */
-#ifndef PLAIT_TRAIN_MESSAGE_H
-#define PLAIT_TRAIN_MESSAGE_H
-
-#include "fatal.h"
+/* What the program says when something is wrong, and with which exit status it ends. Thread: any. */
+#ifndef PLAIT_TRAIN_ENDING_H
+#define PLAIT_TRAIN_ENDING_H
 
 #include <plait/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum ending { /* exit statuses */
               ENDING_GOOD = 0,
@@ -22,15 +21,17 @@ enum ending { /* exit statuses */
 bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Say nothing from here on: of ranks that all find the same. */
-void message_hide(bool hidden);
+void complain_no_more(void);
 
-/** Complain, also where messages are hidden, and end this process. */
+/** Complain, also on ranks that else say nothing, and end this process. */
 _Noreturn void give_up(enum ending ending, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** End this process unless the library's call went well: what was tried, and the library's own words. */
 void must(enum plait_status status, const char *what);
 
-/** Seconds of a clock that only goes forward. */
-double now(void);
+/** Memory, zeroed; the process ends when there is none. */
+void *allocate(size_t n, size_t size);
+/** As realloc(), to n elements. */
+void *grow(void *array, size_t n, size_t size);
 
 #endif
