@@ -1,33 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # plait-train as a program, with resnet20 on tiny drawn images. Usage: train_run_test.sh PLAIT_TRAIN
-set -u
-train=$1
-data=$(mktemp -d)
-trap 'rm -rf "$data"' EXIT
-export OMP_NUM_THREADS=1
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-run() { # NAME OPTIONS: quietly; its log is NAME/log.jsonl
-    local name=$data/$1
-    shift
-    "$train" "$data/images" --pixels 16 --batch 16 --micro 4 --threads 1 --data-threads 1 --evaluate-every 0 --epochs 13 \
-        "$@" >"$name.out" 2>&1
-}
-weights() {
-    sed -n 's/.*"weights":"\([0-9a-f]*\)".*/\1/p' "$data/$1/log.jsonl" | tail -1
-}
-complains() { # STATUS WORDS OPTIONS
-    local status=$1 words=$2
-    shift 2
-    "$train" "$@" >"$data/out" 2>&1
-    [ $? -eq "$status" ] || fail "exit status of: $*"
-    grep -q -e "$words" "$data/out" || fail "'$words' is not what it says to: $* ($(head -1 "$data/out"))"
-}
-
-"$train" make-data "$data/images" --train-images 64 --val-images 21 --pixels 24 >/dev/null || fail "make-data"
+. "$(dirname "$0")/train_run.sh"
 
 # 1, 2 and 4 ranks have the same bits after 50 steps.
 for ranks in 1 2 4; do

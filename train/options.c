@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "ending.h"
+#include "values.h"
 
 #include <plait/elastic.h>
 
@@ -21,9 +22,12 @@ enum kind {
     PARSED  /* by its own function */
 };
 
-struct choice {
-    const char *name;
-    int value;
+/* What a run that goes on does with what it was. */
+enum kept {
+    FREE,   /* not looked at: it does not shape what comes out */
+    KEPT,   /* the same again; another one, if asked for, is told */
+    PLACED, /* the same again on as many ranks, else chosen anew */
+    FIXED   /* the same again; another one is refused: it makes no sense of the state */
 };
 
 struct row {
@@ -33,47 +37,12 @@ struct row {
     double least, most;
     const struct choice *choices; /* the last has no name */
     bool (*parse)(struct options *o, const char *flag, const char *value);
-    const char *text; /* for --help */
+    bool (*print)(const struct options *o, char *out, size_t room); /* what parse() takes; false: nothing is set */
+    const char *text;                                               /* for --help */
+    enum kept kept;
 };
 
-/* ---- values ------------------------------------------------------------------------------------ */
-
-static bool parse_number(const char *flag, const char *text, double least, double most, uint64_t *out)
-{
-    char *end;
-
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || (double)value < least || (double)value > most)
-        return complain("%s %s: expected a whole number from %.0f to %.0f", flag, text, least, most);
-    *out = value;
-    return true;
-}
-
-static bool parse_real(const char *flag, const char *text, double least, double most, double *out)
-{
-    char *end;
-    const double value = strtod(text, &end);
-
-    if (end == text || *end != '\0' || !(value >= least && value <= most))
-        return complain("%s %s: expected a number from %g to %g", flag, text, least, most);
-    *out = value;
-    return true;
-}
-
-static bool parse_choice(const char *flag, const char *text, const struct choice *choices, void *out)
-{
-    char names[256] = "";
-
-    for (const struct choice *c = choices; c->name != NULL; c++) {
-        if (strcmp(c->name, text) == 0) {
-            memcpy(out, &c->value, sizeof c->value);
-            return true;
-        }
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names != '\0' ? ", " : "", c->name);
-    }
-    return complain("%s %s: expected one of %s", flag, text, names);
-}
+/* ---- values of their own kind ------------------------------------------------------------------------------------ */
 
 static bool parse_model(struct options *o, const char *flag, const char *value)
 {
@@ -87,6 +56,12 @@ static bool parse_model(struct options *o, const char *flag, const char *value)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names != '\0' ? ", " : "", *name);
     }
     return complain("%s %s: expected one of %s", flag, value, names);
+}
+
+static bool print_model(const struct options *o, char *out, size_t room)
+{
+    snprintf(out, room, "%s", o->model != NULL ? o->model : "");
+    return o->model != NULL;
 }
 
 static bool parse_bucket(struct options *o, const char *flag, const char *value)
@@ -109,6 +84,16 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
     return true;
 }
 
+static bool print_bucket(const struct options *o, char *out, size_t room)
+{
+    if (o->bucket == SIZE_MAX)
+        snprintf(out, room, "all");
+    else
+        snprintf(out, room, o->bucket % 1024 == 0 ? "%zuK" : "%zu",
+                 o->bucket % 1024 == 0 ? o->bucket / 1024 : o->bucket);
+    return o->bucket != BUCKET_CHOSEN;
+}
+
 static bool parse_elastic(struct options *o, const char *flag, const char *value)
 {
     char names[256] = "";
@@ -122,13 +107,37 @@ static bool parse_elastic(struct options *o, const char *flag, const char *value
     return complain("%s %s: expected one of %s", flag, value, names);
 }
 
+static bool print_elastic(const struct options *o, char *out, size_t room)
+{
+    snprintf(out, room, "%s", o->elastic >= 0 ? plait_elastic_name((enum plait_elastic_mode)o->elastic) : "");
+    return o->elastic >= 0;
+}
+
 static bool parse_loss_scale(struct options *o, const char *flag, const char *value)
 {
     if (strcmp(value, "dynamic") == 0) {
         o->loss_scale = 0;
         return true;
     }
-    return parse_real(flag, value, 1, 1 << 24, &o->loss_scale);
+    return value_real(flag, value, 1, 1 << 24, &o->loss_scale);
+}
+
+/* With as few digits as all its bits need. */
+static void print_real(double value, char *out, size_t room)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, room, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
+            return;
+    }
+}
+
+static bool print_loss_scale(const struct options *o, char *out, size_t room)
+{
+    print_real(o->loss_scale, out, room);
+    if (o->loss_scale == 0)
+        snprintf(out, room, "dynamic");
+    return o->loss_scale >= 0;
 }
 
 static bool parse_help(struct options *o, const char *flag, const char *value)
@@ -156,96 +165,110 @@ static bool parse_broken(struct options *o, const char *flag, const char *value)
 {
     int fatal;
 
-    if (!parse_choice(flag, value, broken, &fatal))
+    if (!value_choice(flag, value, broken, &fatal))
         return false;
     o->broken_fatal = fatal;
     return true;
 }
 
 #define AT(member) offsetof(struct options, member)
-#define GROUP(text)                                  \
-    {                                                \
-        TITLE, NULL, NULL, 0, 0, 0, NULL, NULL, text \
+#define GROUP(title)                 \
+    {                                \
+        .kind = TITLE, .text = title \
     }
-#define SWITCHED(name, at, text)                           \
-    {                                                      \
-        SWITCH, name, NULL, AT(at), 0, 0, NULL, NULL, text \
+#define SWITCHED(name_, member, text_, ...)                                             \
+    {                                                                                   \
+        .kind = SWITCH, .name = name_, .offset = AT(member), .text = text_, __VA_ARGS__ \
     }
-#define NUMBERED(name, at, least, most, text)                    \
-    {                                                            \
-        NUMBER, name, "N", AT(at), least, most, NULL, NULL, text \
+#define NUMBERED(name_, member, least_, most_, text_, ...)                                                    \
+    {                                                                                                         \
+        .kind = NUMBER, .name = name_, .argument = "N", .offset = AT(member), .least = least_, .most = most_, \
+        .text = text_, __VA_ARGS__                                                                            \
     }
-#define REALS(name, at, least, most, text)                     \
-    {                                                          \
-        REAL, name, "X", AT(at), least, most, NULL, NULL, text \
+#define REALS(name_, member, least_, most_, text_, ...)                                                     \
+    {                                                                                                       \
+        .kind = REAL, .name = name_, .argument = "X", .offset = AT(member), .least = least_, .most = most_, \
+        .text = text_, __VA_ARGS__                                                                          \
     }
-#define TEXTS(name, argument, at, text)                      \
-    {                                                        \
-        TEXT, name, argument, AT(at), 0, 0, NULL, NULL, text \
+#define TEXTS(name_, argument_, member, text_, ...)                                                          \
+    {                                                                                                        \
+        .kind = TEXT, .name = name_, .argument = argument_, .offset = AT(member), .text = text_, __VA_ARGS__ \
     }
-#define CHOSEN(name, at, choices, text)                          \
-    {                                                            \
-        CHOICE, name, "WHICH", AT(at), 0, 0, choices, NULL, text \
+#define CHOSEN(name_, member, choices_, text_, ...)                                                                   \
+    {                                                                                                                 \
+        .kind = CHOICE, .name = name_, .argument = "WHICH", .offset = AT(member), .choices = choices_, .text = text_, \
+        __VA_ARGS__                                                                                                   \
     }
-#define OWN(name, argument, parse, text)                   \
-    {                                                      \
-        PARSED, name, argument, 0, 0, 0, NULL, parse, text \
+#define OWN(name_, argument_, parse_, text_, ...)                                                         \
+    {                                                                                                     \
+        .kind = PARSED, .name = name_, .argument = argument_, .parse = parse_, .text = text_, __VA_ARGS__ \
     }
 
 static const struct row rows[] = {
     GROUP("Data"),
-    NUMBERED("pixels", pixels, 16, 1024, "of a side of an image (chosen: 224, for few images 32)"),
+    NUMBERED("pixels", pixels, 16, 1024, "of a side of an image (chosen: 224, for few images 32)", .kept = KEPT),
     SWITCHED("in-memory", in_memory, "each rank holds a part of the files, shuffled between ranks (off)"),
     NUMBERED("groups", groups, 1, 65536, "--in-memory: groups of ranks that hold all files each (1)"),
-    REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)"),
-    REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)"),
+    REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)", .kept = KEPT),
+    REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)",
+          .kept = KEPT),
     OWN("broken", "WHICH", parse_broken, "files: skip them, with a line for each, or fatal (skip)"),
     NUMBERED("data-threads", data_threads, 1, 256, "that decode images, for each rank (chosen)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 
     GROUP("Model"),
     OWN("model", "NAME", parse_model,
-        "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50, for few images resnet20)"),
-    CHOSEN("precision", precision, precisions, "of activations and weights in a pass: fp32 or bf16 (fp32)"),
-    SWITCHED("sync-batch-norm", sync_norm, "statistics of all ranks' images (off: of each rank's)"),
-    CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)"),
-    NUMBERED("micro", micro, 1, 65536, "images of one pass of a rank (chosen: at most 64)"),
-    NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)"),
+        "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50, for few images resnet20)",
+        .print = print_model, .kept = FIXED),
+    CHOSEN("precision", precision, precisions, "of activations and weights in a pass: fp32 or bf16 (fp32)",
+           .kept = KEPT),
+    SWITCHED("sync-batch-norm", sync_norm, "statistics of all ranks' images (off: of each rank's)", .kept = KEPT),
+    CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)",
+           .kept = FIXED),
+    NUMBERED("micro", micro, 1, 65536, "images of one pass of a rank (chosen: at most 64)", .kept = PLACED),
+    NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)", .kept = PLACED),
 
     GROUP("Training"),
-    NUMBERED("epochs", epochs, 1, 100000, "to train (chosen: 90, for few images 30)"),
+    NUMBERED("epochs", epochs, 1, 100000, "to train (chosen: 90, for few images 30)", .kept = KEPT),
     NUMBERED("steps", steps, 1, 1e15, "stop after so many, whatever --epochs says"),
-    NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256, for few images 64)"),
-    CHOSEN("optimizer", method, methods, "sgd or lars (sgd)"),
-    REALS("rate", rate, 0, 1000, "of learning, after the warm-up (chosen: by optimiser and batch)"),
-    REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from nothing (chosen)"),
-    CHOSEN("decay", decay, decays, "of the rate: polynomial, cosine or none (cosine)"),
-    REALS("power", power, 0.1, 10, "of the polynomial (2)"),
-    REALS("rate-end", rate_end, 0, 1, "part of the rate at which its decay ends (0.001)"),
-    REALS("tail", tail, 0, 1000, "epochs at the end with that rate (chosen: those of --polish)"),
-    REALS("momentum", momentum, 0, 0.9999, "(0.9)"),
-    SWITCHED("nesterov", nesterov, "momentum in advance (off)"),
-    REALS("weight-decay", weight_decay, 0, 1, "(1e-4)"),
-    SWITCHED("decay-all", decay_all, "decay biases and batch norm too; LARS trusts them as the others (off)"),
-    REALS("eta", eta, 1e-6, 1, "LARS: the trust coefficient (0.001)"),
-    REALS("smoothing", smoothing, 0, 0.99, "of labels (0.1)"),
-    OWN("loss-scale", "X", parse_loss_scale, "a number, or dynamic (1; --payload fp16: dynamic)"),
-    NUMBERED("polish", polish, 0, 1000, "final epochs on images as in evaluation: Final Polishing (0)"),
+    NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256, for few images 64)",
+             .kept = FIXED),
+    CHOSEN("optimizer", method, methods, "sgd or lars (sgd)", .kept = FIXED),
+    REALS("rate", rate, 0, 1000, "of learning, after the warm-up (chosen: by optimiser and batch)", .kept = KEPT),
+    REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from nothing (chosen)", .kept = KEPT),
+    CHOSEN("decay", decay, decays, "of the rate: polynomial, cosine or none (cosine)", .kept = KEPT),
+    REALS("power", power, 0.1, 10, "of the polynomial (2)", .kept = KEPT),
+    REALS("rate-end", rate_end, 0, 1, "part of the rate at which its decay ends (0.001)", .kept = KEPT),
+    REALS("tail", tail, 0, 1000, "epochs at the end with that rate (chosen: those of --polish)", .kept = KEPT),
+    REALS("momentum", momentum, 0, 0.9999, "(0.9)", .kept = KEPT),
+    SWITCHED("nesterov", nesterov, "momentum in advance (off)", .kept = KEPT),
+    REALS("weight-decay", weight_decay, 0, 1, "(1e-4)", .kept = KEPT),
+    SWITCHED("decay-all", decay_all, "decay biases and batch norm too; LARS trusts them as the others (off)",
+             .kept = KEPT),
+    REALS("eta", eta, 1e-6, 1, "LARS: the trust coefficient (0.001)", .kept = KEPT),
+    REALS("smoothing", smoothing, 0, 0.99, "of labels (0.1)", .kept = KEPT),
+    OWN("loss-scale", "X", parse_loss_scale, "a number, or dynamic (1; --payload fp16: dynamic)",
+        .print = print_loss_scale, .kept = KEPT),
+    NUMBERED("polish", polish, 0, 1000, "final epochs on images as in evaluation: Final Polishing (0)", .kept = KEPT),
     CHOSEN("polish-kind", polish_kind, polishes,
-           "train the weights on at the last rate, or only batch norm's statistics (weights)"),
-    NUMBERED("seed", seed, 0, 1e15, "of weights, order and augmentation (1)"),
-    SWITCHED("reproducible", reproducible, "the same bits for any number of ranks (off)"),
+           "train the weights on at the last rate, or only batch norm's statistics (weights)", .kept = KEPT),
+    NUMBERED("seed", seed, 0, 1e15, "of weights, order and augmentation (1)", .kept = FIXED),
+    SWITCHED("reproducible", reproducible, "the same bits for any number of ranks (off)", .kept = FIXED),
 
     GROUP("Communication"),
-    CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)"),
-    OWN("bucket", "SIZE", parse_bucket, "bytes that travel together; 0: each tensor alone (chosen)"),
+    CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
+           .kept = KEPT),
+    OWN("bucket", "SIZE", parse_bucket, "bytes that travel together; 0: each tensor alone (chosen)",
+        .print = print_bucket, .kept = KEPT),
     SWITCHED("overlap", overlap, "buckets travel while the backward pass goes on (on)"),
-    TEXTS("algorithm", "SPEC", algorithm, "of the buckets' all-reduce (chosen by size)"),
+    TEXTS("algorithm", "SPEC", algorithm, "of the buckets' all-reduce (chosen by size)", .kept = KEPT),
     OWN("elastic", "MODE", parse_elastic,
-        "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3"),
-    NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)"),
-    REALS("beta", beta, 0.001, 1, "--elastic: pull times the number of workers (0.9)"),
-    NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)"),
+        "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
+        .print = print_elastic, .kept = KEPT),
+    NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)", .kept = KEPT),
+    REALS("beta", beta, 0.001, 1, "--elastic: pull times the number of workers (0.9)", .kept = KEPT),
+    NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
+             .kept = KEPT),
     NUMBERED("ranks", ranks, 1, 4096, "to start on this machine (1); under mpirun, torchrun or Slurm theirs count"),
 
     GROUP("The run"),
@@ -268,6 +291,7 @@ static const struct row rows[] = {
     NUMBERED("val-images", val_images, 1, 1e7, "(500)"),
 };
 #define NROW (sizeof rows / sizeof *rows)
+_Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");
 #undef AT
 #undef GROUP
 #undef SWITCHED
@@ -301,39 +325,13 @@ void options_help(void)
 
 /* ---- parsing ----------------------------------------------------------------------------------- */
 
-static unsigned least3(unsigned a, unsigned b, unsigned c)
-{
-    return a < b ? (a < c ? a : c) : (b < c ? b : c);
-}
-
-/* Letters to insert, delete or change. */
-static unsigned distance(const char *a, const char *b)
-{
-    unsigned row[40];
-    const size_t n = strlen(b);
-
-    if (n >= sizeof row / sizeof *row)
-        return UINT32_MAX;
-    for (unsigned j = 0; j <= n; j++)
-        row[j] = j;
-    for (unsigned i = 1; a[i - 1] != '\0'; i++) {
-        unsigned corner = row[0]++;
-        for (size_t j = 1; j <= n; j++) {
-            const unsigned change = corner + (a[i - 1] != b[j - 1]);
-            corner = row[j];
-            row[j] = least3(change, row[j] + 1, row[j - 1] + 1);
-        }
-    }
-    return row[n];
-}
-
 static bool unknown(const char *flag)
 {
     const char *best = "help";
     unsigned least = 4; /* farther is no misspelling */
 
     for (size_t i = 0; i < NROW; i++) {
-        const unsigned d = rows[i].name != NULL ? distance(flag + 2, rows[i].name) : UINT32_MAX;
+        const unsigned d = rows[i].name != NULL ? value_distance(flag + 2, rows[i].name) : UINT32_MAX;
         if (d < least) {
             least = d;
             best = rows[i].name;
@@ -358,18 +356,20 @@ static bool apply(struct options *o, const struct row *r, const char *flag, cons
 
     switch (r->kind) {
     case NUMBER:
-        return parse_number(flag, value, r->least, r->most, at);
+        return value_number(flag, value, r->least, r->most, at);
     case REAL:
-        return parse_real(flag, value, r->least, r->most, at);
+        return value_real(flag, value, r->least, r->most, at);
     case TEXT:
         *(const char **)at = value;
         return *value != '\0' || complain("%s needs a value; see --help", flag);
     case CHOICE:
-        return parse_choice(flag, value, r->choices, at);
+        return value_choice(flag, value, r->choices, at);
     case PARSED:
         return r->parse(o, flag, value);
+    case SWITCH: /* of a checkpoint; an argument has none */
+        *(bool *)at = strcmp(value, "on") == 0;
+        return true;
     case TITLE:
-    case SWITCH:
         break;
     }
     return false;
@@ -386,6 +386,7 @@ static bool parse_flag(struct options *o, char **argv, int argc, int *k)
     const struct row *r = strncmp(flag, "--", 2) == 0 ? find(flag + 2, &negated) : NULL;
     if (r == NULL)
         return strncmp(flag, "--", 2) == 0 ? unknown(flag) : complain("unknown flag %s; see --help", flag);
+    o->given[r - rows] = true;
     if (r->kind == SWITCH || r->argument == NULL) {
         if (equals != NULL)
             return complain("%s takes no value; write %s or --no-%s", word, flag, r->name);
@@ -420,7 +421,7 @@ static void set_defaults(struct options *o)
         .smoothing = 0.1,
         .loss_scale = -1,
         .payload = PLAIT_NDTYPE,
-        .bucket = SIZE_MAX - 1,
+        .bucket = BUCKET_CHOSEN,
         .overlap = true,
         .elastic = -1,
         .period = 1,
@@ -446,30 +447,6 @@ static bool take_paths(struct options *o)
     return true;
 }
 
-/* What excludes each other whatever the data. */
-static bool check(const struct options *o)
-{
-    if (o->reproducible && o->elastic >= 0)
-        return complain("--reproducible --elastic %s: each rank has its own weights there; leave one out",
-                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
-    if (o->reproducible && o->sync_norm)
-        return complain("--reproducible --sync-batch-norm: its sums depend on the number of ranks; leave one out");
-    if (o->reproducible && o->payload != PLAIT_NDTYPE && o->payload != PLAIT_FLOAT32)
-        return complain("--reproducible --payload %s: only fp32 gives the same bits for any number of ranks",
-                        o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
-    if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
-        return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
-                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
-    if (o->resume != NULL && o->run != NULL)
-        return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
-    if (o->resume != NULL && o->weights != NULL)
-        return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
-    if (o->servers > 0 && (o->elastic < 0 || o->elastic >= PLAIT_ELASTIC_SYNC1))
-        return complain("--servers %llu: only --elastic original, async, async-momentum and hogwild have servers",
-                        (unsigned long long)o->servers);
-    return true;
-}
-
 bool options_parse(int argc, char **argv, struct options *out)
 {
     int k = 1;
@@ -485,82 +462,104 @@ bool options_parse(int argc, char **argv, struct options *out)
             out->paths[out->npath++] = argv[k];
         else if (!parse_flag(out, argv, argc, &k))
             return false;
-    if (!out->help && !(take_paths(out) && check(out)))
+    if (!out->help && !(take_paths(out) && options_check(out)))
         return false;
-    if (out->payload == PLAIT_NDTYPE) /* weights of elastic averaging are not as patient as gradients */
-        out->payload = out->reproducible || out->elastic >= 0 ? PLAIT_FLOAT32 : PLAIT_BFLOAT16;
-    out->loss_scale = out->loss_scale >= 0 ? out->loss_scale : out->payload == PLAIT_FLOAT16 ? 0 : 1;
     return true;
 }
 
-/* ---- what was left open ------------------------------------------------------------------------ */
+/* ---- of a run that goes on --------------------------------------------------------------------- */
 
-enum { FEW = 100000 }; /* images; ImageNet has 1,281,167 */
-
-/* Linear with the batch (Goyal et al. 2017); for LARS with its root. */
-static double usual_rate(const struct options *o)
+/* What apply() takes; false: nothing is set. */
+static bool print(const struct options *o, const struct row *r, char *out, size_t room)
 {
-    return o->method == PLAIT_OPTIM_SGD ? 0.1 * (double)o->batch / 128 : 4 * sqrt((double)o->batch / 256);
-}
+    const void *at = (const char *)o + r->offset;
+    const char *text = *(const char *const *)at;
+    int value;
 
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The largest part of a rank's images that is at most 64 and divides them. */
-static uint64_t usual_micro(uint64_t images)
-{
-    uint64_t m = at_most(images, 64);
-
-    while (images % m != 0)
-        m--;
-    return m;
-}
-
-static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
-{
-    if (o->batch == 0) {
-        o->batch = at_most(images < FEW ? 64 : 256, images);
-        o->batch = o->batch < nworker ? nworker : o->batch - o->batch % nworker;
+    out[0] = '\0';
+    switch (r->kind) {
+    case SWITCH:
+        return snprintf(out, room, *(const bool *)at ? "on" : "off") > 0;
+    case NUMBER:
+        snprintf(out, room, "%llu", (unsigned long long)*(const uint64_t *)at);
+        return *(const uint64_t *)at >= (uint64_t)r->least;
+    case REAL:
+        print_real(*(const double *)at, out, room);
+        return *(const double *)at >= r->least;
+    case TEXT:
+        return text != NULL && snprintf(out, room, "%s", text) > 0;
+    case CHOICE:
+        memcpy(&value, at, sizeof value);
+        for (const struct choice *c = r->choices; c->name != NULL; c++)
+            if (c->value == value)
+                return snprintf(out, room, "%s", c->name) > 0;
+        return false;
+    case PARSED:
+        return r->print(o, out, room);
+    case TITLE:
+        break;
     }
-    if (o->batch > images)
-        return complain("--batch %llu: there are only %llu images for training; use fewer",
-                        (unsigned long long)o->batch, (unsigned long long)images);
-    if (o->batch % nworker != 0)
-        return complain("--batch %llu: %u ranks need a multiple of %u", (unsigned long long)o->batch, nworker, nworker);
-    if (o->micro == 0) /* where ranks must not matter: of the batch alone */
-        o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
-    const uint64_t own = o->batch / nworker, passes = own / o->micro;
-    if (own % o->micro != 0)
-        return complain("--micro %llu: must divide the %llu images of a rank in a step (--batch %llu, %u ranks)",
-                        (unsigned long long)o->micro, (unsigned long long)own, (unsigned long long)o->batch, nworker);
-    return !o->reproducible || nworker == 1 || (passes & (passes - 1)) == 0 ||
-           complain("--reproducible: %llu passes of a rank in a step must be a power of two, or the sums depend on the "
-                    "number of ranks; change --micro %llu",
-                    (unsigned long long)passes, (unsigned long long)o->micro);
+    return false;
 }
 
-bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus, uint32_t nlocal)
+static const struct row *kept_row(uint32_t k)
 {
-    const bool few = images < FEW;
-    const uint64_t share = cpus / nlocal > 0 ? cpus / nlocal : 1;
+    for (size_t i = 0; i < NROW; i++)
+        if (rows[i].kept != FREE && k-- == 0)
+            return &rows[i];
+    return NULL;
+}
 
-    o->model = o->model != NULL ? o->model : few ? "resnet20" : "resnet50";
-    o->pixels = o->pixels > 0 ? o->pixels : few ? 32 : 224;
-    if (o->zero_last < 0) /* in a run of a few hundred steps blocks that begin as nothing come too late */
-        o->zero_last = strcmp(o->model, "resnet20") != 0;
-    o->least_area = o->least_area > 0 ? o->least_area : o->pixels < 64 ? 0.5 : 0.08;
-    o->epochs = o->epochs > 0 ? o->epochs : few ? 30 : 90;
-    if (!settle_batch(o, images, nworker))
+bool options_kept(const struct options *o, uint32_t k, struct note *out)
+{
+    const struct row *r = kept_row(k);
+
+    *out = (struct note){ 0 };
+    if (r == NULL)
         return false;
-    if (o->polish > o->epochs)
-        return complain("--polish %llu: there are only %llu epochs", (unsigned long long)o->polish,
-                        (unsigned long long)o->epochs);
-    o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : share;
-    o->data_threads = o->data_threads > 0 ? o->data_threads : share;
-    o->rate = o->rate >= 0 ? o->rate : usual_rate(o);
-    o->warmup = o->warmup >= 0 ? o->warmup : fmin(5, 0.1 * (double)o->epochs);
-    o->tail = o->tail >= 0 ? o->tail : (double)o->polish;
+    snprintf(out->name, sizeof out->name, "option.%s", r->name);
+    if (!print(o, r, out->value, sizeof out->value))
+        out->value[0] = '\0';
     return true;
+}
+
+/* Given here and other than it was: only where the state still makes sense. */
+static bool differs(const struct options *o, const struct row *r, const char *is, const char *was)
+{
+    const char *none = "none";
+
+    if (strcmp(is, was) == 0)
+        return true;
+    was = *was != '\0' ? was : none;
+    if (r->kept == FIXED)
+        return complain("--%s %s: the run in %s has %s; leave --%s out, or begin anew with --run and --weights",
+                        r->name, is, o->resume, was, r->name);
+    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->name, is, was);
+    return true;
+}
+
+static bool recall(struct options *o, const struct row *r, const char *was, bool same_ranks)
+{
+    struct note now = { 0 };
+    char flag[64];
+
+    if (o->given[r - rows]) {
+        print(o, r, now.value, sizeof now.value);
+        return differs(o, r, now.value, was);
+    }
+    if (*was == '\0' || (r->kept == PLACED && !same_ranks && !o->reproducible))
+        return true;
+    snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->name);
+    return apply(o, r, flag, was);
+}
+
+bool options_recall(struct options *o, const struct note *notes, bool same_ranks)
+{
+    const struct row *r;
+
+    for (int placed = 0; placed < 2; placed++) /* those last, for which --reproducible must be known */
+        for (uint32_t k = 0; (r = kept_row(k)) != NULL; k++)
+            if ((r->kept == PLACED) == placed && !recall(o, r, notes[k].value, same_ranks))
+                return false;
+    return options_check(o);
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the user asked for. 0 and NULL, where the text of options.c says "chosen", are settled by options_settle(). */
+/*
+ * What the user asked for: options.c has the table. 0 and NULL, where its text says "chosen", are settled by settle.c. A run
+ * that goes on takes what it was from its checkpoint (recall.c).
+ */
 #ifndef PLAIT_TRAIN_OPTIONS_H
 #define PLAIT_TRAIN_OPTIONS_H
 
 #include "model.h"
+#include "safetensors.h"
 
 #include <plait/coll.h>
 #include <plait/optim.h>
@@ -12,6 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { OPTIONS_MOST = 80 };
+#define BUCKET_CHOSEN (SIZE_MAX - 1)
+
 enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
 
 enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
@@ -19,7 +26,8 @@ enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
 struct options {
     enum command command;
     bool help;
-    char **paths; /* [npath] what stands without an option */
+    bool given[OPTIONS_MOST]; /* by the table's rows */
+    char **paths;             /* [npath] what stands without an option */
     uint32_t npath;
     const char *data;
 
@@ -62,6 +70,24 @@ struct options {
 /** false after a message. */
 bool options_parse(int argc, char **argv, struct options *out);
 void options_help(void);
+
+/** What excludes each other whatever the data. false after a message. */
+bool options_check(const struct options *o);
+
+/** The k-th option that shapes what comes out of a run, as a note of its checkpoint; the value is "" where nothing is set.
+ *  false: there are only k. */
+bool options_kept(const struct options *o, uint32_t k, struct note *out);
+
+/**
+ * Go on as a run was, but with what is given here. false after a message: that makes no sense of its state.
+ *
+ * notes       of its checkpoint, by options_kept(); they must live as long as the options
+ * same_ranks  there are as many as there were
+ */
+bool options_recall(struct options *o, const struct note *notes, bool same_ranks);
+
+/** Choose the types that were left open: of servers, too, which know no data. */
+void options_settle_types(struct options *o);
 
 /**
  * Choose what was left open, check what depends on the data and the number of ranks.

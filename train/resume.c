@@ -14,7 +14,7 @@
 enum kind { COUNT32, COUNT64, REAL };
 
 struct setting {
-    char option[40];
+    char option[40]; /* "": it need not agree */
     struct note note;
 };
 
@@ -58,6 +58,11 @@ void resume_setting(struct resume *r, const char *name, const char *option, cons
     snprintf(s->option, sizeof s->option, "%s", option);
     snprintf(s->note.name, sizeof s->note.name, "%s", name);
     snprintf(s->note.value, sizeof s->note.value, "%s", value);
+}
+
+void resume_note(struct resume *r, const char *name, const char *value)
+{
+    resume_setting(r, name, "", value);
 }
 
 static void add_number(struct resume *r, const char *name, enum kind kind, void *at)
@@ -202,6 +207,8 @@ static const char *check_settings(const struct resume *r, const char *path, cons
     for (uint32_t k = 0; k < r->nsetting; k++) {
         const struct setting *const s = &r->settings[k];
         const char *const value = safetensors_note(file, s->note.name);
+        if (s->option[0] == '\0')
+            continue;
         if (value == NULL)
             return because("%s: it does not say what its %s was; begin anew in another folder", path, s->note.name);
         if (strcmp(value, s->note.value) != 0)

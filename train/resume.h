@@ -34,6 +34,9 @@ void resume_destroy(struct resume *resume);
  *  names both values and the option with which to change this run's. value is copied. */
 void resume_setting(struct resume *resume, const char *name, const char *option, const char *value);
 
+/** What others read from it, and this list does not: copied. */
+void resume_note(struct resume *resume, const char *name, const char *value);
+
 /* A number, which must live as long as the list: positions, the seed, the best accuracy so far. All bits are kept. */
 void resume_count(struct resume *resume, const char *name, uint64_t *at);
 void resume_count32(struct resume *resume, const char *name, uint32_t *at);

@@ -8,6 +8,7 @@
  *     tree.h         sums of passes that do not depend on the number of ranks
  *     evaluate.c     accuracy over all ranks, exact
  *     state.c        a run to a checkpoint, and back
+ *     recall.c       what a run was that goes on
  *     progress.c     the progress line, log.jsonl
  *     dry_run.c      --dry-run
  *     plot.c         curves of runs
@@ -20,6 +21,7 @@
 #include "data.h"
 #include "model.h"
 #include "options.h"
+#include "recall.h"
 #include "statistics.h"
 #include "tree.h"
 
@@ -39,9 +41,11 @@ enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
 
 struct run {
     const struct options *o;
-    struct plait_comm *comm; /* of the ranks that train */
-    struct plait_comm *side; /* of the same: totals of a step, on their way while gradients are */
+    struct recalled recalled; /* --resume */
+    struct plait_comm *comm;  /* of the ranks that train */
+    struct plait_comm *side;  /* of the same: totals of a step, on their way while gradients are */
     uint32_t rank, nrank;
+    uint32_t all;  /* ranks, servers of elastic averaging among them */
     bool together; /* all ranks step together: all but elastic averaging with servers */
 
     struct dataset *train, *val;

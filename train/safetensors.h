@@ -45,7 +45,7 @@ struct entry { /* a named tensor */
 
 struct note { /* a named scalar, as text */
     char name[40];
-    char value[80];
+    char value[256];
 };
 
 /** Bytes of a tensor's data. false: 2^64 or more. */

@@ -127,7 +127,7 @@ static void make_buckets(struct run *r)
     f.name = "gradients";
     f.tensors = tensors;
     f.ntensor = r->ntensor;
-    f.layout.threshold = o->bucket == SIZE_MAX - 1 ? usual_bucket(r) : o->bucket;
+    f.layout.threshold = o->bucket == BUCKET_CHOSEN ? usual_bucket(r) : o->bucket;
     f.payload = o->payload == PLAIT_FLOAT32 ? PLAIT_NDTYPE : o->payload;
     f.reproducible = o->reproducible;
     f.algorithm = o->algorithm;
@@ -307,6 +307,7 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
     r->together = nserver == 0;
+    r->all = nrank;
     return worker;
 }
 
@@ -322,9 +323,11 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     struct run *r = allocate(1, sizeof *r);
 
     r->o = o;
+    recall(o, all, &r->recalled);
+    options_settle_types(o);
     if (!part(r, o, all)) {
-        free(r);
         serve(o, all);
+        free(r);
         return NULL;
     }
     r->rank = plait_comm_rank(r->comm);

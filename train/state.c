@@ -22,16 +22,20 @@ struct state {
     bool each;    /* what was read has those of each of our ranks */
 };
 
+/* Options that are unlike what they were have been told or refused by recall.c. A position is one of these images only. */
 static void list_settings(struct state *s, const struct run *r)
 {
-    char number[40];
+    char text[80];
+    struct note note;
 
-    resume_setting(s->list, "model", "--model", r->o->model);
-    resume_setting(s->list, "optimizer", "--optimizer", r->o->method == PLAIT_OPTIM_LARS ? "lars" : "sgd");
-    snprintf(number, sizeof number, "%llu", (unsigned long long)r->o->batch);
-    resume_setting(s->list, "batch", "--batch", number);
-    snprintf(number, sizeof number, "%llu", (unsigned long long)r->o->seed);
-    resume_setting(s->list, "seed", "--seed", number);
+    snprintf(text, sizeof text, "%llu files (%016llx)", (unsigned long long)dataset_count(r->train),
+             (unsigned long long)dataset_hash(r->train));
+    resume_setting(s->list, "training set", "the folder with", text);
+    for (uint32_t k = 0; options_kept(r->o, k, &note); k++)
+        if (note.value[0] != '\0')
+            resume_note(s->list, note.name, note.value);
+    snprintf(text, sizeof text, "%u", r->all);
+    resume_note(s->list, RECALL_RANKS, text);
 }
 
 static void list_position(struct state *s, struct run *r)
@@ -127,19 +131,18 @@ const char *state_save_alone(struct run *r)
 void state_load(struct run *r)
 {
     struct state *s = r->state;
-    char path[PATH_MAX] = "";
     const char *why = NULL;
 
     if (r->o->weights != NULL)
         why = weights_load(r->o->weights, r->comm, r->model, r->master, r->o->new_classifier);
     if (r->o->resume != NULL) {
-        if (r->rank == 0 && !checkpoint_newest(r->o->resume, path, sizeof path))
-            give_up(ENDING_ERROR, "--resume %s: no checkpoint lies there; leave --resume out to begin", r->o->resume);
-        why = resume_restore(s->list, r->comm, path);
+        why = resume_restore(s->list, r->comm, r->recalled.path);
         statistics_set(r->statistics, s->each ? s->all + r->rank * s->count : s->mean);
         if (r->centre != NULL)
             memcpy(r->weights, r->centre, r->count * sizeof *r->weights);
     }
+    if (r->o->loss_scale > 0) /* one that is given holds, whatever it was */
+        r->scale.scale = r->o->loss_scale;
     if (why != NULL) {
         complain("%s", why);
         exit(ENDING_ERROR);

@@ -74,7 +74,10 @@ enum plait_status statistics_step(struct statistics *s)
 
     if (s->npass == 0)
         return PLAIT_OK;
-    const enum plait_status status = plait_allreduce(s->comm, s->sum, s->sum, s->count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    call.reproducible = 1;
+    const enum plait_status status =
+        plait_allreduce(s->comm, s->sum, s->sum, s->count, PLAIT_FLOAT32, PLAIT_SUM, &call);
     for (uint32_t i = 0; status == PLAIT_OK && i < model_nstatistic(s->model); i++) {
         const struct statistic *one = model_statistic(s->model, i);
         move(one->running, s->sum + at, factor, one->count);

@@ -295,7 +295,6 @@ static int run_training(struct options *o)
     c.nrank = place.nrank;
     c.id = &place.id;
     c.name = "train";
-    c.reproducible = o->reproducible;
     must(plait_comm_create(&c, &all), "meeting");
     launch_catch_signals();
     struct run *r = run_create(o, all, place.nlocal);

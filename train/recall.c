@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "recall.h"
+
+#include "checkpoint.h"
+#include "ending.h"
+#include "share.h"
+#include "why.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* On rank 0. NULL, or why not. */
+static const char *read_notes(const struct options *o, struct recalled *out)
+{
+    const char *why = NULL, *value;
+
+    if (!checkpoint_newest(o->resume, out->path, sizeof out->path))
+        return because("--resume %s: no checkpoint lies there; leave --resume out to begin", o->resume);
+    struct safetensors *file = safetensors_open(out->path, &why);
+    if (file == NULL)
+        return why;
+    for (uint32_t k = 0; options_kept(o, k, &out->notes[k]); k++) {
+        value = safetensors_note(file, out->notes[k].name);
+        snprintf(out->notes[k].value, sizeof out->notes[k].value, "%s", value != NULL ? value : "");
+    }
+    value = safetensors_note(file, RECALL_RANKS);
+    out->nrank = value != NULL ? (uint32_t)strtoul(value, NULL, 10) : 0;
+    safetensors_close(file);
+    return NULL;
+}
+
+void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+
+    if (o->resume == NULL)
+        return;
+    const char *why = share_verdict(comm, share_reads(comm) ? read_notes(o, out) : NULL);
+    why = why != NULL ? why : share_bytes(comm, out, sizeof *out);
+    if (why != NULL) {
+        complain("%s", why);
+        exit(ENDING_ERROR);
+    }
+    if (!options_recall(o, out->notes, out->nrank == nrank))
+        exit(ENDING_USAGE);
+    if (out->nrank != nrank && !o->reproducible)
+        complain("--resume %s: %u ranks wrote it, and %u go on: not the bits of a run that never stopped", o->resume,
+                 out->nrank, nrank);
+}

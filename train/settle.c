@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the options are together: what excludes each other, and what was left open. */
+#include "ending.h"
+#include "options.h"
+
+#include <plait/elastic.h>
+
+#include <math.h>
+#include <string.h>
+
+bool options_check(const struct options *o)
+{
+    if (o->reproducible && o->elastic >= 0)
+        return complain("--reproducible --elastic %s: each rank has its own weights there; leave one out",
+                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
+    if (o->reproducible && o->sync_norm)
+        return complain("--reproducible --sync-batch-norm: its sums depend on the number of ranks; leave one out");
+    if (o->reproducible && o->payload != PLAIT_NDTYPE && o->payload != PLAIT_FLOAT32)
+        return complain("--reproducible --payload %s: only fp32 gives the same bits for any number of ranks",
+                        o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
+    if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
+        return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
+                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
+    if (o->resume != NULL && o->run != NULL)
+        return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
+    if (o->resume != NULL && o->weights != NULL)
+        return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
+    if (o->servers > 0 && (o->elastic < 0 || o->elastic >= PLAIT_ELASTIC_SYNC1))
+        return complain("--servers %llu: only --elastic original, async, async-momentum and hogwild have servers",
+                        (unsigned long long)o->servers);
+    return true;
+}
+
+enum { FEW = 100000 }; /* images; ImageNet has 1,281,167 */
+
+/* Linear with the batch (Goyal et al. 2017); for LARS with its root. */
+static double usual_rate(const struct options *o)
+{
+    return o->method == PLAIT_OPTIM_SGD ? 0.1 * (double)o->batch / 128 : 4 * sqrt((double)o->batch / 256);
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The largest part of a rank's images that is at most 64 and divides them. */
+static uint64_t usual_micro(uint64_t images)
+{
+    uint64_t m = at_most(images, 64);
+
+    while (images % m != 0)
+        m--;
+    return m;
+}
+
+static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
+{
+    if (o->batch == 0) {
+        o->batch = at_most(images < FEW ? 64 : 256, images);
+        o->batch = o->batch < nworker ? nworker : o->batch - o->batch % nworker;
+    }
+    if (o->batch > images)
+        return complain("--batch %llu: there are only %llu images for training; use fewer",
+                        (unsigned long long)o->batch, (unsigned long long)images);
+    if (o->batch % nworker != 0)
+        return complain("--batch %llu: %u ranks need a multiple of %u", (unsigned long long)o->batch, nworker, nworker);
+    if (o->micro == 0) /* where ranks must not matter: of the batch alone */
+        o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
+    const uint64_t own = o->batch / nworker, passes = own / o->micro;
+    if (own % o->micro != 0)
+        return complain("--micro %llu: must divide the %llu images of a rank in a step (--batch %llu, %u ranks)",
+                        (unsigned long long)o->micro, (unsigned long long)own, (unsigned long long)o->batch, nworker);
+    return !o->reproducible || nworker == 1 || (passes & (passes - 1)) == 0 ||
+           complain("--reproducible: %llu passes of a rank in a step must be a power of two, or the sums depend on the "
+                    "number of ranks; change --micro %llu",
+                    (unsigned long long)passes, (unsigned long long)o->micro);
+}
+
+void options_settle_types(struct options *o)
+{
+    if (o->payload == PLAIT_NDTYPE) /* weights of elastic averaging are not as patient as gradients */
+        o->payload = o->reproducible || o->elastic >= 0 ? PLAIT_FLOAT32 : PLAIT_BFLOAT16;
+    if (o->loss_scale < 0)
+        o->loss_scale = o->payload == PLAIT_FLOAT16 ? 0 : 1;
+}
+
+bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus, uint32_t nlocal)
+{
+    const bool few = images < FEW;
+    const uint64_t share = cpus / nlocal > 0 ? cpus / nlocal : 1;
+
+    o->model = o->model != NULL ? o->model : few ? "resnet20" : "resnet50";
+    o->pixels = o->pixels > 0 ? o->pixels : few ? 32 : 224;
+    if (o->zero_last < 0) /* in a run of a few hundred steps blocks that begin as nothing come too late */
+        o->zero_last = strcmp(o->model, "resnet20") != 0;
+    o->least_area = o->least_area > 0 ? o->least_area : o->pixels < 64 ? 0.5 : 0.08;
+    o->epochs = o->epochs > 0 ? o->epochs : few ? 30 : 90;
+    if (!settle_batch(o, images, nworker))
+        return false;
+    if (o->polish > o->epochs)
+        return complain("--polish %llu: there are only %llu epochs", (unsigned long long)o->polish,
+                        (unsigned long long)o->epochs);
+    o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : share;
+    o->data_threads = o->data_threads > 0 ? o->data_threads : share;
+    o->rate = o->rate >= 0 ? o->rate : usual_rate(o);
+    o->warmup = o->warmup >= 0 ? o->warmup : fmin(5, 0.1 * (double)o->epochs);
+    o->tail = o->tail >= 0 ? o->tail : (double)o->polish;
+    return true;
+}
