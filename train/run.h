@@ -6,6 +6,7 @@
  *     setup.c        makes a run of options and ranks
  *     statistics.c   batch norm's running statistics: over passes, steps, ranks
  *     tree.h         sums of passes that do not depend on the number of ranks
+ *     agree.c        when to leave, of ranks that do not step together
  *     evaluate.c     accuracy over all ranks, exact
  *     state.c        a run to a checkpoint, and back
  *     recall.c       what a run was that goes on
@@ -45,8 +46,9 @@ struct run {
     struct plait_comm *comm;  /* of the ranks that train */
     struct plait_comm *side;  /* of the same: totals of a step, on their way while gradients are */
     uint32_t rank, nrank;
-    uint32_t all;  /* ranks, servers of elastic averaging among them */
-    bool together; /* all ranks step together: all but elastic averaging with servers */
+    uint32_t all;        /* ranks, servers of elastic averaging among them */
+    bool together;       /* all ranks step together: all but elastic averaging with servers, which do not wait */
+    struct agree *agree; /* where they do not */
 
     struct dataset *train, *val;
     struct store *store; /* --in-memory */

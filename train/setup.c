@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "agree.h"
 #include "ending.h"
 #include "launch.h"
 #include "progress.h"
@@ -306,7 +307,7 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
                 plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver);
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
-    r->together = nserver == 0;
+    r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where they go in turns */
     r->all = nrank;
     return worker;
 }
@@ -333,6 +334,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     r->rank = plait_comm_rank(r->comm);
     r->nrank = plait_comm_nrank(r->comm);
     must(plait_comm_duplicate(r->comm, "totals", &r->side), "meeting");
+    r->agree = agree_create(r->side);
     open_data(r);
     check_options(r, o, nlocal);
     make_model(r);
@@ -377,6 +379,7 @@ bool run_destroy(struct run *r)
     tree_finish(&r->tree);
     model_destroy(r->model);
     plait_mem_free(r->weights);
+    agree_destroy(r->agree);
     plait_comm_destroy(r->side);
     plait_comm_destroy(r->comm);
     free(r->centre);

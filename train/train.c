@@ -3,6 +3,7 @@
  * plait-train: residual networks on images, data-parallel over Plait's ranks. This file follows one step from images to
  * new weights; run.h lists the others.
  */
+#include "agree.h"
 #include "clock.h"
 #include "ending.h"
 #include "launch.h"
@@ -120,6 +121,20 @@ static void update(struct run *r)
     model_refresh(r->model, (const float *const *)r->master);
 }
 
+/* Was a rank asked to stop? All hear of it after the same step, or, where they do not step together, before they meet. */
+static enum plait_status heard(struct run *r, const struct totals *totals)
+{
+    enum agreed agreed;
+
+    if (r->together) {
+        r->stopping = totals->stop > 0;
+        return PLAIT_OK;
+    }
+    const enum plait_status status = agree_turn(r->agree, asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON, &agreed);
+    r->stopping = status == PLAIT_OK && agreed == AGREED_STOP;
+    return status;
+}
+
 static enum plait_status step(struct run *r, struct totals *totals)
 {
     struct plait_request *summing = NULL;
@@ -143,13 +158,10 @@ static enum plait_status step(struct run *r, struct totals *totals)
         return status;
     if (!r->frozen)
         update(r);
-    if (!r->together)
-        totals->stop = asked_to_stop != 0;
     r->waited = loader_waited(r->loader) - waited;
-    r->stopping = totals->stop > 0;
     r->step++;
     r->at++;
-    return PLAIT_OK;
+    return heard(r, totals);
 }
 
 /* ---- epochs ------------------------------------------------------------------------------------ */
@@ -204,6 +216,18 @@ static void check(struct run *r, enum plait_status status)
         lost(r);
 }
 
+/* Before what all ranks do together. false: they leave instead. */
+static bool meet(struct run *r)
+{
+    enum agreed agreed;
+
+    if (!r->together && !r->stopping) {
+        check(r, agree_meet(r->agree, asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON, &agreed));
+        r->stopping = agreed == AGREED_STOP;
+    }
+    return r->together || !r->stopping;
+}
+
 static void train_epoch(struct run *r)
 {
     struct totals totals;
@@ -213,12 +237,11 @@ static void train_epoch(struct run *r)
         check(r, step(r, &totals));
         totals_add(&r->epoch_sum, &totals);
         progress_step(r->progress, r, &totals);
-        if (r->o->save_every > 0 && r->step % r->o->save_every == 0)
+        if (r->o->save_every > 0 && r->step % r->o->save_every == 0 && meet(r))
             check(r, state_save(r, false));
     }
-    if (!r->together)
+    if (!r->together && meet(r))
         check(r, totals_sum(r->comm, &r->epoch_sum));
-    r->stopping = r->epoch_sum.stop > 0;
 }
 
 static void end_epoch(struct run *r)
