@@ -26,4 +26,27 @@ for try in 1 2 3 4; do
     kill -TERM "$(rank $((try % 2)))"
     ended async$try 143 '"why":"asked to stop"'
 done
+# A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
+wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)
+for how in "--ranks 2" "--ranks 3 --batch 48 --sync-batch-norm" "--ranks 2 --elastic sync2" "--ranks 3 --elastic async" \
+    "--ranks 2 --bucket 0 --payload fp16 --loss-scale 65536"; do
+    run wild $how "${wild[@]}" --run "$data/wild"
+    [ $? -eq 3 ] || fail "$how, not finite: $(tail -3 "$data/wild.out")"
+    [ "$(grep -c 'rank .* is not finite in step [0-9]*: the first one is in' "$data/wild.out")" = 1 ] || fail "$how: $(tail "$data/wild.out")"
+    grep -q error "$data/wild.out" && fail "$how: a rank was missed: $(tail "$data/wild.out")"
+    rm -r "$data/wild"
+done
+
+# The layer is named: here the one that gets what is not finite.
+run good --steps 1 --run "$data/good" || fail "$(tail -3 "$data/good.out")"
+python3 - "$data/good/step-00000001.safetensors" "$data/bad.safetensors" <<'END' || fail "python3"
+import json, struct, sys
+data = bytearray(open(sys.argv[1], 'rb').read())
+n = struct.unpack('<Q', data[:8])[0]
+at = 8 + n + json.loads(data[8:8 + n])['layer2.1.conv2.weight']['data_offsets'][0]
+data[at:at + 4] = struct.pack('<f', float('nan'))
+open(sys.argv[2], 'wb').write(data)
+END
+complains 3 'the loss is not finite in step 1: the first one is in layer2.1.conv2' "$data/images" --weights "$data/bad.safetensors" \
+    --ranks 2 --pixels 16 --run "$data/bad"
 echo passed

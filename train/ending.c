@@ -35,6 +35,12 @@ bool complain(const char *format, ...)
     return false;
 }
 
+void leave(enum ending ending)
+{
+    fflush(stdout);
+    _exit((int)ending);
+}
+
 void give_up(enum ending ending, const char *format, ...)
 {
     va_list arguments;
@@ -42,7 +48,7 @@ void give_up(enum ending ending, const char *format, ...)
     va_start(arguments, format);
     print(format, arguments);
     va_end(arguments);
-    _exit((int)ending); /* no destructors: other ranks see that this one has gone */
+    leave(ending);
 }
 
 void must(enum plait_status status, const char *what)

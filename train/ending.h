@@ -23,6 +23,9 @@ bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Say nothing from here on: of ranks that all find the same. */
 void complain_no_more(void);
 
+/** End this process at once, without destructors: other ranks see that it has gone. */
+_Noreturn void leave(enum ending ending);
+
 /** Complain, also on ranks that else say nothing, and end this process. */
 _Noreturn void give_up(enum ending ending, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -40,10 +40,10 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
     why = why != NULL ? why : share_bytes(comm, out, sizeof *out);
     if (why != NULL) {
         complain("%s", why);
-        exit(ENDING_ERROR);
+        leave(ENDING_ERROR);
     }
     if (!options_recall(o, out->notes, out->nrank == nrank))
-        exit(ENDING_USAGE);
+        leave(ENDING_USAGE);
     if (out->nrank != nrank && !o->reproducible)
         complain("--resume %s: %u ranks wrote it, and %u go on: not the bits of a run that never stopped", o->resume,
                  out->nrank, nrank);

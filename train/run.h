@@ -7,6 +7,7 @@
  *     statistics.c   batch norm's running statistics: over passes, steps, ranks
  *     tree.h         sums of passes that do not depend on the number of ranks
  *     agree.c        when to leave, of ranks that do not step together
+ *     failure.c      what ends it before its time
  *     evaluate.c     accuracy over all ranks, exact
  *     state.c        a run to a checkpoint, and back
  *     recall.c       what a run was that goes on
@@ -84,6 +85,7 @@ struct run {
     double best;             /* top-1 so far */
     bool frozen;             /* polishing batch norm's statistics: the weights stay */
     bool stopping;           /* a rank was asked to */
+    char nonfinite[200];     /* what was not finite, and where; "": nothing yet, on this rank */
 
     char folder[4096];
     struct keeper *keeper; /* rank 0 */

@@ -81,7 +81,7 @@ static void make_model(struct run *r)
     }
     r->model = model_create(&m);
     if (r->model == NULL)
-        exit(ENDING_ERROR);
+        leave(ENDING_ERROR);
     r->ntensor = model_ntensor(r->model);
 }
 
@@ -290,9 +290,9 @@ static void open_data(struct run *r)
     r->train = dataset_open(r->o->data, "train");
     r->val = r->train != NULL ? dataset_open(r->o->data, "val") : NULL;
     if (r->val == NULL)
-        exit(ENDING_ERROR);
+        leave(ENDING_ERROR);
     if (!dataset_same_classes(r->train, r->val))
-        exit(ENDING_ERROR);
+        leave(ENDING_ERROR);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -315,7 +315,7 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
 static void check_options(struct run *r, struct options *o, uint32_t nlocal)
 {
     if (!options_settle(o, dataset_count(r->train), r->nrank, launch_cpus(), nlocal))
-        exit(ENDING_USAGE);
+        leave(ENDING_USAGE);
     r->npass = (uint32_t)(o->batch / r->nrank / o->micro);
 }
 

@@ -145,6 +145,6 @@ void state_load(struct run *r)
         r->scale.scale = r->o->loss_scale;
     if (why != NULL) {
         complain("%s", why);
-        exit(ENDING_ERROR);
+        leave(ENDING_ERROR);
     }
 }

@@ -6,6 +6,7 @@
 #include "agree.h"
 #include "clock.h"
 #include "ending.h"
+#include "failure.h"
 #include "launch.h"
 #include "progress.h"
 #include "run.h"
@@ -40,23 +41,6 @@ static float *const *targets(struct run *r)
     return r->scratch;
 }
 
-static const char not_finite_text[] = "the first layer that is not finite is";
-
-/* The loss is infinite or not a number: training cannot go on, on any rank. */
-static _Noreturn void not_finite(struct run *r, double loss)
-{
-    const char *layer = model_first_nonfinite(r->model);
-    char reason[200];
-
-    snprintf(reason, sizeof reason, "the loss is %g in step %llu: %s %s", loss, (unsigned long long)r->step + 1,
-             not_finite_text, layer != NULL ? layer : "none, it was the loss itself");
-    plait_comm_abort(r->side, reason);
-    plait_comm_abort(r->comm, reason);
-    if (r->fusion != NULL)
-        plait_comm_abort(plait_fusion_comm(r->fusion), reason);
-    give_up(ENDING_NONFINITE, "%s; a lower --rate (now %g) or a longer --warmup may help", reason, r->rate);
-}
-
 /* Forward and backward over this rank's images, pass by pass. The totals of all ranks are on their way as soon as known. */
 static enum plait_status passes(struct run *r, struct totals *totals, struct plait_request **summing)
 {
@@ -64,13 +48,14 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
     struct images images;
     struct model_result result;
 
+    totals->loss = r->nonfinite[0] != '\0' ? NAN : 0;
     for (r->pass = 0; r->pass < r->npass; r->pass++) {
         if (!loader_next(r->loader, &images))
             give_up(ENDING_ERROR, "the images of epoch %u end at step %llu of %llu", r->epoch + 1,
                     (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
         model_forward(r->model, images.images, images.labels, true, r->o->smoothing, &result);
         if (!isfinite(result.loss))
-            not_finite(r, result.loss);
+            note_nonfinite(r, "the loss", model_first_nonfinite(r->model));
         statistics_pass(r->statistics, r->pass);
         totals->loss += result.loss;
         totals->images += result.n;
@@ -104,6 +89,20 @@ static enum plait_status wait_for_others(struct run *r)
     return status;
 }
 
+/* The first tensor, on the way back, whose gradient is not finite. */
+static const char *worst_gradient(const struct run *r)
+{
+    const uint32_t *order = model_backward_order(r->model);
+
+    for (uint32_t k = 0; k < r->ntensor; k++) {
+        const struct tensor *tensor = model_tensor(r->model, order[k]);
+        for (size_t i = 0; i < tensor->count; i++)
+            if (!isfinite(r->gradient[order[k]][i]))
+                return tensor->name;
+    }
+    return NULL;
+}
+
 /* New weights from the gradients, if they are finite, and what passes compute with from the new weights. */
 static void update(struct run *r)
 {
@@ -115,23 +114,35 @@ static void update(struct run *r)
     must(plait_optim_step(r->optim, &step, &result), "the optimiser");
     must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
     if (result.finite == 0 && r->o->loss_scale > 0)
-        give_up(ENDING_NONFINITE,
-                "gradients are not finite in step %llu; a lower --rate (now %g), or --loss-scale dynamic",
-                (unsigned long long)r->step + 1, r->rate);
+        note_nonfinite(r, "a gradient", worst_gradient(r)); /* of all ranks; or its own, told in the next step */
+    if (r->nonfinite[0] != '\0' && r->fusion != NULL)
+        nonfinite(r);
     model_refresh(r->model, (const float *const *)r->master);
+}
+
+static enum agreed wanted(const struct run *r)
+{
+    return r->nonfinite[0] != '\0' ? AGREED_WRONG : asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON;
+}
+
+/* All ranks come here together. */
+static void obey(struct run *r, enum agreed agreed)
+{
+    if (agreed == AGREED_WRONG)
+        nonfinite(r);
+    r->stopping = agreed == AGREED_STOP;
 }
 
 /* Was a rank asked to stop? All hear of it after the same step, or, where they do not step together, before they meet. */
 static enum plait_status heard(struct run *r, const struct totals *totals)
 {
-    enum agreed agreed;
+    enum agreed agreed = totals->stop > 0 ? AGREED_STOP : AGREED_GO_ON;
+    enum plait_status status = PLAIT_OK;
 
-    if (r->together) {
-        r->stopping = totals->stop > 0;
-        return PLAIT_OK;
-    }
-    const enum plait_status status = agree_turn(r->agree, asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON, &agreed);
-    r->stopping = status == PLAIT_OK && agreed == AGREED_STOP;
+    if (!r->together)
+        status = agree_turn(r->agree, wanted(r), &agreed);
+    if (status == PLAIT_OK)
+        obey(r, agreed);
     return status;
 }
 
@@ -156,7 +167,9 @@ static enum plait_status step(struct run *r, struct totals *totals)
         status = plait_wait(&summing);
     if (status != PLAIT_OK)
         return status;
-    if (!r->frozen)
+    if (r->together && !isfinite(totals->loss)) /* of all ranks: all see it */
+        nonfinite(r);
+    if (!r->frozen && isfinite(totals->loss))
         update(r);
     r->waited = loader_waited(r->loader) - waited;
     r->step++;
@@ -186,44 +199,14 @@ static bool finished(const struct run *r)
     return r->stopping || r->epoch >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
 }
 
-/* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
-static _Noreturn void lost(struct run *r)
-{
-    char verdict[1024];
-    const char *why = NULL;
-
-    snprintf(verdict, sizeof verdict, "%s", plait_last_error());
-    if (strstr(verdict, not_finite_text) != NULL)
-        give_up(ENDING_NONFINITE, "%s", verdict);
-    if (r->elastic != NULL)
-        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder,
-                r->folder);
-    if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
-        r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
-    if (r->keeper == NULL)
-        give_up(ENDING_LOST, "%s", verdict);
-    keeper_wait(r->keeper);
-    why = state_save_alone(r);
-    if (why != NULL)
-        give_up(ENDING_LOST, "%s. The last step could not be saved: %s", verdict, why);
-    give_up(ENDING_LOST, "%s. The last complete step, %llu, is saved; go on with --resume %s", verdict,
-            (unsigned long long)r->step, r->folder);
-}
-
-static void check(struct run *r, enum plait_status status)
-{
-    if (status != PLAIT_OK)
-        lost(r);
-}
-
 /* Before what all ranks do together. false: they leave instead. */
 static bool meet(struct run *r)
 {
     enum agreed agreed;
 
     if (!r->together && !r->stopping) {
-        check(r, agree_meet(r->agree, asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON, &agreed));
-        r->stopping = agreed == AGREED_STOP;
+        check(r, agree_meet(r->agree, wanted(r), &agreed));
+        obey(r, agreed);
     }
     return r->together || !r->stopping;
 }

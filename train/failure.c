@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "failure.h"
+
+#include "ending.h"
+
+#include <plait/coll.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
+static _Noreturn void lost(struct run *r)
+{
+    char verdict[1024];
+    const char *why = NULL;
+
+    snprintf(verdict, sizeof verdict, "%s", plait_last_error());
+    if (r->elastic != NULL)
+        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder,
+                r->folder);
+    if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
+        r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
+    if (r->keeper == NULL)
+        give_up(ENDING_LOST, "%s", verdict);
+    keeper_wait(r->keeper);
+    why = state_save_alone(r);
+    if (why != NULL)
+        give_up(ENDING_LOST, "%s. The last step could not be saved: %s", verdict, why);
+    give_up(ENDING_LOST, "%s. The last complete step, %llu, is saved; go on with --resume %s", verdict,
+            (unsigned long long)r->step, r->folder);
+}
+
+void check(struct run *r, enum plait_status status)
+{
+    if (status != PLAIT_OK)
+        lost(r);
+}
+
+void note_nonfinite(struct run *r, const char *what, const char *layer)
+{
+    if (r->nonfinite[0] == '\0')
+        snprintf(r->nonfinite, sizeof r->nonfinite, "%s is not finite in step %llu%s%s", what,
+                 (unsigned long long)r->step + 1, layer != NULL ? ": the first one is in " : "",
+                 layer != NULL ? layer : "");
+}
+
+void nonfinite(struct run *r)
+{
+    uint32_t first = r->nonfinite[0] != '\0' ? r->rank : r->nrank;
+
+    check(r, plait_allreduce(r->comm, &first, &first, 1, PLAIT_UINT32, PLAIT_MIN, NULL));
+    check(r, plait_broadcast(r->comm, r->nonfinite, r->nonfinite, sizeof r->nonfinite, PLAIT_UINT8, first, NULL));
+    complain("rank %u: %s; a lower --rate (now %g), a longer --warmup or --loss-scale dynamic may help", first,
+             r->nonfinite, r->rate);
+    plait_elastic_destroy(r->elastic); /* its servers may go */
+    leave(ENDING_NONFINITE);
+}
