@@ -26,6 +26,12 @@ for try in 1 2 3 4; do
     kill -TERM "$(rank $((try % 2)))"
     ended async$try 143 '"why":"asked to stop"'
 done
+
+# A rank is lost in the sums of batch norm: a survivor saves the last complete step.
+start norms --ranks 2 --sync-batch-norm
+kill -KILL "$(rank 1)"
+ended norms 4 'last complete step, [0-9]*, is saved'
+
 # A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
 wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)
 for how in "--ranks 2" "--ranks 3 --batch 48 --sync-batch-norm" "--ranks 2 --elastic sync2" "--ranks 3 --elastic async" \

@@ -58,6 +58,7 @@ static void time_passes(struct calibration *c)
         images[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
     do {
         time_pass(c, images, labels);
+        must(c->run->norms.status, "calibration");
         more = now() - begin < seconds || c->backward <= 0;
         must(plait_allreduce(c->run->side, &more, &more, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     } while (more > 0);

@@ -41,6 +41,11 @@ struct totals {
 };
 enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
 
+struct norms { /* synchronised batch norm */
+    struct plait_comm *comm;
+    enum plait_status status; /* of the first sum that failed */
+};
+
 struct run {
     const struct options *o;
     struct recalled recalled; /* --resume */
@@ -67,6 +72,7 @@ struct run {
     struct tree tree; /* --reproducible: sums of passes */
     float **scratch;  /* [ntensor] where a pass writes its gradients */
     struct statistics *statistics;
+    struct norms norms;
 
     struct plait_fusion *fusion;   /* synchronous SGD */
     struct plait_elastic *elastic; /* or elastic averaging, */

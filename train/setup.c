@@ -56,9 +56,13 @@ static void make_keeper(struct run *r)
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
+/* After an error the rest of the pass goes on with what is there, for nothing: the step looks at the status. */
 static void sum_norms(void *context, float *values, size_t n)
 {
-    must(plait_allreduce(context, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL), "synchronised batch norm");
+    struct norms *norms = context;
+
+    if (norms->status == PLAIT_OK)
+        norms->status = plait_allreduce(norms->comm, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL);
 }
 
 static void make_model(struct run *r)
@@ -71,13 +75,12 @@ static void make_model(struct run *r)
                                .precision = o->precision,
                                .threads = (unsigned)o->threads,
                                .training = true };
-    struct plait_comm *norms = NULL;
 
-    if (o->sync_norm && r->nrank > 1) { /* it lives as long as the process */
-        must(plait_comm_duplicate(r->comm, "batch norm", &norms), "synchronised batch norm");
+    if (o->sync_norm && r->nrank > 1) {
+        must(plait_comm_duplicate(r->comm, "batch norm", &r->norms.comm), "synchronised batch norm");
         m.sum = sum_norms;
         m.nsum = r->nrank;
-        m.context = norms;
+        m.context = &r->norms;
     }
     r->model = model_create(&m);
     if (r->model == NULL)
@@ -380,6 +383,7 @@ bool run_destroy(struct run *r)
     model_destroy(r->model);
     plait_mem_free(r->weights);
     agree_destroy(r->agree);
+    plait_comm_destroy(r->norms.comm);
     plait_comm_destroy(r->side);
     plait_comm_destroy(r->comm);
     free(r->centre);

@@ -54,6 +54,8 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
             give_up(ENDING_ERROR, "the images of epoch %u end at step %llu of %llu", r->epoch + 1,
                     (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
         model_forward(r->model, images.images, images.labels, true, r->o->smoothing, &result);
+        if (r->norms.status != PLAIT_OK)
+            break;
         if (!isfinite(result.loss))
             note_nonfinite(r, "the loss", model_first_nonfinite(r->model));
         statistics_pass(r->statistics, r->pass);
@@ -64,13 +66,15 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
         if (r->together && r->pass + 1 == r->npass) {
             call.request = summing;
             totals->stop = asked_to_stop != 0;
-            if (plait_allreduce(r->side, totals, totals, NTOTAL, PLAIT_FLOAT64, PLAIT_SUM, &call) != PLAIT_OK)
-                return PLAIT_ERR_FAILED;
+            const enum plait_status status =
+                plait_allreduce(r->side, totals, totals, NTOTAL, PLAIT_FLOAT64, PLAIT_SUM, &call);
+            if (status != PLAIT_OK)
+                return status;
         }
         if (!r->frozen)
             model_backward(r->model, r->scale.scale, targets(r), r->pass > 0 && !r->o->reproducible, gradient_ready, r);
     }
-    return PLAIT_OK;
+    return r->norms.status;
 }
 
 /* Until the gradients are those of all ranks, or these weights are pulled to the centre. */
