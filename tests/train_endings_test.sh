@@ -32,6 +32,28 @@ start norms --ranks 2 --sync-batch-norm
 kill -KILL "$(rank 1)"
 ended norms 4 'last complete step, [0-9]*, is saved'
 
+# What a survivor saves is of that step alone, also the running statistics, which the next one had moved already.
+start lost --ranks 2
+kill -KILL "$(rank 1)"
+ended lost 4 'last complete step, [0-9]*, is saved'
+step=$(sed -n 's/.*last complete step, \([0-9]*\), is saved.*/\1/p' "$data/lost.out")
+start again --ranks 2 --steps "$step"
+ended again 0 '"why":"trained"'
+python3 - "$data"/{lost,again}/step-"$(printf %08d "$step")".safetensors <<'END' || fail "a survivor's checkpoint is not of its step"
+import json, struct, sys
+def read(path):
+    data = open(path, 'rb').read()
+    n = struct.unpack('<Q', data[:8])[0]
+    about = {k: v['data_offsets'] for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
+    return {k: data[8 + n + a:8 + n + b] for k, (a, b) in sorted(about.items(), key=lambda t: t[1])}
+lost, again = map(read, sys.argv[1:])
+running = [k for k in lost if 'running' in k]
+wrong = [k for k in lost if k not in running and lost[k] != again[k]]
+if not again['state.statistics'].startswith(b''.join(lost[k] for k in running)):
+    wrong.append('running statistics')
+sys.exit(f'{wrong} differ' if wrong or not running else 0)
+END
+
 # A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
 wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)
 for how in "--ranks 2" "--ranks 3 --batch 48 --sync-batch-norm" "--ranks 2 --elastic sync2" "--ranks 3 --elastic async" \

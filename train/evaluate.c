@@ -58,7 +58,7 @@ enum plait_status evaluate(struct run *r, struct totals *out)
     if (status != PLAIT_OK)
         return status;
     pass_over(r, out);
-    statistics_restore(r->statistics);
+    statistics_undo(r->statistics);
     if (r->elastic != NULL)
         model_refresh(r->model, (const float *const *)r->master);
     return totals_sum(r->comm, out);

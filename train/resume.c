@@ -190,10 +190,15 @@ void resume_save(const struct resume *r, struct keeper *keeper, uint64_t step, b
 
 const char *resume_save_alone(const struct resume *r, const char *folder, uint64_t step)
 {
-    uint32_t n;
+    uint32_t n, nentry = 0;
     struct note *const notes = make_notes(r, &n);
-    const char *const why = checkpoint_write(folder, step, r->entries, r->nentry, notes, n);
+    struct entry *const entries = allocate(r->nentry, sizeof *entries);
 
+    for (uint32_t k = 0; k < r->nentry; k++)
+        if (r->found[k] == NULL)
+            entries[nentry++] = r->entries[k];
+    const char *const why = checkpoint_write(folder, step, entries, nentry, notes, n);
+    free(entries);
     free(notes);
     return why;
 }

@@ -63,7 +63,8 @@ void resume_loss_scale(struct resume *resume, struct plait_loss_scale *scale);
 /** keeper_save() of all of it. */
 void resume_save(const struct resume *resume, struct keeper *keeper, uint64_t step, bool best);
 
-/** The same now, by checkpoint_write(), for the end of a run that lost its keeper's rank. NULL, or why not (why.h). */
+/** The same now, by checkpoint_write(), for the end of a run that lost its keeper's rank, without what may be missing: that
+ *  one rank alone does not know. NULL, or why not (why.h). */
 const char *resume_save_alone(const struct resume *resume, const char *folder, uint64_t step);
 
 /**

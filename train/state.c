@@ -123,8 +123,6 @@ const char *state_save_alone(struct run *r)
     struct state *s = r->state;
 
     statistics_get(r->statistics, s->mean);
-    for (uint32_t rank = 0; rank < r->nrank; rank++)
-        memcpy(s->all + rank * s->count, s->mean, s->count * sizeof *s->all);
     return resume_save_alone(s->list, r->folder, r->step);
 }
 

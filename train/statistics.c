@@ -15,7 +15,7 @@ struct statistics {
     uint32_t npass;
     size_t count;
     float *sum; /* [count] of the passes of a step; between steps anything */
-    float *own; /* [count] while the mean is in their place */
+    float *own; /* [count] while the mean is in their place; in a step those of its beginning */
     struct tree tree;
 };
 
@@ -47,6 +47,16 @@ static void move(float *running, const float *towards, float factor, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         running[i] += weight * (factor * towards[i] - running[i]);
+}
+
+void statistics_begin(struct statistics *s)
+{
+    statistics_get(s, s->own);
+}
+
+void statistics_undo(struct statistics *s)
+{
+    statistics_set(s, s->own);
 }
 
 void statistics_pass(struct statistics *s, uint32_t k)
@@ -88,16 +98,11 @@ enum plait_status statistics_step(struct statistics *s)
 
 enum plait_status statistics_average(struct statistics *s)
 {
-    statistics_get(s, s->own);
+    statistics_begin(s);
     const enum plait_status status = plait_allreduce(s->comm, s->own, s->sum, s->count, PLAIT_FLOAT32, PLAIT_AVG, NULL);
     if (status == PLAIT_OK)
         statistics_set(s, s->sum);
     return status;
-}
-
-void statistics_restore(struct statistics *s)
-{
-    statistics_set(s, s->own);
 }
 
 size_t statistics_count(const struct statistics *s)

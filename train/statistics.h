@@ -16,16 +16,18 @@ struct statistics;
 struct statistics *statistics_create(struct model *model, struct plait_comm *comm, uint32_t npass);
 void statistics_destroy(struct statistics *s);
 
+/** A step begins: undo() goes back to here when it does not end. */
+void statistics_begin(struct statistics *s);
+void statistics_undo(struct statistics *s);
+
 /** After the k-th forward pass of a step in training. */
 void statistics_pass(struct statistics *s, uint32_t k);
 
 /** The passes of a step are over. Collective with --reproducible. */
 enum plait_status statistics_step(struct statistics *s);
 
-/** Put the mean of all ranks' in the place of this rank's. Collective. */
+/** Put the mean of all ranks' in the place of this rank's, until undo(). Collective. */
 enum plait_status statistics_average(struct statistics *s);
-/** This rank's again. */
-void statistics_restore(struct statistics *s);
 
 /** Floats of all. */
 size_t statistics_count(const struct statistics *s);

@@ -158,6 +158,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
 
     *totals = (struct totals){ .exposed = r->exposed, .data = r->waited };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
+    statistics_begin(r->statistics);
     if (r->elastic != NULL && !r->frozen)
         status = plait_elastic_start(r->elastic);
     if (status == PLAIT_OK)
@@ -169,8 +170,10 @@ static enum plait_status step(struct run *r, struct totals *totals)
         status = statistics_step(r->statistics);
     if (status == PLAIT_OK && summing != NULL)
         status = plait_wait(&summing);
-    if (status != PLAIT_OK)
+    if (status != PLAIT_OK) {
+        statistics_undo(r->statistics); /* as are the weights */
         return status;
+    }
     if (r->together && !isfinite(totals->loss)) /* of all ranks: all see it */
         nonfinite(r);
     if (!r->frozen && isfinite(totals->loss))
