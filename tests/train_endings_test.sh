@@ -14,7 +14,7 @@ ended() { # NAME STATUS WORDS
     wait $child
     local status=$?
     [ $status -eq "$2" ] || fail "$1: status $status: $(tail -3 "$data/$1.out")"
-    grep -q -e "$3" "$data/$1.out" "$data/$1/log.jsonl" || fail "$1: '$3' is not what it says: $(tail -3 "$data/$1.out")"
+    grep -q -e "$3" "$data/$1.out" "$data/$1/log.jsonl" 2>/dev/null || fail "$1: '$3' is not what it says: $(tail -3 "$data/$1.out")"
 }
 rank() { # K: the process of a rank
     pgrep -P $child | sed -n "$(($1 + 1))p"
@@ -53,6 +53,21 @@ if not again['state.statistics'].startswith(b''.join(lost[k] for k in running)):
     wrong.append('running statistics')
 sys.exit(f'{wrong} differ' if wrong or not running else 0)
 END
+
+# Of elastic averaging the last checkpoint stands, and is named.
+start centre --ranks 2 --elastic sync3 --save-every 2
+until compgen -G "$data/centre/step-*" >/dev/null || ! kill -0 $child; do sleep 0.1; done
+kill -KILL "$(rank 1)"
+ended centre 4 'centre/step-[0-9]*.safetensors stands'
+
+# A checkpoint that could not be written is an error, also after a signal: on all ranks.
+start gone --ranks 2 --evaluate-every 0 --save-every 1000000
+rm -r "$data/gone"
+kill -TERM $child
+ended gone 1 'the checkpoint of step .*There is no older one'
+
+# What rank 0 alone finds is the error of all.
+complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
 
 # A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
 wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)

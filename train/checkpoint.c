@@ -250,7 +250,7 @@ static void write_it(struct keeper *k)
     if (why == NULL)
         remove_old(k);
     else
-        trouble(k, "the checkpoint of step %" PRIu64 ": %s (older ones are kept, and the next is tried)", k->step, why);
+        trouble(k, "the checkpoint of step %" PRIu64 ": %s (older ones are kept)", k->step, why);
 }
 
 static void *work(void *argument)

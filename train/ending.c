@@ -35,8 +35,47 @@ bool complain(const char *format, ...)
     return false;
 }
 
+/* The later in this list says more; a status that is none of ours most of all. */
+static int weight(int status)
+{
+    static const int order[] = {
+        ENDING_GOOD, ENDING_LOST, ENDING_SIGNAL, ENDING_NONFINITE, ENDING_USAGE, ENDING_ERROR
+    };
+    const int n = sizeof order / sizeof *order;
+    int k = 0;
+
+    while (k < n && order[k] != (status > ENDING_SIGNAL ? ENDING_SIGNAL : status))
+        k++;
+    return k;
+}
+
+int ending_worse(int a, int b)
+{
+    return weight(a) > weight(b) ? a : b;
+}
+
+enum ending ending_of(enum plait_status status)
+{
+    return status == PLAIT_ERR_PEER || status == PLAIT_ERR_FAILED || status == PLAIT_ERR_TIMEOUT ? ENDING_LOST
+                                                                                                 : ENDING_ERROR;
+}
+
+static void (*last)(void *);
+static void *last_context;
+
+void before_leaving(void (*function)(void *), void *context)
+{
+    last_context = context;
+    last = function;
+}
+
 void leave(enum ending ending)
 {
+    void (*const function)(void *) = last;
+
+    last = NULL; /* it may have to leave itself */
+    if (function != NULL)
+        function(last_context);
     fflush(stdout);
     _exit((int)ending);
 }
@@ -54,8 +93,7 @@ void give_up(enum ending ending, const char *format, ...)
 void must(enum plait_status status, const char *what)
 {
     if (status != PLAIT_OK)
-        give_up(status == PLAIT_ERR_PEER || status == PLAIT_ERR_FAILED ? ENDING_LOST : ENDING_ERROR, "%s: %s", what,
-                plait_last_error());
+        give_up(ending_of(status), "%s: %s", what, plait_last_error());
 }
 
 void *allocate(size_t n, size_t size)

@@ -23,8 +23,17 @@ bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Say nothing from here on: of ranks that all find the same. */
 void complain_no_more(void);
 
+/** Of two ranks' exit statuses the one that says more: a loss, an error or wrong arguments are why others are lost. */
+int ending_worse(int a, int b);
+
+/** What an error of the library makes of this process: is another rank the cause? */
+enum ending ending_of(enum plait_status status);
+
 /** End this process at once, without destructors: other ranks see that it has gone. */
 _Noreturn void leave(enum ending ending);
+
+/** But first, once, on whichever thread leaves: bring to an end what must not be cut off. */
+void before_leaving(void (*function)(void *context), void *context);
 
 /** Complain, also on ranks that else say nothing, and end this process. */
 _Noreturn void give_up(enum ending ending, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -2,21 +2,27 @@
 #include "failure.h"
 
 #include "ending.h"
+#include "why.h"
 
 #include <plait/coll.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)
 {
-    char verdict[1024];
+    char verdict[1024], newest[PATH_MAX];
     const char *why = NULL;
 
     snprintf(verdict, sizeof verdict, "%s", plait_last_error());
+    if (r->elastic != NULL && r->keeper != NULL)
+        keeper_wait(r->keeper);
+    if (r->elastic != NULL && !checkpoint_newest(r->folder, newest, sizeof newest))
+        give_up(ENDING_LOST, "%s. No checkpoint was complete yet", verdict);
     if (r->elastic != NULL)
-        give_up(ENDING_LOST, "%s. The last checkpoint in %s stands; go on with --resume %s", verdict, r->folder,
+        give_up(ENDING_LOST, "%s. %s stands, as the centre is lost; go on with --resume %s", verdict, newest,
                 r->folder);
     if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
@@ -32,8 +38,14 @@ static _Noreturn void lost(struct run *r)
 
 void check(struct run *r, enum plait_status status)
 {
-    if (status != PLAIT_OK)
+    if (status == PLAIT_OK)
+        return;
+    if (ending_of(status) == ENDING_LOST)
         lost(r);
+    const char *why = because("rank %u: %s", r->rank, plait_last_error());
+    plait_comm_abort(r->side, why); /* the others have not lost this rank: they shall know why it goes */
+    plait_comm_abort(r->comm, why);
+    give_up(ending_of(status), "%s", why);
 }
 
 void note_nonfinite(struct run *r, const char *what, const char *layer)

@@ -66,10 +66,9 @@ static void tell_death(uint32_t rank, int how)
         complain("rank %u was ended by signal %d, %s", rank, WTERMSIG(how), strsignal(WTERMSIG(how)));
 }
 
-/* The status of a rank that ended by itself says more than that of one that was killed. */
 static int wait_for_ranks(void)
 {
-    int worst = 0, how;
+    int worst = ENDING_GOOD, how;
     pid_t one;
 
     while ((one = waitpid(-1, &how, 0)) > 0 || (one < 0 && errno == EINTR))
@@ -77,10 +76,7 @@ static int wait_for_ranks(void)
             if (children[i] == one) {
                 children[i] = 0;
                 tell_death(i, how);
-                if (WIFEXITED(how) && WEXITSTATUS(how) > worst)
-                    worst = WEXITSTATUS(how);
-                else if (WIFSIGNALED(how) && worst == 0)
-                    worst = ENDING_LOST;
+                worst = ending_worse(worst, WIFEXITED(how) ? WEXITSTATUS(how) : ENDING_LOST);
             }
     return worst;
 }

@@ -106,8 +106,7 @@ struct run {
  * nlocal  ranks of this host
  */
 struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nlocal);
-/** false, after a message: what was saved last could not be written. */
-bool run_destroy(struct run *r);
+void run_destroy(struct run *r);
 
 void totals_add(struct totals *sum, const struct totals *more);
 /** Sum over ranks, in place. */
@@ -120,6 +119,8 @@ struct state *state_create(struct run *r);
 void state_destroy(struct state *s);
 /** Collective: rank 0 writes a checkpoint in the background. */
 enum plait_status state_save(struct run *r, bool best);
+/** Is what was saved last on the disk? Collective; false after a message. */
+bool state_saved(struct run *r);
 /** Not collective: of what this rank alone knows, after another was lost. NULL, or why not. */
 const char *state_save_alone(struct run *r);
 /** Go on where the newest checkpoint of --resume was; the weights of --weights. Collective. */

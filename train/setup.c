@@ -4,6 +4,8 @@
 #include "launch.h"
 #include "progress.h"
 #include "run.h"
+#include "share.h"
+#include "why.h"
 
 #include <plait/memory.h>
 
@@ -17,41 +19,55 @@
 
 /* ---- the folder of the run --------------------------------------------------------------------- */
 
-/* run-1, run-2, ...: the first that is not there. */
-static void next_folder(char *path, size_t room)
+/* run-1, run-2, ...: the first that is not there. NULL, or why none can be made. */
+static const char *next_folder(char *path, size_t room)
 {
     for (unsigned k = 1; k < 1000000; k++) {
         snprintf(path, room, "run-%u", k);
         if (mkdir(path, 0777) == 0)
-            return;
+            return NULL;
         if (errno != EEXIST)
             break;
     }
-    give_up(ENDING_ERROR, "%s: no folder for the run can be made: %m; name one with --run", path);
+    return because("%s: no folder for the run can be made: %s; name one with --run", path, strerror(errno));
 }
 
-/* Rank 0 makes it, all have its name. */
-static void choose_folder(struct run *r)
+/* On rank 0. NULL, or why not. */
+static const char *take_folder(struct run *r)
 {
     const struct options *o = r->o;
-    const char *named = o->resume != NULL ? o->resume : o->run;
+    const char *named = o->resume != NULL ? o->resume : o->run, *why = NULL;
 
-    if (r->rank == 0 && named == NULL)
-        next_folder(r->folder, sizeof r->folder);
-    else if (named != NULL && strlen(named) < sizeof r->folder)
-        strcpy(r->folder, named);
-    if (r->rank == 0 && named != NULL && o->resume == NULL && mkdir(named, 0777) != 0 && errno != EEXIST)
-        give_up(ENDING_ERROR, "--run %s: %m", named);
-    must(plait_broadcast(r->comm, r->folder, r->folder, sizeof r->folder, PLAIT_UINT8, 0, NULL), "meeting");
+    if (named == NULL)
+        why = next_folder(r->folder, sizeof r->folder);
+    else if (snprintf(r->folder, sizeof r->folder, "%s", named) >= (int)sizeof r->folder)
+        why = because("--run %.80s...: the name is too long; choose a shorter one", named);
+    if (why == NULL)
+        r->keeper = keeper_create(r->folder, (uint32_t)o->keep, &why);
+    return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);
 }
 
-static void make_keeper(struct run *r)
+static void finish_saving(void *keeper)
 {
-    const char *why;
+    keeper_wait(keeper);
+    const char *why = keeper_trouble(keeper);
+    if (why != NULL)
+        complain("%s", why);
+}
 
-    r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
-    if (r->keeper == NULL)
-        give_up(ENDING_ERROR, "%s; choose another folder with --run", why);
+/* Rank 0 keeps it, all have its name. */
+static void choose_folder(struct run *r)
+{
+    const char *why = share_verdict(r->comm, r->rank == 0 ? take_folder(r) : NULL);
+
+    if (why == NULL)
+        why = share_bytes(r->comm, r->folder, sizeof r->folder);
+    if (why != NULL) {
+        complain("%s", why);
+        leave(ENDING_ERROR);
+    }
+    if (r->keeper != NULL)
+        before_leaving(finish_saving, r->keeper);
 }
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
@@ -349,8 +365,6 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     make_schedule(r);
     if (!o->dry_run)
         choose_folder(r);
-    if (!o->dry_run && r->rank == 0)
-        make_keeper(r);
     r->state = state_create(r);
     state_load(r);
     if (o->elastic >= 0)
@@ -360,12 +374,10 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     return r;
 }
 
-bool run_destroy(struct run *r)
+void run_destroy(struct run *r)
 {
-    const char *why = r->keeper != NULL ? keeper_destroy(r->keeper) : NULL;
-
-    if (why != NULL)
-        complain("%s", why);
+    before_leaving(NULL, NULL);
+    keeper_destroy(r->keeper);
     state_destroy(r->state);
     progress_destroy(r->progress);
     loader_destroy(r->loader);
@@ -393,5 +405,4 @@ bool run_destroy(struct run *r)
     free(r->scratch);
     free(r->place);
     free(r);
-    return why == NULL;
 }

@@ -7,7 +7,9 @@
 #include "ending.h"
 #include "resume.h"
 #include "run.h"
+#include "share.h"
 #include "weights.h"
+#include "why.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -114,8 +116,22 @@ enum plait_status state_save(struct run *r, bool best)
     resume_save(s->list, r->keeper, r->step, best);
     const char *trouble = keeper_trouble(r->keeper);
     if (trouble != NULL)
-        complain("%s; the training goes on", trouble);
+        complain("%s; the training goes on, and the next is tried", trouble);
     return PLAIT_OK;
+}
+
+bool state_saved(struct run *r)
+{
+    const char *why = NULL, *newest;
+
+    if (r->keeper != NULL) {
+        newest = keeper_newest(r->keeper);
+        why = keeper_trouble(r->keeper);
+    }
+    if (why != NULL)
+        why = because("%s. %s%s", why, newest, *newest != '\0' ? " stands" : "There is no older one");
+    why = share_verdict(r->comm, why);
+    return why == NULL || complain("%s", why);
 }
 
 const char *state_save_alone(struct run *r)

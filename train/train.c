@@ -319,11 +319,13 @@ static int run_training(struct options *o)
         progress_end(r->progress, r, why);
         if (r->stopping)
             ending = ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
+        if (!state_saved(r))
+            ending = ENDING_ERROR;
     }
     const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
     char *folder = draw ? strdup(r->folder) : NULL;
-    if (r != NULL && !run_destroy(r) && ending == ENDING_GOOD)
-        ending = ENDING_ERROR;
+    if (r != NULL)
+        run_destroy(r);
     must(plait_comm_destroy(all), "leaving");
     if (folder != NULL && plot_runs((const char *const *)&folder, 1, o->plot) != 0)
         ending = ENDING_ERROR;
