@@ -34,4 +34,7 @@ complains 2 '--reproducible on: the run in .*part has off' "$data/images" --resu
 "$train" make-data "$data/others" --train-images 48 --val-images 10 --pixels 24 >/dev/null || fail "make-data"
 complains 1 'its training set is 64 files.*this run.s is 48 files' "$data/others" --resume "$data/part" --ranks 2
 complains 1 'no checkpoint lies there' "$data/images" --resume "$data/nowhere" --ranks 2
+
+# Another run does not write among its checkpoints.
+complains 1 '--run .*part: it holds the checkpoints of another run; go on with --resume' "$data/images" --run "$data/part" --ranks 2
 echo passed

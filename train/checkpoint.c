@@ -157,6 +157,17 @@ static bool whole(const char *path, const uint64_t *step)
     return why == NULL;
 }
 
+bool checkpoint_any(const char *folder)
+{
+    char best[PATH_MAX + NAME];
+    uint64_t *steps = NULL;
+    const ssize_t n = list_steps(folder, &steps);
+
+    free(steps);
+    snprintf(best, sizeof best, "%s/" BEST, folder);
+    return n > 0 || access(best, F_OK) == 0;
+}
+
 bool checkpoint_newest(const char *folder, char *out, size_t size)
 {
     uint64_t *steps = NULL;

@@ -56,6 +56,9 @@ const char *keeper_newest(struct keeper *keeper);
 const char *checkpoint_write(const char *folder, uint64_t step, const struct entry *entries, uint32_t nentry,
                              const struct note *notes, uint32_t nnote);
 
+/** Has a folder checkpoints, whole or not? */
+bool checkpoint_any(const char *folder);
+
 /**
  * keeper_newest() of any folder, without keeping it. Files that look like checkpoints and are not whole are named on standard
  * error and passed over; best.safetensors is taken when nothing else is whole.

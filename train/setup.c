@@ -42,6 +42,10 @@ static const char *take_folder(struct run *r)
         why = next_folder(r->folder, sizeof r->folder);
     else if (snprintf(r->folder, sizeof r->folder, "%s", named) >= (int)sizeof r->folder)
         why = because("--run %.80s...: the name is too long; choose a shorter one", named);
+    else if (o->resume == NULL && checkpoint_any(named))
+        return because(
+            "--run %s: it holds the checkpoints of another run; go on with --resume %s, or name another folder", named,
+            named);
     if (why == NULL)
         r->keeper = keeper_create(r->folder, (uint32_t)o->keep, &why);
     return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);
