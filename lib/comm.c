@@ -114,7 +114,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->deadline = o->deadline > 0 ? o->deadline : comm->config.deadline;
     comm->warn = o->warn > 0 ? o->warn : comm->config.warn;
     comm->config.timeout = o->timeout > 0 ? o->timeout : comm->config.timeout;
-    comm->reproducible = o->reproducible;
+    comm->reproducible = o->reproducible || comm->config.reproducible;
     comm->round = o->round;
     if (plait_is_paced(&comm->config.pace) && !comm->config.for_tests)
         return plait_fail(PLAIT_ERR_CONFIG,

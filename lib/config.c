@@ -10,14 +10,16 @@
 
 #include "bytes.h"
 #include "config_hosts.h"
+#include "config_quantity.h"
+#include "fork.h"
 #include "log.h"
 #include "nearest.h"
 #include "status.h"
 
 #include <plait/coll.h>
 
-#include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -124,76 +126,6 @@ static const char *parse_bytes(const char *text, void *field)
                                           : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
 }
 
-/* What is behind the number, or NULL: there is none. Not strtod: it follows the caller's locale, takes "inf" and "nan". */
-static const char *decimal(const char *text, double *out)
-{
-    double value = 0, place = 1;
-    bool digits = false;
-
-    for (; isdigit((unsigned char)*text); text++, digits = true)
-        value = value * 10 + (*text - '0');
-    if (*text == '.')
-        for (text++; isdigit((unsigned char)*text); text++, digits = true)
-            value += (*text - '0') * (place /= 10);
-    *out = value;
-    return digits ? text : NULL;
-}
-
-static const char *parse_seconds(const char *text, void *field)
-{
-    double value;
-    const char *end = decimal(text, &value);
-
-    if (end == NULL || *end != '\0' || !(value > 0) || value > 1e9)
-        return "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
-    *(double *)field = value;
-    return NULL;
-}
-
-/* One of "1000us" and "1000MB/s", once; what is behind it, or NULL. Neither is so large that sums of times overflow. */
-static const char *parse_quantity(const char *text, struct plait_pace *out)
-{
-    static const struct {
-        const char *unit;
-        double factor; /* to ns, to bytes per second */
-        size_t offset;
-    } units[] = {
-        { "us", 1e3, offsetof(struct plait_pace, latency) },
-        { "ms", 1e6, offsetof(struct plait_pace, latency) },
-        { "MB/s", 1e6, offsetof(struct plait_pace, bandwidth) },
-        { "GB/s", 1e9, offsetof(struct plait_pace, bandwidth) },
-    };
-    double value;
-    const char *end = decimal(text, &value);
-
-    for (size_t i = 0; end != NULL && i < sizeof units / sizeof *units; i++) {
-        const size_t length = strlen(units[i].unit);
-        uint64_t *field = (uint64_t *)(void *)((char *)out + units[i].offset);
-        if (strncmp(end, units[i].unit, length) != 0)
-            continue;
-        value *= units[i].factor;
-        if (*field > 0 || !(value >= 1000 && value <= 1e13))
-            return NULL;
-        *field = (uint64_t)value;
-        return end + length;
-    }
-    return NULL;
-}
-
-static const char *parse_pace(const char *text, void *field)
-{
-    struct plait_pace pace = { 0, 0 };
-    const char *end = *text != '\0' ? parse_quantity(text, &pace) : text;
-
-    if (end != NULL && *end == ',')
-        end = parse_quantity(end + 1, &pace);
-    if (end == NULL || *end != '\0')
-        return "the latency of a message, the bandwidth of a link, or both: 1000us, 1000MB/s, 1000us,1000MB/s; units "
-               "are us, ms, MB/s and GB/s, values 1us to 1e10us, 0.001MB/s to 1e7MB/s";
-    memcpy(field, &pace, sizeof pace);
-    return NULL;
-}
-
 static const char *parse_hosts(const char *text, void *field)
 {
     uint64_t n;
@@ -216,7 +148,7 @@ static const struct row table[] = {
       "staged",
       FIELD(cma), parse_flag },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
-    { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
+    { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), plait_parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
     { "PLAIT_HOSTS", "0",
@@ -237,15 +169,25 @@ static const struct row table[] = {
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_log_file },
+    { "PLAIT_NCCL_FUSION", "4M",
+      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation; 0: each is its own",
+      FIELD(nccl_fusion), parse_bytes },
+    { "PLAIT_NCCL_LINK", "5us,10GB/s",
+      "libnccl.so.2: latency of a message and bandwidth of a link that ncclGroupSimulateEnd() reckons with",
+      FIELD(nccl_link), plait_parse_pace },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version),
+      plait_parse_version },
     { "PLAIT_PACE", "",
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
-      FIELD(pace), parse_pace },
+      FIELD(pace), plait_parse_pace },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
       parse_folder },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports),
       plait_parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
+    { "PLAIT_REPRODUCIBLE", "0", "1: results of every comm have bits that do not depend on algorithm, slices or fusion",
+      FIELD(reproducible), parse_flag },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
       parse_flag },
     { "PLAIT_SECRET", "",
@@ -253,8 +195,9 @@ static const struct row table[] = {
       "(plait-info --make-secret)",
       FIELD(secret), plait_parse_secret, .secret = true },
     { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
-    { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
-    { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
+    { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout),
+      plait_parse_seconds },
+    { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), plait_parse_seconds },
 };
 #undef FIELD
 #define NROW (sizeof table / sizeof table[0])
@@ -263,6 +206,10 @@ static const struct row table[] = {
 struct found {
     char value[256], origin[256];
 };
+
+/* What plait_config_set() was told; origin "": nothing. */
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct found given[NROW];
 
 struct reading {
     struct found row[NROW];
@@ -404,6 +351,16 @@ out:
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 
+static void gather_given(struct reading *r)
+{
+    pthread_mutex_lock(&given_lock);
+    memcpy(r->row, given, sizeof given);
+    pthread_mutex_unlock(&given_lock);
+    for (size_t i = 0; i < NROW; i++)
+        if (table[i].parse == parse_path && r->row[i].value[0] != '\0')
+            r->path = r->row[i].value;
+}
+
 static enum plait_status gather_environment(struct reading *r)
 {
     for (size_t i = 0; i < NROW; i++) {
@@ -416,8 +373,8 @@ static enum plait_status gather_environment(struct reading *r)
                               table[i].secret ? "(secret)" : value, sizeof r->row[i].value - 1);
         strcpy(r->row[i].value, value);
         strcpy(r->row[i].origin, "environment");
-        if (table[i].parse == parse_path && value[0] != '\0')
-            r->path = r->row[i].value;
+        if (table[i].parse == parse_path)
+            r->path = value[0] != '\0' ? r->row[i].value : NULL;
     }
     return PLAIT_OK;
 }
@@ -427,6 +384,7 @@ static enum plait_status gather(struct reading *r)
     enum plait_status status;
 
     memset(r, 0, sizeof *r);
+    gather_given(r);
     status = gather_environment(r);
     if (status == PLAIT_OK && r->path != NULL)
         status = read_file(r);
@@ -572,6 +530,38 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
         status = parse_all(&r, out);
     free(r.text);
     return status;
+}
+
+void plait_config_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&given_lock);
+    else
+        pthread_mutex_unlock(&given_lock);
+}
+
+enum plait_status plait_config_set(const char *name, const char *value, const char *origin)
+{
+    struct plait_config scratch;
+    const struct row *row = name != NULL ? find_row(name, strlen(name)) : NULL;
+
+    if (row == NULL || origin == NULL || origin[0] == '\0' || strlen(origin) >= sizeof given->origin)
+        return plait_fail(PLAIT_ERR_ARG, "plait_config_set: %s '%.80s': %s", row == NULL ? "name" : "origin",
+                          row == NULL ? (name != NULL ? name : "(NULL)") : (origin != NULL ? origin : "(NULL)"),
+                          row == NULL ? "there is no such setting (plait-info --config lists all)"
+                                      : "must be where the value comes from, in at most 255 characters");
+    if (value != NULL && strlen(value) >= sizeof given->value)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s (%s): the value is longer than %zu characters", name, origin,
+                          sizeof given->value - 1);
+    const char *allowed = value != NULL && value[0] != '\0' ? row->parse(value, (char *)&scratch + row->offset) : NULL;
+    if (allowed != NULL)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", name, row->secret ? "(secret)" : value,
+                          origin, allowed);
+    pthread_mutex_lock(&given_lock);
+    snprintf(given[row - table].value, sizeof given->value, "%s", value != NULL ? value : "");
+    snprintf(given[row - table].origin, sizeof given->origin, "%s", value != NULL ? origin : "");
+    pthread_mutex_unlock(&given_lock);
+    return PLAIT_OK;
 }
 
 enum plait_status plait_config_get(size_t i, struct plait_setting *out)

@@ -40,6 +40,7 @@ struct plait_config {
     char launcher[16];  /* PLAIT_LAUNCHER   "" or the launcher that started this process */
     int log;            /* PLAIT_LOG        enum plait_log_level by name, "warn" */
     char log_file[256]; /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
+    int reproducible;   /* PLAIT_REPRODUCIBLE 1: as if every comm's options said so; 0 */
     int require_secret; /* PLAIT_REQUIRE_SECRET 1: launchers' comms need a secret; 0 */
     char secret[80];    /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
     size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
@@ -49,6 +50,10 @@ struct plait_config {
     double warn;        /* PLAIT_WARN       seconds, 30 */
 
     struct plait_ports ports; /* PLAIT_PORTS  at which rank 0 of a comm over TCP may listen, 20000-29999 */
+
+    size_t nccl_fusion;          /* PLAIT_NCCL_FUSION  bytes; for nccl/, which asks plait_config_get() */
+    struct plait_pace nccl_link; /* PLAIT_NCCL_LINK    for it, too */
+    uint32_t nccl_version;       /* PLAIT_NCCL_VERSION 10000 a + 100 b + c of "a.b.c"; for it, too */
 
     struct plait_pace pace; /* PLAIT_PACE, which needs PLAIT_FOR_TESTS: of every link */
     uint8_t hosts;          /* PLAIT_HOSTS, which needs it too: that ranks behave as if they were on */

@@ -183,3 +183,9 @@ void plait_log(enum plait_log_level level, const char *format, ...)
     }
     errno = saved;
 }
+
+void plait_log_write(enum plait_log_level level, const char *text)
+{
+    if (text != NULL && level >= PLAIT_LOG_ERROR && level <= PLAIT_LOG_DEBUG)
+        plait_log(level, "%s", text);
+}

@@ -16,12 +16,14 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = { "PLAIT_ALGO",           "PLAIT_ARENA",    "PLAIT_CHECK",     "PLAIT_CMA",
-                                         "PLAIT_CONFIG",         "PLAIT_DEADLINE", "PLAIT_ISA",       "PLAIT_LOG",
-                                         "PLAIT_LOG_FILE",       "PLAIT_PROGRESS", "PLAIT_SLICE",     "PLAIT_TIMEOUT",
-                                         "PLAIT_WARN",           "PLAIT_SLICES",   "PLAIT_FOR_TESTS", "PLAIT_PACE",
-                                         "PLAIT_IFNAME",         "PLAIT_LAUNCHER", "PLAIT_PORTS",     "PLAIT_SECRET",
-                                         "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",  "PLAIT_HOSTS" };
+static const char *const variables[] = {
+    "PLAIT_ALGO",           "PLAIT_ARENA",       "PLAIT_CHECK",    "PLAIT_CMA",          "PLAIT_CONFIG",
+    "PLAIT_DEADLINE",       "PLAIT_ISA",         "PLAIT_LOG",      "PLAIT_LOG_FILE",     "PLAIT_PROGRESS",
+    "PLAIT_SLICE",          "PLAIT_TIMEOUT",     "PLAIT_WARN",     "PLAIT_SLICES",       "PLAIT_FOR_TESTS",
+    "PLAIT_PACE",           "PLAIT_IFNAME",      "PLAIT_LAUNCHER", "PLAIT_PORTS",        "PLAIT_SECRET",
+    "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",     "PLAIT_HOSTS",    "PLAIT_REPRODUCIBLE", "PLAIT_NCCL_FUSION",
+    "PLAIT_NCCL_LINK",      "PLAIT_NCCL_VERSION"
+};
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
 static int clear_environment(void **state)
@@ -291,6 +293,49 @@ static void environment_comes_before_file_before_default(void **state)
     unlink(path);
 }
 
+static void what_the_program_sets_comes_after_the_environment_and_before_the_file(void **state)
+{
+    char path[32];
+    struct plait_config c;
+
+    (void)state;
+    write_file(path, "PLAIT_WARN = 5\n");
+    setenv("PLAIT_CONFIG", path, 1);
+    assert_int_equal(plait_config_set("PLAIT_WARN", "7", "--warn"), PLAIT_OK);
+    assert_string_equal(setting("PLAIT_WARN").value, "7");
+    assert_string_equal(setting("PLAIT_WARN").origin, "--warn");
+    setenv("PLAIT_WARN", "4", 1);
+    assert_int_equal(plait_config_load(&c), PLAIT_OK);
+    assert_true(c.warn == 4);
+    unsetenv("PLAIT_WARN");
+    assert_int_equal(plait_config_set("PLAIT_WARN", "soon", "--warn"), PLAIT_ERR_CONFIG);
+    assert_says("PLAIT_WARN='soon' (--warn): allowed is seconds");
+    assert_int_equal(plait_config_set("PLAIT_WARM", "1", "--warn"), PLAIT_ERR_ARG);
+    assert_says("PLAIT_WARM");
+    assert_int_equal(plait_config_set("PLAIT_WARN", "1", ""), PLAIT_ERR_ARG);
+    assert_int_equal(plait_config_load(&c), PLAIT_OK);
+    assert_true(c.warn == 7); /* as it was */
+    assert_int_equal(plait_config_set("PLAIT_WARN", NULL, "--warn"), PLAIT_OK);
+    assert_int_equal(plait_config_load(&c), PLAIT_OK);
+    assert_true(c.warn == 5);
+    unlink(path);
+}
+
+static void a_version_is_three_numbers(void **state)
+{
+    static const char *const bad[] = { "2", "2.32", "2.32.3.1", "2.32.100", "2..3", "2.32.3a", ".2.3" };
+    struct plait_config c;
+    char line[64];
+
+    (void)state;
+    assert_int_equal(load_text("PLAIT_NCCL_VERSION = 2.28.9", &c), PLAIT_OK);
+    assert_int_equal(c.nccl_version, 22809);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(line, sizeof line, "PLAIT_NCCL_VERSION=%s", bad[i]);
+        assert_refused(line, "three numbers below 100");
+    }
+}
+
 static void bad_environment_is_named(void **state)
 {
     char huge[400];
@@ -501,6 +546,8 @@ int main(void)
         TEST(lines_have_comments_blanks_and_any_line_end),
         TEST(broken_lines_are_named),
         TEST(environment_comes_before_file_before_default),
+        TEST(what_the_program_sets_comes_after_the_environment_and_before_the_file),
+        TEST(a_version_is_three_numbers),
         TEST(bad_environment_is_named),
         TEST(log_lines_have_host_process_and_level),
         TEST(any_file_is_parsed_safely),

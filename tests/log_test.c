@@ -374,6 +374,26 @@ static void a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one(void 
     assert_true(n >= 11);
 }
 
+static void write_three(void)
+{
+    plait_log_write(PLAIT_LOG_WARN, "from above\n");
+    plait_log_write(PLAIT_LOG_INFO, "not shown");
+    plait_log_write(PLAIT_LOG_WARN, NULL);
+}
+
+static void what_is_built_on_the_library_writes_to_its_log(void **state)
+{
+    struct output o;
+    char expected[64];
+
+    (void)state;
+    run(write_three, &o);
+    snprintf(expected, sizeof expected, ":%ld] warn: from above?\n", (long)o.pid);
+    assert_non_null(strstr(o.err, expected));
+    assert_null(strstr(o.err, "not shown"));
+    assert_string_equal(o.out, "");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clear_environment, clear_environment)
@@ -389,6 +409,7 @@ int main(void)
         TEST(a_process_with_nothing_to_say_makes_no_file),
         TEST(a_callback_gets_every_line_until_it_is_replaced),
         TEST(a_bad_pattern_is_refused),
+        TEST(what_is_built_on_the_library_writes_to_its_log),
     };
 #undef TEST
     return cmocka_run_group_tests_name("log", tests, make_folder, remove_folder);

@@ -57,7 +57,7 @@ struct plait_comm_options {
     double timeout;                   /* seconds that creation waits for all ranks; 0: PLAIT_TIMEOUT (60) */
     double deadline;                  /* seconds until a stalled operation fails; 0: PLAIT_DEADLINE (600) */
     double warn;                      /* seconds until a stall is named in a warning; 0: PLAIT_WARN (30) */
-    int reproducible;                 /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE */
+    int reproducible; /* 1: canonical order, PLAIT_ROUND_DEFAULT becomes PLAIT_ROUND_ONCE; 0: PLAIT_REPRODUCIBLE */
     enum plait_round round;
     const uint32_t *node;                      /* [nrank] node of each rank as plans see it; NULL: all on one */
     const struct plait_alg *const *algorithms; /* NULL-ended, found by name before the library's, proved when first used

@@ -2,8 +2,8 @@
 /*
  * Configuration: every PLAIT_* variable comes from one table.
  *
- * Values come from the environment, then from the file named by PLAIT_CONFIG (lines "NAME = value",
- * # comments), then from the default.
+ * Values come from the environment, then from plait_config_set(), then from the file named by PLAIT_CONFIG (lines
+ * "NAME = value", # comments), then from the default.
  */
 #ifndef PLAIT_CONFIG_H
 #define PLAIT_CONFIG_H
@@ -20,7 +20,7 @@ struct plait_setting {
     const char *name; /* "PLAIT_DEADLINE" */
     const char *text; /* what it does, with its unit */
     char value[256];  /* as it applies */
-    char origin[256]; /* "default", "environment" or "FILE:LINE" */
+    char origin[256]; /* "default", "environment", "FILE:LINE" or what plait_config_set() was told */
 };
 
 /**
@@ -30,6 +30,18 @@ struct plait_setting {
  * Errors: PLAIT_ERR_ARG when there is no i-th; PLAIT_ERR_CONFIG when a value cannot be parsed (named).
  */
 PLAIT_API enum plait_status plait_config_get(size_t i, struct plait_setting *out);
+
+/**
+ * Give a setting a value where the environment has none. Comms and ids that are made from now on have it.
+ *
+ * name    "PLAIT_LOG"
+ * value   as in the environment; "": the default; NULL: what was set so is forgotten
+ * origin  where the value comes from, for error texts and plait_setting.origin: "--log of the program"
+ * Ownership: copied.
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (no such setting, no origin), PLAIT_ERR_CONFIG (says what is allowed); the setting is as it was
+ */
+PLAIT_API enum plait_status plait_config_set(const char *name, const char *value, const char *origin);
 
 #ifdef __cplusplus
 }

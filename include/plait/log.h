@@ -33,6 +33,14 @@ enum plait_log_level { PLAIT_LOG_ERROR, PLAIT_LOG_WARN, PLAIT_LOG_INFO, PLAIT_LO
 PLAIT_API void plait_log_callback(void (*callback)(void *context, enum plait_log_level level, const char *line),
                                   void *context);
 
+/**
+ * Say something in the library's way: where its lines go, if PLAIT_LOG lets the level through. For what is built on it.
+ *
+ * text   without line end; control characters become '?'
+ * Thread: any
+ */
+PLAIT_API void plait_log_write(enum plait_log_level level, const char *text);
+
 #ifdef __cplusplus
 }
 #endif
