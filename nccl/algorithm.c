@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "algorithm.h"
+
+#include "error.h"
+
+#include <plait/comm.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* The next of a list into out[room], lower case, ours for NCCL's name; the rest of the list, or NULL. */
+static const char *next_name(const char *list, char *out, size_t room)
+{
+    const size_t n = strcspn(list, ",");
+
+    snprintf(out, room, "%.*s", (int)n, list);
+    for (char *c = out; *c != '\0'; c++)
+        *c = (char)tolower((unsigned char)*c);
+    if (strcmp(out, "tree") == 0) /* NCCL's are double binary trees */
+        snprintf(out, room, "double-tree");
+    return list[n] == ',' ? list + n + 1 : NULL;
+}
+
+/* "allreduce" and "reducescatter" are names of collectives, with or without our underscores. */
+static bool is_collective(const char *text, size_t length, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        if (*name == '_' && (length == 0 || *text != '_'))
+            continue;
+        if (length == 0 || tolower((unsigned char)*text) != *name)
+            return false;
+        text++;
+        length--;
+    }
+    return length == 0;
+}
+
+static bool is_any_collective(const char *text, size_t length)
+{
+    for (int i = 0; i < PLAIT_NCOLL; i++)
+        if (is_collective(text, length, plait_coll_name((enum plait_coll)i)))
+            return true;
+    return false;
+}
+
+/* The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its own. */
+static void part_of(const char *text, int coll, char *out, size_t room)
+{
+    out[0] = '\0';
+    while (*text != '\0') {
+        const size_t n = strcspn(text, ";"), head = strcspn(text, ":;");
+        const bool has_head = text[head] == ':' && is_any_collective(text, head);
+        if (!has_head || is_collective(text, head, plait_coll_name((enum plait_coll)coll)))
+            snprintf(out, room, "%.*s", (int)(has_head ? n - head - 1 : n), has_head ? text + head + 1 : text);
+        text += text[n] == ';' ? n + 1 : n;
+    }
+}
+
+static bool is_inplace(const struct nccl_call *c)
+{
+    const size_t bytes = c->count * plait_dtype_size(c->type);
+    const char *in = c->in, *out = c->out;
+
+    switch (c->kind->coll) {
+    case PLAIT_REDUCE_SCATTER:
+    case PLAIT_SCATTER:
+        return in != NULL && out == in + (size_t)c->comm->rank * bytes;
+    case PLAIT_ALLGATHER:
+    case PLAIT_GATHER:
+        return out != NULL && in == out + (size_t)c->comm->rank * bytes;
+    default:
+        return in == out;
+    }
+}
+
+static void warn_once(const struct nccl_call *c, const char *list)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&warned))
+        nccl_log(PLAIT_LOG_WARN, "%s: none of the algorithms '%s' can run; the library chooses: %s", c->kind->name,
+                 list, plait_last_error());
+}
+
+enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct plait_call *options, char out[64])
+{
+    char part[256];
+    struct plait_call o = *options;
+    struct plait_choice choice;
+    enum plait_status status = PLAIT_OK;
+
+    out[0] = '\0';
+    if (c->kind->coll < 0 || (c->algorithms[0] == '\0' && c->comm->algorithms[0] == '\0'))
+        return PLAIT_OK;
+    if (c->algorithms[0] != '\0')
+        snprintf(part, sizeof part, "%s", c->algorithms);
+    else
+        part_of(c->comm->algorithms, c->kind->coll, part, sizeof part);
+    o.algorithm = out;
+    for (const char *rest = part[0] != '\0' ? part : NULL; rest != NULL;) {
+        rest = next_name(rest, out, 64);
+        status = plait_comm_choose(atomic_load(&c->comm->plait), (enum plait_coll)c->kind->coll, c->count, c->type,
+                                   c->scale.op, is_inplace(c), &o, &choice);
+        if (status == PLAIT_OK)
+            return PLAIT_OK;
+    }
+    out[0] = '\0';
+    if (status == PLAIT_OK || (c->algorithms[0] != '\0' && c->forced))
+        return status;
+    warn_once(c, part);
+    return PLAIT_OK;
+}

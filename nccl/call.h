@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An operation as it was called: run at once, or kept until its group ends. */
+#ifndef PLAIT_NCCL_CALL_H
+#define PLAIT_NCCL_CALL_H
+
+#include "operator.h"
+
+#include <plait/coll.h>
+
+struct nccl_call;
+struct nccl_bucket;
+
+struct nccl_kind {
+    const char *name; /* "ncclAllReduce" */
+    int coll;         /* enum plait_coll; -1: a message */
+    bool reduces, rooted;
+    enum plait_status (*run)(const struct nccl_call *c, struct plait_comm *comm, const struct plait_call *options);
+};
+
+struct nccl_call {
+    struct nccl_call *next;
+    const struct nccl_kind *kind;
+    struct ncclComm *comm;
+    uint32_t generation; /* the comm's */
+    const void *in;
+    void *out;
+    size_t count;
+    enum plait_dtype type;
+    uint32_t root; /* or peer */
+    struct nccl_scale scale;
+    char algorithms[128];       /* that are asked for */
+    bool forced;                /* one of them must run */
+    struct nccl_bucket *bucket; /* what it is fused into; NULL: nothing */
+};
+
+/* Begin it, in the group that is open; or do it. The text of an error is the library's. */
+enum plait_status nccl_call_run(const struct nccl_call *c);
+
+#endif

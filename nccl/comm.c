@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "comm.h"
+
+#include "error.h"
+#include "memory.h"
+#include "operator.h"
+
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT_REST 1024 /* handles that stay unused before the oldest one is taken again */
+#define DEAD    0x64656164u
+
+static pthread_mutex_t resting_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ncclComm *oldest, *youngest;
+static unsigned nresting;
+
+static struct ncclComm *take_rested(void)
+{
+    struct ncclComm *c = NULL;
+
+    pthread_mutex_lock(&resting_lock);
+    if (nresting > AT_REST) {
+        c = oldest;
+        oldest = c->next;
+        nresting--;
+    }
+    pthread_mutex_unlock(&resting_lock);
+    return c;
+}
+
+struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool blocking)
+{
+    struct ncclComm *c = take_rested();
+
+    if (c == NULL && (c = calloc(1, sizeof *c)) != NULL)
+        pthread_mutex_init(&c->lock, NULL);
+    if (c == NULL)
+        return NULL;
+    c->generation++;
+    c->nrank = nrank;
+    c->rank = rank;
+    c->device = device;
+    c->blocking = blocking;
+    c->suspended = c->finalized = false;
+    c->error[0] = '\0';
+    c->next = NULL;
+    atomic_store(&c->plait, NULL);
+    atomic_store(&c->trouble, ncclSuccess);
+    atomic_store(&c->revoked, false);
+    atomic_store(&c->life, NCCL_ALIVE);
+    return c;
+}
+
+void nccl_comm_free(struct ncclComm *c)
+{
+    atomic_store(&c->life, DEAD);
+    nccl_operators_free(c);
+    nccl_memory_free(c);
+    pthread_mutex_lock(&resting_lock);
+    if (nresting++ > 0)
+        youngest->next = c;
+    else
+        oldest = c;
+    youngest = c;
+    pthread_mutex_unlock(&resting_lock);
+}
+
+ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
+{
+    if (c == NULL || (uintptr_t)c % alignof(struct ncclComm) != 0)
+        return nccl_fail(ncclInvalidArgument, NULL, "%s: comm is %p, which is no comm", call, (void *)c);
+    atomic_fetch_add(&c->users, 1);
+    if (atomic_load(&c->life) == NCCL_ALIVE)
+        return ncclSuccess;
+    atomic_fetch_sub(&c->users, 1);
+    return nccl_fail(ncclInvalidArgument, NULL, "%s: comm %p was destroyed or aborted, or never was a comm", call,
+                     (void *)c);
+}
+
+ncclResult_t nccl_enter_ready(struct ncclComm *c, const char *call)
+{
+    ncclResult_t result = nccl_enter(c, call);
+
+    if (result != ncclSuccess)
+        return result;
+    if (atomic_load(&c->working) > 0)
+        result =
+            nccl_fail(ncclInvalidArgument, c, "%s: the comm is in progress; ask ncclCommGetAsyncError() first", call);
+    else if (atomic_load(&c->plait) == NULL && atomic_load(&c->trouble) != ncclSuccess)
+        result = nccl_fail(ncclInvalidUsage, c, "%s: the comm could not be made; only ncclCommAbort() is left", call);
+    else if (atomic_load(&c->plait) == NULL)
+        result = nccl_fail(ncclInvalidUsage, c, "%s: the comm is there when its group has ended", call);
+    if (result != ncclSuccess)
+        nccl_leave(c);
+    return result;
+}
+
+void nccl_leave(struct ncclComm *c)
+{
+    atomic_fetch_sub(&c->users, 1);
+}
+
+bool nccl_comm_close(struct ncclComm *c)
+{
+    uint32_t alive = NCCL_ALIVE;
+
+    return atomic_compare_exchange_strong(&c->life, &alive, DEAD);
+}
+
+void nccl_comm_drain(struct ncclComm *c)
+{
+    while (atomic_load(&c->users) > 0 || atomic_load(&c->working) > 0)
+        usleep(200);
+}

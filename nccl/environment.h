@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NCCL's environment: which NCCL_ names mean something here, and what becomes of them. The only such list: docs/nccl.md and
+ * plait-info --nccl show it.
+ *
+ * Values come from the environment, then from the file of NCCL_CONF_FILE, else ~/.nccl.conf, else /etc/nccl.conf.
+ */
+#ifndef PLAIT_NCCL_ENVIRONMENT_H
+#define PLAIT_NCCL_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, default, what it does here */
+#define NCCL_HONOURED_LIST(X)                                                                                          \
+    X("NCCL_ALGO", "",                                                                                                 \
+      "algorithms: \"ring\", \"allreduce:tree,ring;allgather:ring\", names of plait-info --algorithms too; the first " \
+      "that can run does, else the library chooses")                                                                   \
+    X("NCCL_BUFFSIZE", "0", "PLAIT_SLICE")                                                                             \
+    X("NCCL_COMM_BLOCKING", "", "0 or 1: blocking of every comm, whatever its config says")                            \
+    X("NCCL_CONF_FILE", "", "file with lines NAME=value")                                                              \
+    X("NCCL_DEBUG", "",                                                                                                \
+      "PLAIT_LOG: NONE is error, VERSION and WARN are warn, INFO is info, TRACE is debug; from VERSION on the "        \
+      "version "                                                                                                       \
+      "is told")                                                                                                       \
+    X("NCCL_DEBUG_FILE", "", "PLAIT_LOG_FILE, with %h and %p")                                                         \
+    X("NCCL_PARAM_DUMP_ALL", "",                                                                                       \
+      "true: ncclParamDumpAll() and ncclParamGetAllParameterKeys() know Plait's settings too")                         \
+    X("NCCL_SOCKET_IFNAME", "", "PLAIT_IFNAME")
+
+/* start of a name, why it has no meaning here; the last one is for all others */
+#define NCCL_MEANINGLESS_LIST(X)                                              \
+    X("NCCL_CHECK", "arguments are always checked")                           \
+    X("NCCL_COMM_ID", "every rank gets the id that ncclGetUniqueId() made")   \
+    X("NCCL_DEBUG_", "there are no subsystems and no other time stamps")      \
+    X("NCCL_IB_", "UCX_NET_DEVICES and UCX's other settings are for devices") \
+    X("NCCL_NET", "UCX_TLS and UCX_NET_DEVICES choose the network")           \
+    X("NCCL_PROTO", "there are no protocols")                                 \
+    X("NCCL_RAS_", "plait-info --dump shows what a process does")             \
+    X("NCCL_SOCKET_", "UCX's settings are for sockets")                       \
+    X("NCCL_TUNER_", "NCCL_ALGO or PLAIT_ALGO choose an algorithm")           \
+    X("NCCL_", "there is nothing here that it would change")
+
+/* Frameworks' own names that begin so too, of which nothing is said. */
+#define NCCL_FRAMEWORKS_LIST(X)    \
+    X("NCCL_ASYNC_ERROR_HANDLING") \
+    X("NCCL_BLOCKING_WAIT")        \
+    X("NCCL_DESYNC_DEBUG")         \
+    X("NCCL_ENABLE_TIMING")        \
+    X("NCCL_TESTS_")               \
+    X("NCCL_VERSION")
+
+/* Before anything else: the first call hands Plait what is set, and names what has no meaning. */
+void nccl_environment_use(void);
+
+/* Do it again: names may have changed. */
+void nccl_environment_reload(void);
+
+/* The value of a name; NULL: it is not set. Valid until nccl_environment_reload(). */
+const char *nccl_environment(const char *name);
+
+/* A setting of Plait as text; "" when it cannot be told. As bytes, "4M". */
+void nccl_setting(const char *name, char *out, size_t room);
+size_t nccl_setting_bytes(const char *name);
+
+#endif

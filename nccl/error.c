@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONGEST 1024
+
+static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
+static char last[LONGEST]; /* of the process */
+
+void nccl_log(enum plait_log_level level, const char *format, ...)
+{
+    char text[LONGEST];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    plait_log_write(level, text);
+}
+
+static void keep(struct ncclComm *comm, const char *text)
+{
+    pthread_mutex_lock(&last_lock);
+    snprintf(last, sizeof last, "%s", text);
+    pthread_mutex_unlock(&last_lock);
+    if (comm == NULL)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    snprintf(comm->error, sizeof comm->error, "%s", text);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
+{
+    char text[LONGEST];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    keep(comm, text);
+    plait_log_write(PLAIT_LOG_WARN, text);
+    return result;
+}
+
+ncclResult_t nccl_result_of(enum plait_status status)
+{
+    switch (status) {
+    case PLAIT_OK:
+        return ncclSuccess;
+    case PLAIT_IN_PROGRESS:
+        return ncclInProgress;
+    case PLAIT_ERR_ARG:
+        return ncclInvalidArgument;
+    case PLAIT_ERR_UNSUPPORTED:
+    case PLAIT_ERR_CONFIG:
+    case PLAIT_ERR_MISMATCH:
+        return ncclInvalidUsage;
+    case PLAIT_ERR_NOMEM:
+    case PLAIT_ERR_SYSTEM:
+        return ncclSystemError;
+    case PLAIT_ERR_PEER:
+    case PLAIT_ERR_FAILED:
+        return ncclRemoteError;
+    case PLAIT_ERR_TIMEOUT:
+        return ncclTimeout;
+    case PLAIT_ERR_PLAN:
+        break;
+    }
+    return ncclInternalError;
+}
+
+/* The library logs when a comm fails; of a call that it refuses it leaves that to the caller. */
+static bool is_untold(enum plait_status status)
+{
+    return status == PLAIT_ERR_ARG || status == PLAIT_ERR_UNSUPPORTED || status == PLAIT_ERR_CONFIG;
+}
+
+ncclResult_t nccl_result(enum plait_status status, struct ncclComm *comm, const char *call)
+{
+    char text[LONGEST];
+
+    if (status == PLAIT_OK)
+        return ncclSuccess;
+    snprintf(text, sizeof text, "%s: %s", call, plait_last_error());
+    keep(comm, text);
+    if (is_untold(status))
+        plait_log_write(PLAIT_LOG_WARN, text);
+    return nccl_result_of(status);
+}
+
+ncclResult_t nccl_refuse(const char *call, const char *why)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *told[64];
+    char text[LONGEST];
+    unsigned i = 0;
+
+    pthread_mutex_lock(&lock);
+    while (i < sizeof told / sizeof *told && told[i] != NULL && strcmp(told[i], call) != 0)
+        i++;
+    const bool first = i < sizeof told / sizeof *told && told[i] == NULL;
+    if (first)
+        told[i] = call;
+    pthread_mutex_unlock(&lock);
+    snprintf(text, sizeof text, "%s is not served by this library: %s", call, why);
+    keep(NULL, text);
+    if (first)
+        plait_log_write(PLAIT_LOG_WARN, text);
+    return ncclInvalidUsage;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const texts[ncclNumResults] = {
+        [ncclSuccess] = "no error",
+        [ncclUnhandledCudaError] = "a call of CUDA failed",
+        [ncclSystemError] = "a resource of this process is exhausted, or a system call failed",
+        [ncclInternalError] = "a fault of the library",
+        [ncclInvalidArgument] = "invalid argument",
+        [ncclInvalidUsage] = "invalid usage, or ranks that called differently",
+        [ncclRemoteError] = "a rank died, left or aborted",
+        [ncclInProgress] = "not yet done",
+        [ncclTimeout] = "a rank did not arrive in time",
+    };
+
+    return result >= 0 && result < ncclNumResults ? texts[result] : "unknown result";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    static _Thread_local char text[LONGEST];
+
+    text[0] = '\0';
+    if (comm != NULL && nccl_enter(comm, "ncclGetLastError") == ncclSuccess) {
+        pthread_mutex_lock(&comm->lock);
+        snprintf(text, sizeof text, "%s", comm->error);
+        pthread_mutex_unlock(&comm->lock);
+        nccl_leave(comm);
+    }
+    if (text[0] == '\0') {
+        pthread_mutex_lock(&last_lock);
+        snprintf(text, sizeof text, "%s", last);
+        pthread_mutex_unlock(&last_lock);
+    }
+    return text;
+}
+
+NCCL_TWIN(GetErrorString);
+NCCL_TWIN(GetLastError);

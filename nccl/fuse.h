@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fusion: all-reduces of one group that differ in nothing but buffers and counts become one, of up to PLAIT_NCCL_FUSION
+ * bytes, packed one behind the other in memory of the comm's.
+ *
+ * What becomes one follows from the sequence of calls alone, never from where buffers lie, so that it is the same on all
+ * ranks. Another collective of the comm ends what is open, as the order of a comm's collectives stays; an all-reduce that
+ * is too large travels from where it lies, at its place. As in NCCL, calls of one group must not depend on each other.
+ */
+#ifndef PLAIT_NCCL_FUSE_H
+#define PLAIT_NCCL_FUSE_H
+
+#include "call.h"
+
+struct nccl_bucket {
+    struct nccl_call whole; /* the operation that it becomes, when it has several members */
+    struct nccl_call *first, *last;
+    size_t bytes;
+    unsigned nmember;
+    bool open;
+    size_t at; /* in the comm's memory */
+};
+
+/*
+ * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. PLAIT_ERR_NOMEM: the
+ * comm has failed on all ranks.
+ */
+enum plait_status nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets);
+
+/* What is to be begun in the place of this call: it, its bucket, or NULL, when the bucket was begun before. */
+const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c);
+
+/* Before: members' inputs into the buckets. After: results out of them. */
+void nccl_fuse_pack(const struct nccl_call *calls);
+void nccl_fuse_unpack(const struct nccl_call *calls);
+
+#endif

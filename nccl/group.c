@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group.h"
+
+#include "environment.h"
+#include "error.h"
+#include "fuse.h"
+
+#include <plait/group.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct group {
+    unsigned depth;
+    size_t n;
+    struct nccl_call *calls, *last;
+    struct nccl_job *jobs, *last_job;
+    ncclResult_t refused; /* the first call that was */
+};
+
+static _Thread_local struct group *group; /* NULL: none is open */
+
+static void drop_calls(struct nccl_call *calls)
+{
+    while (calls != NULL) {
+        struct nccl_call *next = calls->next;
+        if (calls->comm->generation == calls->generation)
+            atomic_fetch_sub(&calls->comm->queued, 1);
+        free(calls);
+        calls = next;
+    }
+}
+
+/* They are in no group any more. */
+static struct nccl_job *ungroup_jobs(struct nccl_job *jobs)
+{
+    for (struct nccl_job *j = jobs; j != NULL; j = j->next)
+        if (j->parent != NULL && j->parent->generation == j->generation)
+            atomic_fetch_sub(&j->parent->queued, 1);
+    return jobs;
+}
+
+/* ---- A thread that ends with an open group ------------------------------------------------------------------- */
+
+static pthread_key_t at_thread_end;
+
+static void leave_open(void *arg)
+{
+    struct group *g = arg;
+
+    nccl_log(PLAIT_LOG_WARN,
+             "a thread has ended between ncclGroupStart() and ncclGroupEnd(): %zu operations never began", g->n);
+    drop_calls(g->calls);
+    nccl_jobs_drop(ungroup_jobs(g->jobs));
+    free(g);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&at_thread_end, leave_open);
+}
+
+/* ---- Start, and what is called then --------------------------------------------------------------------------- */
+
+ncclResult_t ncclGroupStart(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (group != NULL) {
+        group->depth++;
+        return ncclSuccess;
+    }
+    pthread_once(&once, make_key);
+    group = calloc(1, sizeof *group);
+    if (group == NULL || pthread_setspecific(at_thread_end, group) != 0) {
+        free(group);
+        group = NULL;
+        return nccl_fail(ncclSystemError, NULL, "ncclGroupStart: out of memory");
+    }
+    group->depth = 1;
+    return ncclSuccess;
+}
+
+bool nccl_group_is_open(void)
+{
+    return group != NULL;
+}
+
+ncclResult_t nccl_group_refuse(ncclResult_t result)
+{
+    if (group != NULL && group->refused == ncclSuccess && result != ncclSuccess && result != ncclInProgress)
+        group->refused = result;
+    return result;
+}
+
+ncclResult_t nccl_group_add(const struct nccl_call *c)
+{
+    struct nccl_call *copy = malloc(sizeof *copy);
+
+    if (copy == NULL)
+        return nccl_fail(ncclSystemError, c->comm, "%s: out of memory for a call of a group", c->kind->name);
+    *copy = *c;
+    copy->next = NULL;
+    atomic_fetch_add(&copy->comm->queued, 1);
+    *(group->calls == NULL ? &group->calls : &group->last->next) = copy;
+    group->last = copy;
+    group->n++;
+    return ncclSuccess;
+}
+
+void nccl_group_add_job(struct nccl_job *job)
+{
+    if (job->parent != NULL)
+        atomic_fetch_add(&job->parent->queued, 1);
+    *(group->jobs == NULL ? &group->jobs : &group->last_job->next) = job;
+    group->last_job = job;
+}
+
+/* ---- The end -------------------------------------------------------------------------------------------------- */
+
+static void leave_all(const struct nccl_call *calls, const struct nccl_call *end)
+{
+    for (const struct nccl_call *c = calls; c != end; c = c->next)
+        nccl_leave(c->comm);
+}
+
+/* A comm may have been aborted since. */
+static ncclResult_t enter_all(const struct nccl_call *calls)
+{
+    for (const struct nccl_call *c = calls; c != NULL; c = c->next) {
+        ncclResult_t result = nccl_enter_ready(c->comm, c->kind->name);
+        if (result == ncclSuccess && c->comm->generation != c->generation) {
+            nccl_leave(c->comm);
+            result = nccl_fail(ncclInvalidArgument, NULL, "%s: the comm was destroyed before its group ended",
+                               c->kind->name);
+        }
+        if (result != ncclSuccess) {
+            leave_all(calls, c);
+            return result;
+        }
+    }
+    return ncclSuccess;
+}
+
+static void begin_all(const struct nccl_call *calls)
+{
+    plait_group_start();
+    for (const struct nccl_call *c = calls; c != NULL; c = c->next) {
+        const struct nccl_call *stands_for = nccl_fuse_stands_for(c);
+        if (stands_for != NULL)
+            nccl_call_run(stands_for); /* the end has its error */
+    }
+}
+
+/* An error is that of each comm of the group, as far as anybody can tell. */
+static ncclResult_t result_of_all(enum plait_status status, const struct nccl_call *calls)
+{
+    ncclResult_t result = ncclSuccess;
+
+    for (const struct nccl_call *c = calls; c != NULL && status != PLAIT_OK; c = c->next)
+        if (c->next == NULL || c->next->comm != c->comm)
+            result = nccl_result(status, c->comm, "ncclGroupEnd");
+    return result;
+}
+
+static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
+{
+    ncclResult_t result = enter_all(calls);
+
+    if (result != ncclSuccess)
+        return result;
+    struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
+    enum plait_status status = buckets != NULL ? nccl_fuse(calls, buckets) : PLAIT_ERR_NOMEM;
+    if (status == PLAIT_OK) {
+        nccl_fuse_pack(calls);
+        begin_all(calls);
+        status = plait_group_end();
+        if (status == PLAIT_OK)
+            nccl_fuse_unpack(calls);
+        result = result_of_all(status, calls);
+    } else {
+        result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupEnd: out of memory for %zu operations", n);
+    }
+    leave_all(calls, NULL);
+    free(buckets);
+    return result;
+}
+
+/* This thread has no group any more: who called has it. */
+static struct group take(void)
+{
+    struct group g = *group;
+
+    pthread_setspecific(at_thread_end, NULL);
+    free(group);
+    group = NULL;
+    ungroup_jobs(g.jobs);
+    return g;
+}
+
+static ncclResult_t worse(ncclResult_t a, ncclResult_t b)
+{
+    return a == ncclSuccess || (a == ncclInProgress && b != ncclSuccess) ? b : a;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (group == NULL)
+        return nccl_fail(ncclInvalidUsage, NULL, "ncclGroupEnd: this thread has no group; call ncclGroupStart() first");
+    if (--group->depth > 0)
+        return ncclSuccess;
+    struct group g = take();
+    ncclResult_t result = g.refused;
+    if (result == ncclSuccess && g.jobs != NULL)
+        result = nccl_jobs_do(g.jobs);
+    else
+        nccl_jobs_drop(g.jobs);
+    if ((result == ncclSuccess || result == ncclInProgress) && g.calls != NULL)
+        result = worse(run_calls(g.calls, g.n), result);
+    drop_calls(g.calls);
+    return result;
+}
+
+/* ---- An estimate ------------------------------------------------------------------------------------------------ */
+
+/* PLAIT_NCCL_LINK, which the library has checked: "5us,10GB/s", in any order. */
+static void read_link(double *latency, double *bandwidth)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+        bool of_time;
+    } units[] = { { "us", 1e-6, true }, { "ms", 1e-3, true }, { "MB/s", 1e6, false }, { "GB/s", 1e9, false } };
+    char text[256], *end;
+
+    *latency = 0;
+    *bandwidth = 1e18;
+    nccl_setting("PLAIT_NCCL_LINK", text, sizeof text);
+    for (const char *at = text; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
+        const double value = strtod(at, &end);
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+            if (strncmp(end, units[i].unit, strlen(units[i].unit)) == 0)
+                *(units[i].of_time ? latency : bandwidth) = value * units[i].factor;
+    }
+}
+
+static ncclResult_t estimate(struct nccl_call *calls, size_t n, double *seconds)
+{
+    double latency, bandwidth;
+    ncclResult_t result = enter_all(calls);
+
+    if (result != ncclSuccess)
+        return result;
+    read_link(&latency, &bandwidth);
+    struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
+    if (buckets != NULL && nccl_fuse(calls, buckets) == PLAIT_OK) {
+        begin_all(calls);
+        result = result_of_all(plait_group_estimate(latency, bandwidth, seconds), calls);
+    } else {
+        result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupSimulateEnd: out of memory for %zu operations", n);
+    }
+    leave_all(calls, NULL);
+    free(buckets);
+    return result;
+}
+
+static bool is_sim_info(const ncclSimInfo_t *info)
+{
+    return info == NULL || (info->magic == NCCL_SIM_INFO_MAGIC && info->size >= sizeof *info);
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
+{
+    double seconds = 0;
+
+    if (group == NULL || group->depth > 1)
+        return nccl_fail(ncclInvalidUsage, NULL, "ncclGroupSimulateEnd: this thread has %s",
+                         group == NULL ? "no group" : "groups in groups; end the inner ones first");
+    struct group g = take();
+    ncclResult_t result = g.refused;
+    if (result == ncclSuccess && g.jobs != NULL)
+        result = nccl_fail(ncclInvalidUsage, NULL, "ncclGroupSimulateEnd: comms are made in this group");
+    if (result == ncclSuccess && !is_sim_info(simInfo))
+        result = nccl_fail(ncclInvalidArgument, NULL,
+                           "ncclGroupSimulateEnd: simInfo does not begin with "
+                           "NCCL_SIM_INFO_INITIALIZER");
+    if (result == ncclSuccess && g.calls != NULL)
+        result = estimate(g.calls, g.n, &seconds);
+    nccl_jobs_drop(g.jobs);
+    drop_calls(g.calls);
+    if (result == ncclSuccess && simInfo != NULL)
+        simInfo->estimatedTime = (float)(seconds * 1e6);
+    return result;
+}
+
+NCCL_TWIN(GroupStart);
+NCCL_TWIN(GroupEnd);
+NCCL_TWIN(GroupSimulateEnd);

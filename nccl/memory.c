@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "memory.h"
+
+#include "error.h"
+
+#include <plait/memory.h>
+
+#include <stdlib.h>
+
+/* A handle of ncclCommRegister(). Memory needs no registration here: only misuse is found by it. */
+struct nccl_registration {
+    struct nccl_registration *next;
+};
+
+void *nccl_memory_pack(struct ncclComm *c, size_t bytes)
+{
+    if (bytes <= c->pack_bytes)
+        return c->pack;
+    plait_mem_free(c->pack);
+    c->pack_bytes = 0;
+    c->pack = NULL;
+    if (plait_mem_alloc(bytes, &c->pack) != PLAIT_OK)
+        return NULL;
+    c->pack_bytes = bytes;
+    return c->pack;
+}
+
+void nccl_memory_free(struct ncclComm *c)
+{
+    plait_mem_free(c->pack);
+    c->pack = NULL;
+    c->pack_bytes = 0;
+    while (c->registrations != NULL) {
+        struct nccl_registration *next = c->registrations->next;
+        free(c->registrations);
+        c->registrations = next;
+    }
+}
+
+ncclResult_t ncclMemAlloc(void **ptr, size_t size)
+{
+    if (ptr == NULL)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclMemAlloc: ptr is NULL");
+    return nccl_result(plait_mem_alloc(size > 0 ? size : 1, ptr), NULL, "ncclMemAlloc");
+}
+
+ncclResult_t ncclMemFree(void *ptr)
+{
+    return nccl_result(plait_mem_free(ptr), NULL, "ncclMemFree");
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+    ncclResult_t result = nccl_enter_ready(comm, "ncclCommRegister");
+
+    if (result != ncclSuccess)
+        return result;
+    struct nccl_registration *r = handle != NULL && buff != NULL && size > 0 ? calloc(1, sizeof *r) : NULL;
+    if (r != NULL) {
+        pthread_mutex_lock(&comm->lock);
+        r->next = comm->registrations;
+        comm->registrations = r;
+        pthread_mutex_unlock(&comm->lock);
+        *handle = r;
+    } else {
+        result =
+            nccl_fail(ncclInvalidArgument, comm, "ncclCommRegister: buff %p, %zu bytes, handle %p: nothing to register",
+                      buff, size, (void *)handle);
+    }
+    nccl_leave(comm);
+    return result;
+}
+
+/* Take it out of the list; NULL: it is not there. */
+static struct nccl_registration *unlink_registration(struct ncclComm *c, const void *handle)
+{
+    struct nccl_registration **at = &c->registrations, *found;
+
+    pthread_mutex_lock(&c->lock);
+    while (*at != NULL && *at != handle)
+        at = &(*at)->next;
+    found = *at;
+    if (found != NULL)
+        *at = found->next;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    ncclResult_t result = nccl_enter(comm, "ncclCommDeregister");
+
+    if (result != ncclSuccess)
+        return result;
+    struct nccl_registration *r = handle != NULL ? unlink_registration(comm, handle) : NULL;
+    if (handle != NULL && r == NULL) /* NCCL takes NULL */
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommDeregister: %p is no handle of this comm", handle);
+    free(r);
+    nccl_leave(comm);
+    return result;
+}
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
+{
+    struct plait_comm_memory m;
+    ncclResult_t result = nccl_enter_ready(comm, "ncclCommMemStats");
+
+    if (result != ncclSuccess)
+        return result;
+    plait_comm_memory(atomic_load(&comm->plait), &m);
+    const uint64_t values[] = {
+        [ncclStatGpuMemSuspend] = m.staging,
+        [ncclStatGpuMemSuspended] = comm->suspended,
+        [ncclStatGpuMemPersist] = m.control + comm->pack_bytes,
+        [ncclStatGpuMemTotal] = m.staging + m.control + comm->pack_bytes,
+    };
+    if (value == NULL || (unsigned)stat >= sizeof values / sizeof *values)
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: stat is %d and value %p; stats are 0 to 3",
+                           (int)stat, (void *)value);
+    else
+        *value = values[stat];
+    nccl_leave(comm);
+    return result;
+}
+
+/* ---- Windows, of which there are none ------------------------------------------------------------------ */
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
+{
+    ncclResult_t result = nccl_enter_ready(comm, "ncclCommWindowRegister");
+
+    (void)buff;
+    (void)size;
+    (void)winFlags;
+    if (result != ncclSuccess)
+        return result;
+    if (win == NULL)
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommWindowRegister: win is NULL");
+    else
+        *win = NULL;
+    nccl_leave(comm);
+    return result;
+}
+
+static ncclResult_t check_window(ncclComm_t comm, ncclWindow_t win, const char *call)
+{
+    ncclResult_t result = nccl_enter(comm, call);
+
+    if (result != ncclSuccess)
+        return result;
+    if (win != NULL)
+        result = nccl_fail(ncclInvalidArgument, comm, "%s: %p is no window of this library, whose windows are all NULL",
+                           call, (void *)win);
+    nccl_leave(comm);
+    return result;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+    return check_window(comm, win, "ncclCommWindowDeregister");
+}
+
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
+{
+    if (outUserPtr == NULL)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclWinGetUserPtr: outUserPtr is NULL");
+    const ncclResult_t result = check_window(comm, win, "ncclWinGetUserPtr");
+    if (result == ncclSuccess)
+        *outUserPtr = NULL;
+    return result;
+}
+
+NCCL_TWIN(MemAlloc);
+NCCL_TWIN(MemFree);
+NCCL_TWIN(CommRegister);
+NCCL_TWIN(CommDeregister);
+NCCL_TWIN(CommMemStats);
+NCCL_TWIN(CommWindowRegister);
+NCCL_TWIN(CommWindowDeregister);
+NCCL_TWIN(WinGetUserPtr);

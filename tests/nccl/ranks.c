@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ranks.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define LIMIT 600
+#else
+#define LIMIT 60
+#endif
+#define MOST 16
+
+ncclUniqueId ranks_id[MOST_IDS];
+
+struct thread {
+    const struct ranks *ranks;
+    int rank, result;
+};
+
+static int run_rank(const struct ranks *r, int rank)
+{
+    const int nrank = r->nprocess * r->nthread;
+    ncclComm_t comm = NULL;
+
+    if (!r->no_comm)
+        OK(ncclCommInitRank(&comm, nrank, ranks_id[0], rank));
+    const int result = r->body(&comm, rank, nrank);
+    if (comm != NULL) {
+        const ncclResult_t destroyed = ncclCommDestroy(comm);
+        CHECK(destroyed == ncclSuccess || r->careless || result != 0);
+    }
+    return result;
+}
+
+static void *run_thread(void *arg)
+{
+    struct thread *t = arg;
+
+    t->result = run_rank(t->ranks, t->rank);
+    return NULL;
+}
+
+static int run_process(const struct ranks *r, int process)
+{
+    struct thread threads[MOST];
+    pthread_t ids[MOST];
+    int failed = 0;
+
+    alarm(LIMIT);
+    for (const char *const *e = r->environment; e != NULL && *e != NULL; e++)
+        putenv((char *)(uintptr_t)*e);
+    for (int t = 0; t < r->nthread; t++) {
+        threads[t] = (struct thread){ r, process * r->nthread + t, 0 };
+        if (pthread_create(&ids[t], NULL, run_thread, &threads[t]) != 0)
+            abort();
+    }
+    for (int t = 0; t < r->nthread; t++) {
+        pthread_join(ids[t], NULL);
+        failed += threads[t].result != 0;
+    }
+    return failed;
+}
+
+int ranks_run(const struct ranks *r)
+{
+    pid_t pids[MOST];
+    int failed = 0, how;
+
+    for (int i = 0; i < MOST_IDS; i++)
+        if (ncclGetUniqueId(&ranks_id[i]) != ncclSuccess)
+            return 1;
+    fflush(NULL);
+    for (int p = 0; p < r->nprocess; p++)
+        if ((pids[p] = fork()) == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            const int bad = run_process(r, p);
+            fflush(NULL);
+            _exit(bad);
+        }
+    for (int p = 0; p < r->nprocess; p++) {
+        if (waitpid(pids[p], &how, 0) != pids[p])
+            return 1;
+        if (WIFSIGNALED(how))
+            fprintf(stderr, "process %d: signal %d\n", p, WTERMSIG(how));
+        failed += WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+    }
+    return failed;
+}
