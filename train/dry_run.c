@@ -3,8 +3,8 @@
  * What a run would be: memory, buckets, algorithms, and the share of communication that computing does not hide, from a
  * calibration: the passes are timed, with the moments at which gradients are ready, and each size of bucket is sent.
  */
-#include "clock.h"
 #include "ending.h"
+#include "now.h"
 #include "run.h"
 
 #include <math.h>

@@ -4,9 +4,9 @@
  * image is begun until next() has given it out and is called again. A thread takes the next image of the epoch as soon as
  * the slot of its micro-batch is free, so images are begun in order, and micro-batches leave in order whoever decoded them.
  */
-#include "clock.h"
 #include "data.h"
 #include "ending.h"
+#include "now.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
-#include "clock.h"
 #include "ending.h"
+#include "now.h"
 
 #include <jansson.h>
 

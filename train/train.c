@@ -4,10 +4,10 @@
  * new weights; run.h lists the others.
  */
 #include "agree.h"
-#include "clock.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
+#include "now.h"
 #include "progress.h"
 #include "run.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef PLAIT_TRAIN_CLOCK_H
-#define PLAIT_TRAIN_CLOCK_H
+#ifndef PLAIT_TRAIN_NOW_H
+#define PLAIT_TRAIN_NOW_H
 
 #include <time.h>
 
