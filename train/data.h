@@ -35,8 +35,10 @@ uint32_t dataset_nclass(const struct dataset *dataset);
 const char *dataset_class(const struct dataset *dataset, uint32_t k);
 const char *dataset_path(const struct dataset *dataset, uint64_t sample);
 uint32_t dataset_label(const struct dataset *dataset, uint64_t sample);
-/** Of all names and labels, to compare between ranks. */
+/** Of all names and labels. */
 uint64_t dataset_hash(const struct dataset *dataset);
+/** Do all ranks see the same files? Collective; a message names a rank that does not. */
+bool dataset_same_on_all(const struct dataset *dataset, struct plait_comm *comm);
 /** Have two halves the same classes, so that labels mean the same? A message names the first that differs. */
 bool dataset_same_classes(const struct dataset *a, const struct dataset *b);
 

@@ -7,6 +7,9 @@
 #include "ending.h"
 #include "random.h"
 
+#include <plait/coll.h>
+#include <plait/comm.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -230,6 +233,23 @@ uint64_t dataset_hash(const struct dataset *d)
             hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
     }
     return hash;
+}
+
+bool dataset_same_on_all(const struct dataset *d, struct plait_comm *comm)
+{
+    const uint64_t own[2] = { dataset_hash(d), d->nsample };
+    const uint32_t nrank = plait_comm_nrank(comm);
+    uint64_t(*all)[2] = allocate(nrank, sizeof *all);
+    uint32_t other = 0;
+
+    must(plait_allgather(comm, own, all, 2, PLAIT_UINT64, NULL), "the files of all ranks");
+    while (other < nrank && memcmp(all[other], all[0], sizeof own) == 0)
+        other++;
+    if (other < nrank)
+        complain("rank %u sees other files than rank 0: %llu images and %llu; all ranks need the same tree", other,
+                 (unsigned long long)all[other][1], (unsigned long long)all[0][1]);
+    free(all);
+    return other == nrank;
 }
 
 bool dataset_same_classes(const struct dataset *a, const struct dataset *b)

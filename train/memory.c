@@ -110,20 +110,6 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
     }
 }
 
-/* All ranks must have the same files in the same order. */
-static void compare_datasets(struct plait_comm *comm, const struct dataset *dataset, uint32_t nrank)
-{
-    const uint64_t hash = dataset_hash(dataset);
-    uint64_t *all = allocate(nrank, sizeof *all);
-
-    must(plait_allgather(comm, &hash, all, 1, PLAIT_UINT64, NULL), "images in memory");
-    for (uint32_t r = 0; r < nrank; r++)
-        if (all[r] != hash)
-            give_up(ENDING_ERROR, "rank %u sees other files than rank %u; all ranks need the same tree", r,
-                    plait_comm_rank(comm));
-    free(all);
-}
-
 static void exchange_sizes(struct store *s)
 {
     const uint32_t n = s->group.size;
@@ -148,8 +134,6 @@ struct store *store_create(struct plait_comm *comm, const struct dataset *datase
                 s->nrank);
     s->group = group_of(s->rank, s->nrank, ngroup);
     s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
-    if (s->nrank > 1)
-        compare_datasets(comm, dataset, s->nrank);
     read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));
     if (s->nrank > 1 && ngroup < s->nrank) {
         must(plait_comm_split(comm, (int)s->group.first, 0, "images", &s->comm), "images in memory");

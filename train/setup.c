@@ -312,9 +312,9 @@ static void open_data(struct run *r)
 {
     r->train = dataset_open(r->o->data, "train");
     r->val = r->train != NULL ? dataset_open(r->o->data, "val") : NULL;
-    if (r->val == NULL)
+    if (r->val == NULL || !dataset_same_classes(r->train, r->val))
         leave(ENDING_ERROR);
-    if (!dataset_same_classes(r->train, r->val))
+    if (!dataset_same_on_all(r->train, r->comm) || !dataset_same_on_all(r->val, r->comm))
         leave(ENDING_ERROR);
 }
 

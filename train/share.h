@@ -17,4 +17,7 @@ const char *share_bytes(struct plait_comm *comm, void *data, uint64_t bytes);
 /** The reader's verdict, NULL or a text, is everyone's. Collective. */
 const char *share_verdict(struct plait_comm *comm, const char *why);
 
+/** Any rank's verdict is everyone's: of the first rank that has one. Collective. */
+const char *share_verdicts(struct plait_comm *comm, const char *why);
+
 #endif
