@@ -176,13 +176,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (status != PLAIT_OK)
         return status;
     if (o->sized && o->prog != NULL && !o->prog->single)
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
-                          o->selection.spec);
+        return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
-    /* What the kernel copies, once and to where it belongs, does not wait for a stage to be filled. */
-    const bool whole = o->sized && (!plait_agrees_on_sizes(o) || (comm->cma && !o->geometry.combines));
-    if (o->prog != NULL && (whole || !o->prog->sliceable)) {
+    if (o->prog != NULL && !o->prog->sliceable) {
         o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }

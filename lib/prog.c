@@ -350,8 +350,7 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     return status;
 }
 
-/* Blocks one by one, and only such as this rank gives or gets: of the others it does not know the size. */
-static bool moves_single_blocks(const struct plait_plan *plan)
+bool plait_moves_single_blocks(const struct plait_plan *plan)
 {
     const struct plait_geometry g =
         plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
@@ -397,7 +396,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     status = plait_prove(alg, spec, shape, rank, hop, kinds, &proof);
     p->hash = proof.hash;
     p->sliceable = proof.sliceable;
-    p->single = moves_single_blocks(plan);
+    p->single = plait_moves_single_blocks(plan);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)

@@ -64,6 +64,9 @@ struct plait_prog {
     uint32_t *nsend, *nrecv; /* [nrank] messages per slice and peer */
 };
 
+/* Blocks one by one, and only such as its rank gives or gets: of the others it does not know the size. */
+bool plait_moves_single_blocks(const struct plait_plan *plan);
+
 /* Fuse a plan: node[i] is the step that step i is done together with. */
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);
 

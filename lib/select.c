@@ -40,6 +40,7 @@
 #include "arguments.h"
 #include "comm.h"
 #include "hash.h"
+#include "prog.h"
 #include "status.h"
 #include "tiny.h"
 
@@ -267,6 +268,15 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
     return bytes < size ? 1 : bytes / size;
 }
 
+/*
+ * Blocks that differ in size are cut where all ranks know all sizes; but what the kernel copies, once and to where it
+ * belongs, does not wait for a stage to be filled.
+ */
+static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
+{
+    return g->kind == PLAIT_KIND_PART && !g->rooted && !(w->cma && !g->combines);
+}
+
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
@@ -300,7 +310,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <=
                                        (shape->coll == PLAIT_GATHER ? PLAIT_MOST_ONCE_GATHER : PLAIT_MOST_ONCE);
-    s.slice = choose_slice(shape, &s, count, size, w);
+    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;
@@ -319,12 +329,49 @@ void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_M
 
 void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
 {
-    *out = (struct plait_choice){
-        .slice = s->slice * size, .nslice = s->nslice, .round = s->round, .plan_hash = s->plan_hash
-    };
+    *out = (struct plait_choice){ .slice = s->slice > SIZE_MAX / size ? SIZE_MAX : s->slice * size,
+                                  .nslice = s->nslice,
+                                  .round = s->round,
+                                  .plan_hash = s->plan_hash };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : "engine");
     snprintf(out->why, sizeof out->why, "%s", s->why);
+}
+
+enum plait_status plait_cannot_differ(const char *spec)
+{
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
+                      spec);
+}
+
+static enum plait_status check_single(const struct plait_selection *s, const struct plait_shape *shape)
+{
+    struct plait_plan *plan = NULL;
+    enum plait_status status = s->tiny ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
+
+    if (plan != NULL && !plait_moves_single_blocks(plan))
+        status = plait_cannot_differ(s->spec);
+    plait_plan_destroy(plan);
+    return status;
+}
+
+/* Of blocks of at most `most` elements: as the calls do (collv.c). */
+static enum plait_status select_sized(struct plait_shape *shape, size_t most, enum plait_dtype type,
+                                      const struct plait_wish *w, struct plait_selection *s)
+{
+    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    const size_t known = (g.kind == PLAIT_KIND_PART && !g.rooted) || shape->nrank == 2 ? most : 0;
+    const bool small = plait_fits_tiny(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
+    enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
+
+    if (status == PLAIT_OK && small && !s->tiny)
+        status = plait_select(shape, 0, type, w, s);
+    if (status == PLAIT_OK)
+        status = check_single(s, shape);
+    if (status == PLAIT_OK && most > 0)
+        s->nslice = (most - 1) / s->slice + 1;
+    return status;
 }
 
 enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
@@ -340,6 +387,9 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
 
     if (shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
+    if (shape->sized && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s has no form with blocks of different sizes",
+                          plait_coll_name(shape->coll));
     if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
                           (int)shape->coll);
@@ -355,7 +405,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.cma = config.cma;
     w.far = plait_has_nodes(shape->node, shape->nrank);
-    w.slice = call != NULL && call->slice ? call->slice : config.slice;
+    w.sized = shape->sized;
+    w.slice = w.sized ? 0 : call != NULL && call->slice ? call->slice : config.slice;
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
     w.paced = plait_is_paced(&config.pace);
@@ -365,8 +416,9 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (w.spec == spec)
         w.spec_origin = "asked for by PLAIT_ALGO";
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
-    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call);
-    status = plait_select(&copy, count, type, &w, &s);
+    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
+                   (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
+    status = (w.sized ? select_sized : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);
     return status;

@@ -76,6 +76,9 @@ static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const s
     return call == NULL || call->scale == NULL ? alias : coll == PLAIT_ALLREDUCE;
 }
 
+/* The error of blocks that differ in size and such an algorithm. */
+enum plait_status plait_cannot_differ(const char *spec);
+
 /* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
 void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
 

@@ -20,6 +20,8 @@ static const char *info;
 struct run {
     struct plait_unique_id id;
     uint32_t rank, nrank;
+    enum plait_coll coll;
+    bool sized; /* the form with blocks of different sizes */
     size_t bytes;
     enum plait_dtype type;
     enum plait_op op;
@@ -32,6 +34,32 @@ struct run {
     char error[256];
 };
 
+/* Blocks of 4 bytes but the last rank's, which is the largest; all-to-all: all have its size. */
+static enum plait_status run_sized(struct plait_comm *comm, const struct run *r, const void *in, void *out,
+                                   const struct plait_call *call)
+{
+    const uint32_t root = r->nrank - 1;
+    const size_t n = r->bytes / plait_dtype_size(r->type);
+    size_t counts[MAX_RANKS], equal[MAX_RANKS];
+
+    for (uint32_t i = 0; i < r->nrank; i++) {
+        counts[i] = i == root ? n : 1;
+        equal[i] = n;
+    }
+    switch (r->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatterv(comm, in, out, counts, NULL, r->type, r->op, call);
+    case PLAIT_ALLGATHER:
+        return plait_allgatherv(comm, in, out, counts, NULL, r->type, call);
+    case PLAIT_GATHER:
+        return plait_gatherv(comm, in, equal[r->rank], out, equal, NULL, r->type, 0, call);
+    case PLAIT_SCATTER:
+        return plait_scatterv(comm, in, equal, NULL, out, equal[r->rank], r->type, 0, call);
+    default:
+        return plait_alltoallv(comm, in, equal, NULL, out, equal, NULL, r->type, call);
+    }
+}
+
 static void *run_rank(void *arg)
 {
     struct run *r = arg;
@@ -39,7 +67,7 @@ static void *run_rank(void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm_stats stats = { 0 };
     struct plait_comm *comm = NULL;
-    void *in = calloc(1, r->bytes + sizeof(double)), *out = calloc(1, r->bytes + 1);
+    void *in = calloc(r->nrank, r->bytes + sizeof(double)), *out = calloc(r->nrank, r->bytes + 1);
 
     options.nrank = r->nrank;
     options.rank = r->rank;
@@ -48,7 +76,9 @@ static void *run_rank(void *arg)
     call.algorithm = r->algorithm;
     call.scale = r->op == PLAIT_PREMULSUM ? in : NULL;
     r->status = plait_comm_create(&options, &comm);
-    if (r->status == PLAIT_OK)
+    if (r->status == PLAIT_OK && r->sized)
+        r->status = run_sized(comm, r, in, out, &call);
+    else if (r->status == PLAIT_OK)
         r->status = plait_allreduce(comm, r->inplace ? out : in, out, r->bytes / plait_dtype_size(r->type), r->type,
                                     r->op, &call);
     snprintf(r->error, sizeof r->error, "%s", plait_last_error());
@@ -68,10 +98,11 @@ static uint64_t explained(const struct run *r)
     uint64_t hash = 0;
     FILE *f;
 
-    snprintf(command, sizeof command, "'%s' --explain allreduce %zu --ranks %u --type %s --op %s %s %s %s %s %s", info,
-             r->bytes, r->nrank, plait_dtype_name(r->type), plait_op_name(r->op), r->inplace ? "--inplace" : "",
-             r->algorithm != NULL ? "--algo" : "", r->algorithm != NULL ? r->algorithm : "",
-             r->nodes != NULL ? "--nodes" : "", r->nodes != NULL ? r->nodes : "");
+    snprintf(command, sizeof command, "'%s' --explain %s%s %zu --ranks %u --type %s --op %s %s %s %s %s %s", info,
+             plait_coll_name(r->coll), r->sized ? "v" : "", r->bytes, r->nrank, plait_dtype_name(r->type),
+             plait_op_name(r->op), r->inplace ? "--inplace" : "", r->algorithm != NULL ? "--algo" : "",
+             r->algorithm != NULL ? r->algorithm : "", r->nodes != NULL ? "--nodes" : "",
+             r->nodes != NULL ? r->nodes : "");
     f = popen(command, "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f) != NULL)
@@ -152,6 +183,36 @@ static void node_maps_run_as_explained(void **state)
     }
 }
 
+static void forms_of_different_sizes_run_as_explained(void **state)
+{
+    static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_GATHER, PLAIT_SCATTER,
+                                             PLAIT_ALLTOALL };
+    static const uint32_t node[] = { 0, 1, 1 };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
+        for (uint32_t nrank = 2; nrank <= 3; nrank++)
+            for (size_t bytes = 16; bytes <= 4 << 20; bytes *= 64) {
+                struct run run = { .nrank = nrank,
+                                   .coll = colls[c],
+                                   .sized = true,
+                                   .bytes = bytes,
+                                   .type = PLAIT_FLOAT32,
+                                   .op = PLAIT_SUM };
+                compare(run);
+                run.nodes = nrank == 2 ? "1+1" : "1+2";
+                run.node = node;
+                compare(run);
+            }
+    compare((struct run){ .nrank = 3,
+                          .coll = PLAIT_ALLGATHER,
+                          .sized = true,
+                          .bytes = 64,
+                          .type = PLAIT_FLOAT32,
+                          .op = PLAIT_SUM,
+                          .algorithm = "ring" });
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +220,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_type_and_operator_runs_as_explained),
         cmocka_unit_test(a_named_algorithm_runs_as_explained),
         cmocka_unit_test(node_maps_run_as_explained),
+        cmocka_unit_test(forms_of_different_sizes_run_as_explained),
     };
 
     if (argc != 2) {

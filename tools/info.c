@@ -39,7 +39,9 @@ static const struct cli_option options[] = {
     { "--config", NULL, "every setting: value, where it comes from, meaning", CLI_FLAG, &show_config },
     { "--topology", NULL, "processors, caches and memory; may processes read each other's", CLI_FLAG, &show_topology },
     { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
-    { "--explain", NULL, "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why", CLI_FLAG, &explain },
+    { "--explain", NULL,
+      "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why; allgatherv etc.: of the largest block",
+      CLI_FLAG, &explain },
     { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_RANKS,
       &nrank },
     { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
@@ -321,17 +323,32 @@ static enum plait_round round_option(void)
     cli_fail(&program, "--round '%s': must be once or hop", rounding);
 }
 
+/* allgatherv: *sized is set. -1: none. */
+static int find_coll(const char *name, bool *sized)
+{
+    const size_t n = strlen(name);
+    char plain[64] = "";
+
+    *sized = n > 1 && n < sizeof plain && name[n - 1] == 'v';
+    const int coll = plait_coll_find(*sized ? memcpy(plain, name, n - 1) : name);
+    if (coll == PLAIT_BARRIER)
+        return -1;
+    return *sized && coll >= 0 && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? -1
+                                                                                                                 : coll;
+}
+
 static int print_choice(const char *coll_name, const char *size_text)
 {
     static const char *const round_names[] = { "of no matter here", "once, at the end", "at every combination" };
-    const int coll = plait_coll_find(coll_name), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    bool sized;
+    const int coll = find_coll(coll_name, &sized), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     struct plait_shape shape;
     size_t bytes, element;
     char size[32], slice_size[32];
 
-    if (coll < 0 || coll == PLAIT_BARRIER)
+    if (coll < 0)
         cli_fail(&program, "--explain '%s': there is no such collective with data", coll_name);
     if (type < 0)
         cli_fail(&program, "--type '%s': there is no such element type", type_name);
@@ -343,6 +360,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     if (bytes % element != 0)
         cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape((enum plait_coll)coll);
+    shape.sized = sized;
     call.algorithm = algorithm;
     call.slice = slice;
     call.round = round_option();
@@ -354,7 +372,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     }
     cli_show_bytes(size, bytes);
     cli_show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
-    printf("%s of %zu %s (%s), %s, %" PRIu32 " ranks%s\n", coll_name, bytes / element,
+    printf("%s of %s%zu %s (%s), %s, %" PRIu32 " ranks%s\n", coll_name, sized ? "at most " : "", bytes / element,
            plait_dtype_name((enum plait_dtype)type), size, plait_op_name((enum plait_op)op), shape.nrank,
            inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);

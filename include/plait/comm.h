@@ -291,7 +291,8 @@ struct plait_shape;
 /**
  * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
  *
- * shape  coll, nrank, inplace and node are read
+ * shape  coll, nrank, inplace, node and sized are read
+ * count  shape->sized (the forms with blocks of different sizes): elements of the largest block
  * Thread: any, while none changes the environment.
  */
 PLAIT_API enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type,
