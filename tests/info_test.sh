@@ -55,7 +55,7 @@ explain_says_what_and_why() {
         PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&
         says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0 &&
         says 0 '^allgatherv of at most 256 float32 (1 KiB), sum, 3 ranks$' --explain allgatherv 1K --ranks 3 &&
-        says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 3 --algo bruck &&
+        says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 4 --algo bruck &&
         says 2 'no such collective with data' --explain broadcastv 1K
 }
 # explained ALGORITHM COLLECTIVE SIZE NODES [OPTION]
