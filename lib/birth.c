@@ -2,6 +2,7 @@
 #include "birth.h"
 
 #include "bootstrap/frame.h"
+#include "failure.h"
 #include "meet.h"
 #include "status.h"
 
@@ -142,6 +143,14 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
         if (comm->birth->status != PLAIT_OK)
             return plait_fail(comm->birth->status, "%s", comm->birth->text);
     }
-    const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
-    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
+    /* Other ranks' failures reach a rank that waits; this one may not. */
+    const struct plait_control *failed = comm->own;
+    for (uint32_t r = 0; r < comm->nrank && atomic_load(&failed->failed) == PLAIT_OK; r++)
+        failed = comm->peers[r].control;
+    const enum plait_status status = (enum plait_status)atomic_load(&failed->failed);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    if (failed != comm->own)
+        plait_announce_failure(comm, status, failed->failure, failed->culprit);
+    return plait_fail(status, "%s", comm->own->failure);
 }

@@ -548,6 +548,29 @@ static void a_stuck_operation_is_revoked_and_the_others_go_on(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static int hear_of_it(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum plait_status status = PLAIT_OK;
+
+    (void)arg;
+    if (rank == 0)
+        CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
+    while (status == PLAIT_OK) /* in no call that waits */
+        status = plait_comm_status(*comm);
+    CHECK(status == PLAIT_ERR_FAILED && strstr(plait_last_error(), "aborted by rank 0: enough") != NULL);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+static void the_status_of_a_comm_tells_other_ranks_failures(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = hear_of_it };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- Abort from any thread ------------------------------------------------------------------------------------ */
 
 #define TRIES 1000
@@ -821,6 +844,7 @@ int main(void)
         cmocka_unit_test(finalize_ends_what_is_pending),
         cmocka_unit_test(a_suspended_comm_holds_no_staging_memory),
         cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
+        cmocka_unit_test(the_status_of_a_comm_tells_other_ranks_failures),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),

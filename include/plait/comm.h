@@ -124,10 +124,10 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 
 /**
- * Is a comm that is created in the background there, and has it failed?
+ * Is a comm that is created in the background there, and has it failed, on this rank or another?
  *
  * Result: PLAIT_IN_PROGRESS while it is created; PLAIT_OK; else the error with which creation ended or the comm failed
- * Thread: any. Costs a load and takes no part in progress.
+ * Thread: any. Costs a load for each rank and takes no part in progress. That a rank has died is seen by those who wait.
  */
 PLAIT_API enum plait_status plait_comm_status(struct plait_comm *comm);
 
