@@ -8,7 +8,8 @@
 #define LONGEST 1024
 
 static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
-static char last[LONGEST]; /* of the process */
+static char last[LONGEST];               /* of the process */
+static _Thread_local char mine[LONGEST]; /* of this thread */
 
 void nccl_log(enum plait_log_level level, const char *format, ...)
 {
@@ -23,6 +24,7 @@ void nccl_log(enum plait_log_level level, const char *format, ...)
 
 static void keep(struct ncclComm *comm, const char *text)
 {
+    snprintf(mine, sizeof mine, "%s", text);
     pthread_mutex_lock(&last_lock);
     snprintf(last, sizeof last, "%s", text);
     pthread_mutex_unlock(&last_lock);
@@ -141,6 +143,8 @@ const char *ncclGetLastError(ncclComm_t comm)
         pthread_mutex_unlock(&comm->lock);
         nccl_leave(comm);
     }
+    if (text[0] == '\0')
+        snprintf(text, sizeof text, "%s", mine);
     if (text[0] == '\0') {
         pthread_mutex_lock(&last_lock);
         snprintf(text, sizeof text, "%s", last);

@@ -37,7 +37,7 @@ enum nccl_support {
     X(CommGetUniqueId, REFUSED, "comms do not grow")                                                                \
     X(CommGrow, REFUSED, "comms do not grow; make a new one")                                                       \
     X(GetErrorString, REAL, "")                                                                                     \
-    X(GetLastError, REAL, "of the comm, or of the process")                                                         \
+    X(GetLastError, REAL, "of the comm, else of the thread, else of the process")                                   \
     X(ResetDebugInit, REAL, "NCCL_DEBUG and its like are read again")                                               \
     X(ResetDebugInitInternal, REAL, "the same")                                                                     \
     X(MemAlloc, REAL, "plait_mem_alloc()")                                                                          \

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All-reduces of one group become few: how many, which, and with which bits. Looks into the comm for Plait's counters. */
+#include "comm.h"
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NTENSOR 161
+#define MOST    3000
+
+static float in[NTENSOR][MOST], out[NTENSOR][MOST], again[NTENSOR][MOST]; /* ranks are processes */
+
+static struct plait_comm_stats stats_of(ncclComm_t comm)
+{
+    struct plait_comm_stats s;
+
+    plait_comm_stats(atomic_load(&comm->plait), &s);
+    return s;
+}
+
+static size_t count_of(int tensor)
+{
+    return (size_t)(tensor * 37 % 50 == 0 ? 0 : tensor * 37 % MOST + 1);
+}
+
+static void fill(int rank)
+{
+    for (int t = 0; t < NTENSOR; t++)
+        for (size_t i = 0; i < MOST; i++)
+            in[t][i] = 1.0f / (float)(1 + (i * 7 + (size_t)t * 3 + (size_t)rank * 11) % 97); /* order matters */
+}
+
+static int reduce_all(ncclComm_t comm, int rank, float (*to)[MOST])
+{
+    OK(ncclGroupStart());
+    for (int t = 0; t < NTENSOR; t++)
+        OK(ncclAllReduce(in[t], to[t], count_of(t), ncclFloat, ncclSum, comm, NULL));
+    OK(ncclGroupEnd());
+    return 0;
+}
+
+/* Fused, and then one by one. */
+static int compare(ncclComm_t *comm, int rank, int nrank)
+{
+    const struct plait_comm_stats before = stats_of(*comm);
+
+    (void)nrank;
+    fill(rank);
+    CHECK(reduce_all(*comm, rank, out) == 0);
+    const struct plait_comm_stats fused = stats_of(*comm);
+    for (int t = 0; t < NTENSOR; t++)
+        OK(ncclAllReduce(in[t], again[t], count_of(t), ncclFloat, ncclSum, *comm, NULL));
+    const struct plait_comm_stats single = stats_of(*comm);
+    CHECK(single.operations - fused.operations == NTENSOR);
+    CHECK(fused.operations - before.operations <= 5); /* those without elements are one each */
+    CHECK(10 * (fused.messages - before.messages) < single.messages - fused.messages);
+    for (int t = 0; t < NTENSOR; t++)
+        CHECK(memcmp(out[t], again[t], count_of(t) * sizeof(float)) == 0);
+    return 0;
+}
+
+static void many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits(void **state)
+{
+    static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
+
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){ .nprocess = 3, .nthread = 1, .body = compare, .environment = environment }), 0);
+}
+
+static int count_each(ncclComm_t *comm, int rank, int nrank)
+{
+    const struct plait_comm_stats before = stats_of(*comm);
+
+    (void)nrank;
+    CHECK(reduce_all(*comm, rank, out) == 0);
+    CHECK(stats_of(*comm).operations - before.operations == NTENSOR);
+    return 0;
+}
+
+static void fusion_can_be_switched_off(void **state)
+{
+    static const char *const environment[] = { "PLAIT_NCCL_FUSION=0", NULL };
+
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = count_each, .environment = environment }), 0);
+}
+
+/* What differs in type, operator or comm is not mixed; other collectives keep their place; in place is as good. */
+static int mix(ncclComm_t *comm, int rank, int nrank)
+{
+    float a[2][8], b[2][8], large[2][64];
+    double c[2][8];
+    float part[8], all[64];
+    uint64_t operations;
+    ncclComm_t other;
+
+    OK(ncclCommSplit(*comm, 0, 0, &other, NULL));
+    for (int i = 0; i < 64; i++) {
+        a[i / 8 % 2][i % 8] = b[i / 8 % 2][i % 8] = large[0][i] = large[1][i] = (float)rank;
+        c[i / 8 % 2][i % 8] = rank;
+        part[i % 8] = (float)(10 * rank);
+    }
+    operations = stats_of(*comm).operations;
+    OK(ncclGroupStart());
+    for (int k = 0; k < 2; k++) {
+        OK(ncclAllReduce(a[k], a[k], 8, ncclFloat, ncclSum, *comm, NULL));
+        OK(ncclAllReduce(b[k], b[k], 8, ncclFloat, ncclMax, *comm, NULL));
+        OK(ncclAllReduce(c[k], c[k], 8, ncclDouble, ncclSum, *comm, NULL));
+        OK(ncclAllReduce(large[k], large[k], 64, ncclFloat, ncclSum, k == 0 ? *comm : other,
+                         NULL)); /* more than fits */
+    }
+    OK(ncclAllGather(part, all, 8, ncclFloat, *comm, NULL));
+    OK(ncclAllReduce(part, part, 8, ncclFloat, ncclSum, *comm, NULL));
+    OK(ncclGroupEnd());
+    CHECK(stats_of(*comm).operations - operations == 3 + 1 + 1 + 1);
+    for (int i = 0; i < 16; i++) {
+        CHECK(a[i / 8][i % 8] == (float)(nrank * (nrank - 1) / 2) && b[i / 8][i % 8] == (float)(nrank - 1));
+        CHECK(c[i / 8][i % 8] == nrank * (nrank - 1) / 2);
+    }
+    for (int i = 0; i < 8 * nrank; i++)
+        CHECK(all[i] == (float)(i / 8 * 10));
+    OK(ncclCommDestroy(other));
+    return 0;
+}
+
+static void only_what_is_alike_is_fused_and_the_order_of_collectives_stays(void **state)
+{
+    static const char *const environment[] = { "PLAIT_NCCL_FUSION=128", NULL };
+
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = mix, .environment = environment }),
+                     0);
+}
+
+/* Nothing is moved, and more takes longer. */
+static int estimate(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    float times[2];
+    const uint64_t operations = stats_of(*comm).operations;
+
+    (void)nrank;
+    for (int k = 0; k < 2; k++) {
+        OK(ncclGroupStart());
+        for (int t = 0; t < (k == 0 ? 10 : NTENSOR); t++)
+            OK(ncclAllReduce(in[t], out[t], MOST, ncclFloat, ncclSum, *comm, NULL));
+        OK(ncclGroupSimulateEnd(&info));
+        times[k] = info.estimatedTime;
+    }
+    CHECK(stats_of(*comm).operations == operations);
+    /* Two ranks: each sends half of the vector twice, or all of it once, at 1 GB/s. */
+    CHECK(times[0] > 10 * MOST * 4 * 1e-3f && times[1] > 10 * times[0]);
+    info.magic = 0;
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(in[0], out[0], MOST, ncclFloat, ncclSum, *comm, NULL));
+    CHECK(ncclGroupSimulateEnd(&info) == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidUsage); /* it is over */
+    return 0;
+}
+
+static void a_group_is_estimated_by_the_claims(void **state)
+{
+    static const char *const environment[] = { "PLAIT_NCCL_LINK=1us,1GB/s", NULL };
+
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = estimate, .environment = environment }), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits),
+        cmocka_unit_test(fusion_can_be_switched_off),
+        cmocka_unit_test(only_what_is_alike_is_fused_and_the_order_of_collectives_stays),
+        cmocka_unit_test(a_group_is_estimated_by_the_claims),
+    };
+    return cmocka_run_group_tests_name("nccl fusion", tests, NULL, NULL);
+}

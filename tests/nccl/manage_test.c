@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Comms of NCCL's interface: how they are made, paused, ended, and what failures leave. */
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define COUNT 1000
+
+static int adds_up(ncclComm_t comm, int rank, int nrank)
+{
+    float in[COUNT], out[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        in[i] = (float)(rank + i);
+    OK(ncclAllReduce(in, out, COUNT, ncclFloat, ncclSum, comm, NULL));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == (float)(nrank * (nrank - 1) / 2 + nrank * i));
+    return 0;
+}
+
+/* Until it is no longer in progress. */
+static ncclResult_t settle(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+
+    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
+        usleep(200);
+    return result;
+}
+
+/* ---- Without blocking ----------------------------------------------------------------------------------------- */
+
+static int make_in_the_background(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t half = NULL, none = *comm, whole = NULL;
+    ncclResult_t state;
+    int n;
+
+    config.blocking = 0;
+    CHECK(ncclCommInitRankConfig(comm, nrank, ranks_id[0], rank, &config) == ncclInProgress);
+    CHECK(settle(*comm) == ncclSuccess);
+    CHECK(adds_up(*comm, rank, nrank) == 0);
+    CHECK(ncclCommSplit(*comm, rank % 2, 0, &half, NULL) == ncclInProgress && half != NULL);
+    CHECK(settle(*comm) == ncclSuccess);
+    CHECK(settle(half) == ncclSuccess);
+    OK(ncclCommCount(half, &n));
+    CHECK(n == 2 && adds_up(half, rank / 2, 2) == 0);
+    CHECK(ncclCommSplit(*comm, rank == 0 ? 5 : NCCL_SPLIT_NOCOLOR, 0, &none, NULL) == ncclInProgress);
+    CHECK(settle(*comm) == ncclSuccess);
+    CHECK((none != NULL) == (rank == 0));
+    OK(ncclCommDestroy(none)); /* NULL is allowed */
+    OK(ncclGroupStart());
+    CHECK(ncclCommInitRankConfig(&whole, nrank, ranks_id[1], rank, &config) == ncclInProgress);
+    CHECK(ncclGroupEnd() == ncclInProgress);
+    CHECK(settle(whole) == ncclSuccess && adds_up(whole, rank, nrank) == 0);
+    CHECK(ncclCommFinalize(whole) == ncclInProgress);
+    CHECK(settle(whole) == ncclSuccess);
+    CHECK(adds_up(*comm, rank, nrank) == 0);
+    CHECK(ncclCommFinalize(whole) == ncclInvalidUsage);
+    OK(ncclCommDestroy(whole));
+    OK(ncclCommDestroy(half));
+    OK(ncclCommGetAsyncError(*comm, &state));
+    return state == ncclSuccess ? 0 : 1;
+}
+
+static void comms_that_do_not_block_are_in_progress_until_they_are_there(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_the_background, .no_comm = 1 }), 0);
+}
+
+static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t state;
+    float x = 1;
+
+    config.blocking = 0;
+    (void)nrank; /* of two: the other one never comes */
+    CHECK(ncclCommInitRankConfig(comm, 2, ranks_id[0], rank, &config) == ncclInProgress);
+    OK(ncclCommGetAsyncError(*comm, &state));
+    CHECK(state == ncclInProgress);
+    CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    OK(ncclCommAbort(*comm)); /* at once */
+    *comm = NULL;
+    return 0;
+}
+
+static void a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 1, .body = is_not_there_yet, .no_comm = 1 }),
+                     0);
+}
+
+/* ---- Made of others -------------------------------------------------------------------------------------------- */
+
+static int make_in_every_way(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t scalable, part;
+    int excluded[1] = { nrank - 1 }, mine, n;
+
+    config.commName = "scalable";
+    OK(ncclCommInitRankScalable(&scalable, nrank, rank, 2, &ranks_id[1], &config));
+    CHECK(adds_up(scalable, rank, nrank) == 0);
+    OK(ncclCommSplit(*comm, rank / 2, -rank, &part, &config));
+    OK(ncclCommUserRank(part, &mine));
+    OK(ncclCommCount(part, &n));
+    CHECK(n == 2 && mine == 1 - rank % 2);
+    OK(ncclCommDestroy(part));
+    if (rank != nrank - 1) {
+        OK(ncclCommShrink(*comm, excluded, 1, &part, NULL, NCCL_SHRINK_DEFAULT));
+        CHECK(adds_up(part, rank, nrank - 1) == 0);
+        OK(ncclCommFinalize(part));
+        CHECK(ncclAllReduce(&n, &n, 1, ncclInt, ncclSum, part, NULL) == ncclInvalidArgument);
+        OK(ncclCommDestroy(part));
+    }
+    CHECK(ncclCommShrink(*comm, &rank, 1, &part, NULL, 0) == ncclInvalidArgument); /* oneself */
+    CHECK(ncclCommShrink(*comm, excluded, 1, &part, NULL, 2) == ncclInvalidArgument);
+    CHECK(ncclCommSplit(*comm, -7, 0, &part, NULL) == ncclInvalidArgument);
+    CHECK(adds_up(*comm, rank, nrank) == 0); /* as it was */
+    OK(ncclCommDestroy(scalable));
+    return 0;
+}
+
+static void comms_are_made_from_several_ids_split_and_shrunk(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_every_way }), 0);
+}
+
+static int pause_and_go_on(ncclComm_t *comm, int rank, int nrank)
+{
+    uint64_t now, paused, staging, persist, total;
+    static _Thread_local float large[1 << 18];
+
+    for (int i = 0; i < 2; i++) {
+        OK(ncclAllReduce(large, large, 1 << 18, ncclFloat, ncclSum, *comm, NULL)); /* staged */
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemSuspend, &staging));
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemPersist, &persist));
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemTotal, &total));
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemSuspended, &now));
+        CHECK(staging + persist == total && persist > 0 && now == 0);
+        OK(ncclCommSuspend(*comm, NCCL_SUSPEND_MEM));
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemSuspended, &now));
+        OK(ncclCommMemStats(*comm, ncclStatGpuMemSuspend, &paused));
+        CHECK(now == 1 && paused == 0);
+        CHECK(ncclAllReduce(large, large, 1, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+        OK(ncclCommResume(*comm));
+        CHECK(adds_up(*comm, rank, nrank) == 0);
+    }
+    CHECK(ncclCommSuspend(*comm, 0) == ncclInvalidArgument);
+    CHECK(ncclCommResume(*comm) == ncclInvalidArgument);
+    CHECK(ncclCommMemStats(*comm, (ncclCommMemStat_t)4, &now) == ncclInvalidArgument);
+    return 0;
+}
+
+static void comms_are_suspended_and_resumed_and_tell_their_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pause_and_go_on }), 0);
+}
+
+static int register_memory(ncclComm_t *comm, int rank, int nrank)
+{
+    void *memory, *handle, *other, *user = &handle;
+    ncclWindow_t window = (ncclWindow_t)(void *)&handle;
+
+    OK(ncclMemAlloc(&memory, 4096));
+    ((char *)memory)[4095] = 1;
+    OK(ncclCommRegister(*comm, memory, 4096, &handle));
+    OK(ncclCommRegister(*comm, memory, 4096, &other));
+    OK(ncclCommDeregister(*comm, handle));
+    CHECK(ncclCommDeregister(*comm, handle) == ncclInvalidArgument);
+    OK(ncclCommDeregister(*comm, NULL));
+    OK(ncclCommWindowRegister(*comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+    CHECK(window == NULL);
+    OK(ncclWinGetUserPtr(*comm, window, &user));
+    CHECK(user == NULL);
+    OK(ncclCommWindowDeregister(*comm, window));
+    CHECK(ncclCommWindowDeregister(*comm, (ncclWindow_t)memory) == ncclInvalidArgument);
+    OK(ncclMemFree(memory));
+    CHECK(ncclMemFree(&memory) == ncclInvalidArgument);
+    return adds_up(*comm, rank, nrank); /* `other` goes with the comm */
+}
+
+static void memory_is_registered_and_windows_are_null(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = register_memory }), 0);
+}
+
+/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+
+static int revoke_and_go_on(ncclComm_t *comm, int rank, int nrank)
+{
+    int excluded[1] = { 0 }, n;
+    ncclComm_t part, less;
+    ncclResult_t state;
+    float x = 1;
+
+    CHECK(ncclCommRevoke(*comm, 1) == ncclInvalidArgument);
+    if (rank == 0) {
+        OK(ncclCommRevoke(*comm, NCCL_REVOKE_DEFAULT));
+    } else {
+        CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError); /* which never comes */
+        OK(ncclCommGetAsyncError(*comm, &state));
+        CHECK(state == ncclRemoteError);
+        OK(ncclCommRevoke(*comm, NCCL_REVOKE_DEFAULT));
+    }
+    OK(ncclCommGetAsyncError(*comm, &state));
+    CHECK(state == ncclSuccess); /* it is quiet */
+    CHECK(ncclCommFinalize(*comm) == ncclInvalidUsage);
+    OK(ncclCommSplit(*comm, rank % 2, 0, &part, NULL));
+    OK(ncclCommCount(part, &n));
+    CHECK(n == nrank / 2 && adds_up(part, rank / 2, n) == 0);
+    OK(ncclCommDestroy(part));
+    if (rank != 0) {
+        OK(ncclCommShrink(*comm, excluded, 1, &less, NULL, NCCL_SHRINK_DEFAULT));
+        CHECK(adds_up(less, rank - 1, nrank - 1) == 0);
+        OK(ncclCommDestroy(less));
+    }
+    return 0;
+}
+
+static void a_revoked_comm_can_be_split_and_shrunk(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = revoke_and_go_on }), 0);
+}
+
+static void *abort_soon(void *arg)
+{
+    usleep(50000);
+    return ncclCommAbort(*(ncclComm_t *)arg) == ncclSuccess ? arg : NULL;
+}
+
+/* Rank 1 never comes; a thread of rank 0 loses patience. */
+static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
+{
+    static _Thread_local float large[1 << 20];
+    ncclComm_t mine = *comm;
+    pthread_t thread;
+    void *done;
+    ncclResult_t state = ncclSuccess;
+
+    (void)nrank;
+    if (rank == 0) {
+        CHECK(pthread_create(&thread, NULL, abort_soon, &mine) == 0);
+        CHECK(ncclAllReduce(large, large, 1 << 20, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError);
+        pthread_join(thread, &done);
+        CHECK(done != NULL);
+        CHECK(ncclCommGetAsyncError(*comm, &state) == ncclInvalidArgument); /* there is no such comm any more */
+        CHECK(ncclCommAbort(*comm) == ncclInvalidArgument);
+        CHECK(ncclCommDestroy(*comm) == ncclInvalidArgument);
+    } else {
+        while (state == ncclSuccess)
+            OK(ncclCommGetAsyncError(*comm, &state));
+        CHECK(state == ncclRemoteError);
+        OK(ncclCommAbort(*comm));
+    }
+    *comm = NULL;
+    return 0;
+}
+
+static void a_comm_is_aborted_while_an_operation_is_in_flight(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_in_flight }), 0);
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = abort_in_flight }), 0);
+}
+
+static int die_or_go_on(ncclComm_t *comm, int rank, int nrank)
+{
+    int dead[1] = { 1 };
+    ncclComm_t rest;
+    ncclResult_t state;
+    float x = 1;
+
+    if (rank == 1)
+        raise(SIGKILL);
+    CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError);
+    CHECK(strstr(ncclGetLastError(*comm), "rank 1") != NULL);
+    OK(ncclCommGetAsyncError(*comm, &state));
+    CHECK(state == ncclRemoteError);
+    OK(ncclCommShrink(*comm, dead, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    CHECK(adds_up(rest, rank / 2, nrank - 1) == 0);
+    OK(ncclCommDestroy(rest));
+    return 0;
+}
+
+static void survivors_of_a_death_shrink_and_go_on(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 3, .nthread = 1, .body = die_or_go_on, .careless = 1 }), 1);
+}
+
+static int differ(ncclComm_t *comm, int rank, int nrank)
+{
+    float in[8] = { 0 }, out[8];
+
+    (void)nrank;
+    CHECK(ncclAllReduce(in, out, 4 + (size_t)rank, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(*comm), "count") != NULL);
+    return 0;
+}
+
+static void ranks_that_call_differently_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = differ, .careless = 1 }), 0);
+}
+
+/* ---- Only what is there is read --------------------------------------------------------------------------------- */
+
+/* The last bytes before a page that may not be touched. */
+static void *at_the_edge(const void *of, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
+        abort();
+    return memcpy(pages + page - bytes, of, bytes);
+}
+
+static int pass_old_configs(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    float x = 1;
+
+    config.blocking = 0;
+    config.size = 24; /* of 2.14 */
+    CHECK(ncclCommInitRankConfig(comm, nrank, ranks_id[0], rank, at_the_edge(&config, config.size)) == ncclInProgress);
+    CHECK(settle(*comm) == ncclSuccess);
+#ifdef NCCL_COLLCONFIG_INITIALIZER
+    ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
+    call.size = 24;
+    OK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL, at_the_edge(&call, call.size)));
+    call.magic = 0;
+    CHECK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL, &call) == ncclInvalidArgument);
+#endif
+    ncclComm_t other;
+    config.magic = 0;
+    CHECK(ncclCommInitRankConfig(&other, nrank, ranks_id[1], rank, &config) == ncclInvalidArgument);
+    config.magic = NCCL_API_MAGIC;
+    config.blocking = 2;
+    CHECK(ncclCommInitRankConfig(&other, nrank, ranks_id[1], rank, &config) == ncclInvalidArgument);
+    return 0;
+}
+
+static void configs_are_read_to_their_size(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pass_old_configs, .no_comm = 1 }),
+                     0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comms_that_do_not_block_are_in_progress_until_they_are_there),
+        cmocka_unit_test(a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted),
+        cmocka_unit_test(comms_are_made_from_several_ids_split_and_shrunk),
+        cmocka_unit_test(comms_are_suspended_and_resumed_and_tell_their_memory),
+        cmocka_unit_test(memory_is_registered_and_windows_are_null),
+        cmocka_unit_test(a_revoked_comm_can_be_split_and_shrunk),
+        cmocka_unit_test(a_comm_is_aborted_while_an_operation_is_in_flight),
+        cmocka_unit_test(survivors_of_a_death_shrink_and_go_on),
+        cmocka_unit_test(ranks_that_call_differently_are_told),
+        cmocka_unit_test(configs_are_read_to_their_size),
+    };
+    return cmocka_run_group_tests_name("nccl manage", tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* NCCL's interface used wrongly: an answer, a text that names it, and nothing else happens. */
+#include "device.h"
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
+
+static int arguments(ncclComm_t *comm, int rank, int nrank)
+{
+    float in[4] = { 1, 2, 3, 4 }, out[4];
+    ncclComm_t none = NULL;
+    ncclRedOp_t op;
+    int n;
+
+    CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, NULL, NULL) == ncclInvalidArgument);
+    SAYS("no comm");
+    CHECK(ncclAllReduce(in, out, 4, ncclNumTypes, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    SAYS("no type 12");
+    CHECK(ncclAllReduce(in, out, 4, ncclFloat, (ncclRedOp_t)5, *comm, NULL) == ncclInvalidArgument);
+    SAYS("5 is no operator");
+    CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, *comm, (cudaStream_t)0x1) == ncclInvalidUsage);
+    SAYS("ncclAllReduce: stream is 0x1");
+    CHECK(ncclBroadcast(in, out, 4, ncclFloat, nrank, *comm, NULL) == ncclInvalidArgument);
+    SAYS("root is 2; ranks are 0 to 1");
+    CHECK(ncclSend(in, 4, ncclFloat, -1, *comm, NULL) == ncclInvalidArgument);
+    SAYS("peer is -1");
+    CHECK(ncclAllReduce(NULL, out, 4, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(in, in + 1, 3, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument); /* they overlap */
+    CHECK(ncclRedOpCreatePreMulSum(&op, in, ncclFloat, (ncclScalarResidence_t)2, *comm) == ncclInvalidArgument);
+    CHECK(ncclCommCount(*comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGetAsyncError(*comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclGetUniqueId(NULL) == ncclInvalidArgument);
+    CHECK(ncclCommInitRank(&none, 2, ranks_id[1], 2) == ncclInvalidArgument && none == NULL);
+    SAYS("rank 2 of 2");
+    CHECK(ncclCommInitRankScalable(&none, 2, 0, 0, ranks_id, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommInitAll(&none, 1, (int[]){ -1 }) == ncclInvalidArgument && none == NULL);
+    SAYS("device -1");
+    CHECK(ncclCommInitAll(&none, 0, NULL) == ncclInvalidArgument);
+    CHECK(strcmp(ncclGetErrorString((ncclResult_t)99), "unknown result") == 0);
+    OK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, *comm, NULL)); /* the comm is as it was */
+    CHECK(out[3] == 8);
+    OK(ncclCommCount(*comm, &n));
+    return rank < n ? 0 : 1;
+}
+
+static void wrong_arguments_are_named_and_change_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = arguments }), 0);
+}
+
+static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclComm_t gone = *comm, one;
+    ncclResult_t state;
+    float x = 1;
+    int n;
+
+    (void)nrank;
+    *comm = NULL;
+    OK(ncclCommDestroy(gone));
+    for (int i = 0; i < 100; i++) { /* other comms do not take its place */
+        OK(ncclCommInitAll(&one, 1, NULL));
+        OK(ncclCommDestroy(one));
+    }
+    CHECK(ncclCommDestroy(gone) == ncclInvalidArgument);
+    SAYS("was destroyed or aborted");
+    CHECK(ncclCommAbort(gone) == ncclInvalidArgument);
+    CHECK(ncclCommCount(gone, &n) == ncclInvalidArgument);
+    CHECK(ncclCommGetAsyncError(gone, &state) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, gone, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommSplit(gone, 0, 0, &one, NULL) == ncclInvalidArgument);
+    CHECK(strlen(ncclGetLastError(gone)) > 0);
+    return 0;
+}
+
+static void a_comm_that_was_destroyed_is_known_for_it(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = use_what_is_gone }), 0);
+}
+
+/* ---- Groups ---------------------------------------------------------------------------------------------------- */
+
+struct left {
+    ncclComm_t comm;
+    float *x;
+};
+
+static void *leave_a_group_open(void *arg)
+{
+    struct left *l = arg;
+
+    if (ncclGroupStart() != ncclSuccess ||
+        ncclAllReduce(l->x, l->x, 1, ncclFloat, ncclSum, l->comm, NULL) != ncclSuccess)
+        return NULL;
+    return ncclCommDestroy(l->comm) == ncclInvalidUsage ? arg : NULL; /* the group uses it */
+}
+
+static int groups(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    float x = 1, y = 1;
+    struct left left = { *comm, &x };
+    ncclComm_t part;
+    pthread_t thread;
+    void *done;
+
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+    CHECK(ncclGroupSimulateEnd(&info) == ncclInvalidUsage);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL));
+    CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, (ncclRedOp_t)77, *comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidArgument && x == 1); /* nothing of it has begun */
+    OK(ncclGroupStart());
+    CHECK(ncclAllReduce(&y, &y, 1, ncclFloat, ncclSum, *comm, (cudaStream_t)&x) == ncclInvalidUsage);
+    OK(ncclCommSplit(*comm, 0, 0, &part, NULL));
+    CHECK(ncclGroupEnd() == ncclInvalidUsage && part == NULL);
+    CHECK(pthread_create(&thread, NULL, leave_a_group_open, &left) == 0);
+    pthread_join(thread, &done);
+    CHECK(done != NULL);
+    OK(ncclAllReduce(&y, &y, 1, ncclFloat, ncclSum, *comm, NULL)); /* as if that had never been */
+    CHECK(y == (float)nrank && x == 1);
+    OK(ncclCommInitAll(&part, 1, NULL));
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, part, NULL));
+    OK(ncclCommAbort(part));
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    return 0;
+}
+
+static void groups_with_an_error_or_left_open_do_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = groups }), 0);
+}
+
+/* ---- What is refused ------------------------------------------------------------------------------------------- */
+
+NCCL_PUBLIC ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements, void *out);
+
+static int ask_for_what_is_not_there(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclEncryptionConfig_t encryption = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+    ncclCommProperties_t properties = { .size = sizeof properties, .magic = NCCL_API_MAGIC };
+    ncclTeam_t world;
+    ncclComm_t new;
+
+    CHECK(ncclCommGrow(*comm, nrank + 1, NULL, -1, &new, NULL) == ncclInvalidUsage);
+    SAYS("ncclCommGrow is not served");
+    CHECK(ncclPutSignal(NULL, 0, ncclFloat, 0, NULL, 0, 0, 0, 0, *comm, NULL) == ncclInvalidUsage);
+    CHECK(ncclDevCommCreate(*comm, NULL, NULL) == ncclInvalidUsage);
+    SAYS("no device API");
+    OK(ncclSetEncryption(&encryption)); /* none */
+    encryption.mode = NCCL_ENCRYPTION_MODE_PSK;
+    CHECK(ncclSetEncryption(&encryption) == ncclInvalidUsage);
+    world = ncclTeamWorld(*comm);
+    CHECK(world.nRanks == nrank && world.rank == rank && world.stride == 1);
+    CHECK(ncclTeamRankToWorld(*comm, ncclTeamLsa(*comm), 0) == rank && ncclTeamRankToWorld(*comm, world, 1) == 1);
+    OK(ncclCommQueryProperties(*comm, &properties));
+    CHECK(properties.rank == rank && properties.nRanks == nrank && !properties.deviceApiSupport);
+    properties.size = offsetof(ncclCommProperties_t, ginType); /* of an older release */
+    memset((char *)&properties + properties.size, 0x55, sizeof properties - properties.size);
+    OK(ncclCommQueryProperties(*comm, &properties));
+    CHECK(properties.commHash == 0x5555555555555555);
+    return 0;
+}
+
+static void what_cannot_be_is_refused_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = ask_for_what_is_not_there }), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(a_comm_that_was_destroyed_is_known_for_it),
+        cmocka_unit_test(groups_with_an_error_or_left_open_do_nothing),
+        cmocka_unit_test(what_cannot_be_is_refused_by_name),
+    };
+    return cmocka_run_group_tests_name("nccl misuse", tests, NULL, NULL);
+}
