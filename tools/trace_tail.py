@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What of a step's communication could not have been hidden, from the timeline of plait-train --trace.
+
+    tools/trace_tail.py TRACE [--link 1gbit]
+
+A bucket can travel when its last gradient is there on all ranks. A link that sends nothing but buckets, in their order, at
+the rate of the cable, from then on would have the last one across at
+
+    done(b) = max(done(b - 1), ready(b)) + 2 (P - 1) / P bytes(b) / rate
+
+The tail of a rank is what of that lies behind the end of its own backward pass; it is exposed whatever a library does.
+docs/training.md has the figures. The clocks of all ranks must be one: ranks of one machine, as those of tools/hosts are.
+"""
+import argparse
+import json
+import statistics
+
+UNITS = {"gbit": 125e6, "mbit": 125e3}
+
+
+def bytes_per_second(link):
+    for unit, factor in UNITS.items():
+        if link.endswith(unit):
+            return float(link.removesuffix(unit)) * factor
+    raise argparse.ArgumentTypeError(f"{link}: expected a rate such as 1gbit or 250mbit")
+
+
+class Timeline:
+    """Of a trace: for each step and rank, in seconds, when buckets were ready and what happened to them."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as f:
+            events = json.load(f)["traceEvents"]
+        self.names = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+        events = [e for e in events if e["ph"] != "M"]
+        self.nrank = 1 + max(e["pid"] for e in events)
+        self.buckets = self.find_buckets(events)
+        self.ntensor = sum(tensors for tensors, _ in self.buckets)
+        self.ranks = [self.steps_of([e for e in events if e["pid"] == rank]) for rank in range(self.nrank)]
+        self.nstep = min(len(steps) for steps in self.ranks)
+
+    def find_buckets(self, events):
+        """[bucket] how many tensors and bytes."""
+        sizes = {}
+        for e in events:
+            if self.names[e["tid"]] == "transfer":
+                sizes[number(e)] = (e["args"]["tensors"], e["args"]["bytes"])
+        return [sizes[k] for k in range(len(sizes))]
+
+    def steps_of(self, events):
+        """Gradients become ready in the order of the buckets; a step has each once."""
+        ready = sorted(seconds(e)[0] for e in events if self.names[e["tid"]] == "ready")
+        steps = []
+        for first in range(0, len(ready) - self.ntensor + 1, self.ntensor):
+            moments, at = [], first
+            for tensors, _ in self.buckets:
+                at += tensors
+                moments.append(ready[at - 1])
+            steps.append({"ready": moments, "end": moments[-1], "events": []})
+        for e in events:
+            kind = self.names[e["tid"]]
+            if kind != "ready":
+                begin, end = seconds(e)
+                own = [s for k, s in enumerate(steps) if ready[k * self.ntensor] <= begin]
+                if own:
+                    own[-1]["events"].append((kind, number(e), begin, end))
+                    own[-1]["end"] = max(own[-1]["end"], end)
+        return steps
+
+
+def number(event):
+    return int(event["name"].removeprefix("bucket "))
+
+
+def seconds(event):
+    return event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6
+
+
+def ideal_end(timeline, step, rate):
+    """When the link could have had the last bucket of a step across."""
+    p, done = timeline.nrank, 0
+    for k, (_, size) in enumerate(timeline.buckets):
+        ready = max(steps[step]["ready"][k] for steps in timeline.ranks)
+        done = max(done, ready) + 2 * (p - 1) / p * size / rate
+    return done
+
+
+def tails(timeline, rate, skip=2):
+    """Mean over ranks and steps but the first ones, in seconds: what was exposed, and the tail."""
+    exposed, tail = [], []
+    for step in range(min(skip, timeline.nstep - 1), timeline.nstep):
+        end = ideal_end(timeline, step, rate)
+        for steps in timeline.ranks:
+            backward = steps[step]["ready"][-1]
+            exposed.append(steps[step]["end"] - backward)
+            tail.append(max(0, end - backward))
+    return statistics.fmean(exposed), statistics.fmean(tail)
+
+
+def of_file(path, link):
+    return tails(Timeline(path), bytes_per_second(link))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace")
+    parser.add_argument("--link", type=bytes_per_second, default="1gbit", help="rate of each rank's link, each way (1gbit)")
+    arguments = parser.parse_args()
+    timeline = Timeline(arguments.trace)
+    exposed, tail = tails(timeline, arguments.link)
+    print(f"{timeline.nrank} ranks, {timeline.nstep} steps, {len(timeline.buckets)} buckets: exposed {1e3 * exposed:.1f} ms "
+          f"a step, unavoidable {1e3 * tail:.1f} ms, {exposed / tail if tail > 0 else 1:.2f} times that")
+
+
+if __name__ == "__main__":
+    main()

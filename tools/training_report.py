@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of docs/training.md, between their marks, and docs/training.png, from the results of tools/train-evidence."""
+import re
+import statistics
+import subprocess
+import sys
+
+
+def groups(results, part):
+    """{name: results of all seeds}, as they were first made."""
+    found = {}
+    for result in results:
+        if result["part"] == part:
+            found.setdefault(result["name"], []).append(result)
+    return found
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def spread(values, digits=1):
+    """Mean, least and most."""
+    if any(value is None for value in values):
+        return f"{sum(value is None for value in values)} of {len(values)} diverged"
+    mean = statistics.fmean(values)
+    return f"{mean:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def top1(results):
+    return [None if r["top1"] is None else 100 * r["top1"] for r in results]
+
+
+def of(results, name, digits=1, factor=1):
+    return spread([factor * r[name] for r in results], digits)
+
+
+# ---- tables ----------------------------------------------------------------------------------------
+
+
+def search_table(results):
+    rows = []
+    for name, some in groups(results, "search").items():
+        some = sorted(some, key=lambda r: r["rate"])
+        best = max(some, key=lambda r: r["top1"] or 0)
+        rows.append([name, ", ".join(f"{r['rate']:g}: {'**' if r is best else ''}{spread(top1([r])).split(' (')[0]}"
+                                     f"{'**' if r is best else ''}" for r in some)])
+    return table(["method", "rate: top-1, %"], rows)
+
+
+def accuracy_table(results, part):
+    rows = [[name, f"{some[0]['rate']:g}", spread(top1(some)), str(len(some))] for name, some in groups(results, part).items()]
+    return table(["run", "rate", "top-1, % (least to most)", "seeds"], rows)
+
+
+def decay_table(results):
+    """Beside the runs of the comparison of batches, which decay weights only."""
+    rows = []
+    for name, some in groups(results, "decay").items():
+        method = name.split(":")[0]
+        rows.append([method, spread(top1(groups(results, "batch").get(method, [{"top1": None}]))), spread(top1(some))])
+    return table(["method", "decay of weights only: top-1, %", "of all tensors: top-1, %"], rows)
+
+
+def elastic_table(results):
+    rows = [[name, f"{some[0]['rate']:g}", spread(top1(some)), of(some, "seconds"), of(some, "exposed", factor=100)]
+            for name, some in groups(results, "elastic").items()]
+    return table(["mode", "rate", "top-1, %", "seconds", "share of communication, %"], rows)
+
+
+def hosts_table(results):
+    rows = []
+    for name, some in groups(results, "hosts").items():
+        traced = "tail_ms" in some[0]
+        ratio = [r["exposed_ms"] / max(r["tail_ms"], 1e-9) for r in some] if traced else None
+        rows.append([*name.split(", "), of(some, "images_per_second"), of(some, "exposed", factor=100),
+                     of(some, "exposed_ms", 0) if traced else "", of(some, "tail_ms", 0) if traced else "",
+                     spread(ratio, 2) if traced else ""])
+    return table(["hosts", "with", "images/s", "exposed, %", "exposed, ms a step", "tail, ms a step", "exposed / tail"], rows)
+
+
+TABLES = {"search": search_table, "batch": lambda r: accuracy_table(r, "batch"), "decay": decay_table,
+          "polish": lambda r: accuracy_table(r, "polish"), "elastic": elastic_table, "hosts": hosts_table}
+
+
+def replace_tables(results, path):
+    text = path.read_text()
+    for name, make in TABLES.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not marked.search(text):
+            sys.exit(f"{path}: there is no place for the table '{name}': a line <!-- {name} --> and a line <!-- end -->")
+        if groups(results, name):
+            text = marked.sub(lambda m, make=make: f"{m[1]}\n{make(results)}\n\n{m[2]}", text)
+    path.write_text(text)
+
+
+# ---- the plot ----------------------------------------------------------------------------------------
+
+COLOURS = ("#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9", "#444444", "#a0522d")
+
+
+def blocks(series):
+    return "".join(f"$d{k} << EOD\n" + "".join(" ".join(f"{x:g}" for x in point) + "\n" for point in points) + "EOD\n"
+                   for k, (_, points) in enumerate(series))
+
+
+def panel(title, xlabel, series, logarithmic=False):
+    draw = ", ".join(f"$d{k} using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '{COLOURS[k % len(COLOURS)]}' title '{name}'"
+                     for k, (name, _) in enumerate(series))
+    scale = "set logscale x" if logarithmic else "unset logscale x"
+    return f"{blocks(series)}set title '{title}'\nset xlabel '{xlabel}'\n{scale}\nplot {draw}\n"
+
+
+def search_series(results):
+    return [(name, [(r["rate"], 100 * (r["top1"] or 0)) for r in sorted(some, key=lambda r: r["rate"])])
+            for name, some in groups(results, "search").items()]
+
+
+def elastic_series(results):
+    """Means over seeds: of seconds and accuracy at each evaluation."""
+    return [(name, [(statistics.fmean(p[0] for p in points), 100 * statistics.fmean(p[2] for p in points))
+                    for points in zip(*(r["curve"] for r in some))])
+            for name, some in groups(results, "elastic").items()]
+
+
+def plot(results, path):
+    panels = [panel("Rates that were tried", "rate", search_series(results), True)]
+    if groups(results, "elastic"):
+        panels.append(panel("Elastic averaging, mean of the seeds", "seconds", elastic_series(results)))
+    script = (f"set terminal pngcairo size {640 * len(panels)},520 noenhanced font 'sans,12' background rgb 'white'\n"
+              f"set output '{path}'\nset multiplot layout 1,{len(panels)}\nset grid lc rgb '#dddddd'\n"
+              "set yrange [0:100]\nset ylabel 'top-1, %'\nset key bottom right\n" + "".join(panels) + "unset multiplot\n")
+    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
+def write(results, folder):
+    results = list(results)
+    replace_tables(results, folder / "training.md")
+    plot(results, folder / "training.png")
