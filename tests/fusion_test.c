@@ -495,7 +495,7 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion_times times;
     struct plait_fusion *f;
     struct model m;
-    char path[64], *text;
+    char path[64], word[64], *text;
 
     (void)arg;
     snprintf(path, sizeof path, "fusion_trace_%d.json", (int)getpid());
@@ -526,6 +526,11 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
         unlink(path);
         const unsigned transfers = 3 * plait_fusion_nbucket(f);
         CHECK(occurrences(text, "\"s\":\"t\"") == 3 * NTENSOR); /* ready */
+        for (uint32_t k = 0; k < plait_fusion_nbucket(f); k++) {
+            struct plait_fusion_bucket bucket;
+            snprintf(word, sizeof word, "\"s\":\"t\",\"args\":{\"bucket\":%u}", k);
+            CHECK(plait_fusion_bucket(f, k, &bucket) == PLAIT_OK && occurrences(text, word) == 3 * bucket.ntensor);
+        }
         CHECK(occurrences(text, "\"tid\":1,\"ts\"") == transfers && occurrences(text, "\"tid\":2,\"ts\"") == transfers);
         CHECK(occurrences(text, "\"algorithm\":\"") - occurrences(text, "\"algorithm\":\"\"") >= 3 * transfers);
         CHECK(occurrences(text, "{") == occurrences(text, "}"));

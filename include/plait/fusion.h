@@ -218,9 +218,9 @@ struct plait_fusion_times {
 PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, struct plait_fusion_times *out);
 
 /**
- * Write what happened, for chrome://tracing or ui.perfetto.dev: of every rank a row each for tensors that became ready,
- * packing, transfers (algorithm and bytes), unpacking and waits. It holds the first 32768 events of each rank since
- * creation, the last call or the last new layout.
+ * Write what happened, for chrome://tracing or ui.perfetto.dev: of every rank a row each for tensors that became ready
+ * (and their bucket), packing, transfers (algorithm and bytes), unpacking and waits. It holds the first 32768 events of
+ * each rank since creation, the last call or the last new layout.
  *
  * path   written by rank 0; the others' is not looked at
  * Order: collective, between steps

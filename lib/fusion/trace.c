@@ -134,7 +134,7 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
     fprintf(file, "\"name\":");
     if (e->kind == PLAIT_TRACE_READY) {
         write_string(file, f->tensors[e->number].name);
-        fprintf(file, ",\"s\":\"t\"}");
+        fprintf(file, ",\"s\":\"t\",\"args\":{\"bucket\":%u}}", f->flat.places[e->number].bucket);
     } else {
         const struct plait_slab *s = &f->flat.buckets[e->number];
         fprintf(file, "\"bucket %u\",\"args\":{\"tensors\":%u,\"bytes\":%zu,\"type\":\"%s\",\"algorithm\":", e->number,
