@@ -14,7 +14,7 @@ MEGABYTE_EACH_MS = "8gbit"  # 1 ms for a million bytes
 
 
 def bucket(rank, kind, number, begin, end):
-    """Milliseconds. Bucket 0: tensors a and b, a million bytes; bucket 1: c, two million."""
+    """Milliseconds. A million bytes in bucket 0, the tensors a and b; two million in bucket 1, c."""
     return {"ph": "X", "pid": rank, "tid": ROWS.index(kind), "ts": 1e3 * begin, "dur": 1e3 * (end - begin), "name": f"bucket {number}",
             "args": {"tensors": (2, 1)[number], "bytes": (1e6, 2e6)[number], "type": "bfloat16", "algorithm": "ring"}}
 
@@ -22,7 +22,8 @@ def bucket(rank, kind, number, begin, end):
 def rank_of(rank, ready, moved):
     """A step: when a, b and c were ready; from when to when each bucket moved."""
     names = [{"ph": "M", "pid": rank, "tid": k, "name": "thread_name", "args": {"name": row}} for k, row in enumerate(ROWS)]
-    points = [{"ph": "i", "pid": rank, "tid": 0, "ts": 1e3 * t, "dur": 0, "name": "abc"[k % 3]} for k, t in enumerate(ready)]
+    points = [{"ph": "i", "pid": rank, "tid": 0, "ts": 1e3 * t, "dur": 0, "name": "abc"[k % 3], "args": {"bucket": (0, 0, 1)[k % 3]}}
+              for k, t in enumerate(ready)]
     return names + points + [bucket(rank, "transfer", k % 2, *t) for k, t in enumerate(moved)]
 
 

@@ -49,23 +49,19 @@ class Timeline:
         return [sizes[k] for k in range(len(sizes))]
 
     def steps_of(self, events):
-        """Gradients become ready in the order of the buckets; a step has each once."""
-        ready = sorted(seconds(e)[0] for e in events if self.names[e["tid"]] == "ready")
+        """Of one rank. A step has each tensor once; a bucket is ready when the last of its tensors is."""
+        marks = sorted((seconds(e)[0], e["args"]["bucket"]) for e in events if self.names[e["tid"]] == "ready")
         steps = []
-        for first in range(0, len(ready) - self.ntensor + 1, self.ntensor):
-            moments, at = [], first
-            for tensors, _ in self.buckets:
-                at += tensors
-                moments.append(ready[at - 1])
-            steps.append({"ready": moments, "end": moments[-1], "events": []})
+        for first in range(0, len(marks) - self.ntensor + 1, self.ntensor):
+            own = marks[first:first + self.ntensor]
+            ready = [max(moment for moment, bucket in own if bucket == k) for k in range(len(self.buckets))]
+            steps.append({"begin": own[0][0], "ready": ready, "backward": own[-1][0], "end": own[-1][0], "events": []})
         for e in events:
-            kind = self.names[e["tid"]]
-            if kind != "ready":
-                begin, end = seconds(e)
-                own = [s for k, s in enumerate(steps) if ready[k * self.ntensor] <= begin]
-                if own:
-                    own[-1]["events"].append((kind, number(e), begin, end))
-                    own[-1]["end"] = max(own[-1]["end"], end)
+            kind, (begin, end) = self.names[e["tid"]], seconds(e)
+            step = next((s for s in reversed(steps) if s["begin"] <= begin), None)
+            if kind != "ready" and step:
+                step["events"].append((kind, number(e), begin, end))
+                step["end"] = max(step["end"], end)
         return steps
 
 
@@ -92,7 +88,7 @@ def tails(timeline, rate, skip=2):
     for step in range(min(skip, timeline.nstep - 1), timeline.nstep):
         end = ideal_end(timeline, step, rate)
         for steps in timeline.ranks:
-            backward = steps[step]["ready"][-1]
+            backward = steps[step]["backward"]
             exposed.append(steps[step]["end"] - backward)
             tail.append(max(0, end - backward))
     return statistics.fmean(exposed), statistics.fmean(tail)
