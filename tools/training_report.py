@@ -39,14 +39,14 @@ def of(results, name, digits=1, factor=1):
 # ---- tables ----------------------------------------------------------------------------------------
 
 
-def search_table(results):
+def search_table(results, part):
     rows = []
-    for name, some in groups(results, "search").items():
-        some = sorted(some, key=lambda r: r["rate"])
+    for name, some in groups(results, part).items():
         best = max(some, key=lambda r: r["top1"] or 0)
-        rows.append([name, ", ".join(f"{r['rate']:g}: {'**' if r is best else ''}{spread(top1([r])).split(' (')[0]}"
-                                     f"{'**' if r is best else ''}" for r in some)])
-    return table(["method", "rate: top-1, %"], rows)
+        tried = [f"{r['rate']:g}: {'diverged' if r['top1'] is None else format(100 * r['top1'], '.1f')}"
+                 for r in sorted(some, key=lambda r: r["rate"])]
+        rows.append([name, ", ".join(tried), f"{best['rate']:g}"])
+    return table(["method", "rate: top-1, %", "best"], rows)
 
 
 def accuracy_table(results, part):
@@ -80,8 +80,9 @@ def hosts_table(results):
     return table(["hosts", "with", "images/s", "exposed, %", "exposed, ms a step", "tail, ms a step", "exposed / tail"], rows)
 
 
-TABLES = {"search": search_table, "batch": lambda r: accuracy_table(r, "batch"), "decay": decay_table,
-          "polish": lambda r: accuracy_table(r, "polish"), "elastic": elastic_table, "hosts": hosts_table}
+TABLES = {"search": lambda r: search_table(r, "search"), "batch": lambda r: accuracy_table(r, "batch"), "decay": decay_table,
+          "polish": lambda r: accuracy_table(r, "polish"), "elastic-search": lambda r: search_table(r, "elastic-search"),
+          "elastic": elastic_table, "hosts": hosts_table}
 
 
 def replace_tables(results, path):
@@ -108,7 +109,7 @@ def blocks(series):
 def panel(title, xlabel, series, logarithmic=False):
     draw = ", ".join(f"$d{k} using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '{COLOURS[k % len(COLOURS)]}' title '{name}'"
                      for k, (name, _) in enumerate(series))
-    scale = "set logscale x" if logarithmic else "unset logscale x"
+    scale = "set logscale x" if logarithmic else "unset logscale x\nset xrange [0:*]"
     return f"{blocks(series)}set title '{title}'\nset xlabel '{xlabel}'\n{scale}\nplot {draw}\n"
 
 
