@@ -83,15 +83,20 @@ def ideal_end(timeline, step, rate):
 
 
 def tails(timeline, rate, skip=2):
-    """Mean over ranks and steps but the first ones, in seconds: what was exposed, and the tail."""
-    exposed, tail = [], []
+    """
+    Means over steps but the first ones, in seconds: what was exposed and the tail, of all ranks, and of the rank whose backward
+    pass ended last, which waited for no other.
+    """
+    sums = {"exposed": [], "tail": [], "last_exposed": [], "last_tail": []}
     for step in range(min(skip, timeline.nstep - 1), timeline.nstep):
         end = ideal_end(timeline, step, rate)
-        for steps in timeline.ranks:
-            backward = steps[step]["backward"]
-            exposed.append(steps[step]["end"] - backward)
-            tail.append(max(0, end - backward))
-    return statistics.fmean(exposed), statistics.fmean(tail)
+        ranks = [steps[step] for steps in timeline.ranks]
+        exposed = [rank["end"] - rank["backward"] for rank in ranks]
+        tail = [max(0, end - rank["backward"]) for rank in ranks]
+        last = max(range(len(ranks)), key=lambda k, ranks=ranks: ranks[k]["backward"])
+        for name, value in zip(sums, (statistics.fmean(exposed), statistics.fmean(tail), exposed[last], tail[last])):
+            sums[name].append(value)
+    return {name: statistics.fmean(values) for name, values in sums.items()}
 
 
 def of_file(path, link):
@@ -104,9 +109,11 @@ def main():
     parser.add_argument("--link", type=bytes_per_second, default="1gbit", help="rate of each rank's link, each way (1gbit)")
     arguments = parser.parse_args()
     timeline = Timeline(arguments.trace)
-    exposed, tail = tails(timeline, arguments.link)
-    print(f"{timeline.nrank} ranks, {timeline.nstep} steps, {len(timeline.buckets)} buckets: exposed {1e3 * exposed:.1f} ms "
-          f"a step, unavoidable {1e3 * tail:.1f} ms, {exposed / tail if tail > 0 else 1:.2f} times that")
+    print(f"{timeline.nrank} ranks, {timeline.nstep} steps, {len(timeline.buckets)} buckets; milliseconds of a step:")
+    found = tails(timeline, arguments.link)
+    for who, prefix in (("all ranks", ""), ("the last rank", "last_")):
+        exposed, tail = found[prefix + "exposed"], found[prefix + "tail"]
+        print(f"{who}: exposed {1e3 * exposed:.1f}, unavoidable {1e3 * tail:.1f}, {exposed / tail if tail > 0 else 1:.2f} times that")
 
 
 if __name__ == "__main__":

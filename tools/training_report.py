@@ -69,15 +69,18 @@ def elastic_table(results):
     return table(["mode", "rate", "top-1, %", "seconds", "share of communication, %"], rows)
 
 
+def beside_tail(results, prefix):
+    """Exposed and unavoidable milliseconds of a step, and their ratio; nothing of one host."""
+    exposed, tail = f"{prefix}exposed_ms", f"{prefix}tail_ms"
+    if tail not in results[0]:
+        return ["", ""]
+    return [f"{of(results, exposed, 0)} / {of(results, tail, 0)}", spread([r[exposed] / r[tail] for r in results], 2)]
+
+
 def hosts_table(results):
-    rows = []
-    for name, some in groups(results, "hosts").items():
-        traced = "tail_ms" in some[0]
-        ratio = [r["exposed_ms"] / max(r["tail_ms"], 1e-9) for r in some] if traced else None
-        rows.append([*name.split(", "), of(some, "images_per_second"), of(some, "exposed", factor=100),
-                     of(some, "exposed_ms", 0) if traced else "", of(some, "tail_ms", 0) if traced else "",
-                     spread(ratio, 2) if traced else ""])
-    return table(["hosts", "with", "images/s", "exposed, %", "exposed, ms a step", "tail, ms a step", "exposed / tail"], rows)
+    rows = [[*name.split(", "), of(some, "images_per_second", 0), of(some, "exposed", factor=100), *beside_tail(some, ""),
+             *beside_tail(some, "last_")] for name, some in groups(results, "hosts").items()]
+    return table(["hosts", "with", "images/s", "exposed, %", "exposed / tail, ms a step", "ratio", "the last rank's, ms", "ratio"], rows)
 
 
 TABLES = {"search": lambda r: search_table(r, "search"), "batch": lambda r: accuracy_table(r, "batch"), "decay": decay_table,
