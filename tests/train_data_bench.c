@@ -43,7 +43,8 @@ int main(int argc, char **argv)
                         "  or:  train_data_bench --make DATA CLASSES IMAGES PIXELS\n");
         return 2;
     }
-    struct dataset *d = dataset_open(argv[1], "train");
+    const char *why;
+    struct dataset *d = dataset_open(argv[1], "train", &why);
     if (d == NULL)
         return 1;
     struct loader_options o = { .dataset = d,

@@ -32,7 +32,7 @@ static void drawn_data_follow_from_the_seed(void **state)
     (void)state;
     assert_int_equal(make_data(path_of("same"), CLASSES, TRAIN, VAL, 24, 1), 0);
     assert_int_equal(make_data(path_of("other"), CLASSES, TRAIN, VAL, 24, 2), 0);
-    struct dataset *same = dataset_open(path_of("same"), "train"), *other = dataset_open(path_of("other"), "train");
+    struct dataset *same = open_half(path_of("same"), "train"), *other = open_half(path_of("other"), "train");
     assert_true(hash_of_files(same) == hash_of_files(train));
     assert_true(hash_of_files(other) != hash_of_files(train));
     assert_true(hash_of_files(val) != hash_of_files(train));
@@ -78,7 +78,7 @@ static void a_tree_holds_what_is_named_as_jpeg(void **state)
     write_file("t/train/b/inner/0.jpg", "", 0);
     write_file("t/train/loose.jpg", "", 0);
     assert_int_equal(symlink("../b/2.JPEG", path_of("t/train/a/4.jpg")), 0);
-    struct dataset *d = dataset_open(path_of("t"), "train");
+    struct dataset *d = open_half(path_of("t"), "train");
     assert_int_equal(dataset_count(d), 3);
     assert_int_equal(dataset_nclass(d), 2);
     assert_string_equal(dataset_path(d, 0), path_of("t/train/a/4.jpg"));
@@ -87,9 +87,9 @@ static void a_tree_holds_what_is_named_as_jpeg(void **state)
     assert_false(dataset_same_classes(train, d));
     dataset_close(d);
     assert_int_equal(unlink(path_of("t/train/a/4.jpg")), 0);
-    assert_null(dataset_open(path_of("t"), "train"));         /* an empty class */
-    assert_null(dataset_open(path_of("t"), "val"));           /* nothing there */
-    assert_null(dataset_open(path_of("t/train"), "b/inner")); /* no folder there */
+    assert_null(open_half(path_of("t"), "train"));         /* an empty class */
+    assert_null(open_half(path_of("t"), "val"));           /* nothing there */
+    assert_null(open_half(path_of("t/train"), "b/inner")); /* no folder there */
 }
 
 /* ---- The order of an epoch ---- */

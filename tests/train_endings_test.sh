@@ -69,6 +69,18 @@ ended gone 1 'the checkpoint of step .*There is no older one'
 # What rank 0 alone finds is the error of all.
 complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
 
+# Ranks that a launcher has started, here torchrun's variables: what one of them lacks, or sees otherwise, all know.
+"$train" make-data "$data/others" --train-images 48 --val-images 21 --pixels 24 >/dev/null || fail "make-data"
+for other in nowhere others; do
+    torch=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((RANDOM % 9000 + 20000)))
+    "${torch[@]}" RANK=1 LOCAL_RANK=1 "$train" "$data/$other" --run "$data/other" >"$data/other1.out" 2>&1 &
+    "${torch[@]}" RANK=0 LOCAL_RANK=0 "$train" "$data/images" --run "$data/other" >"$data/other.out" 2>&1
+    [ $? -eq 1 ] || fail "$other: $(tail -3 "$data/other.out")"
+    wait $!
+    [ $? -eq 1 ] || fail "$other, rank 1: $(tail -3 "$data/other1.out")"
+    grep -q 'rank 1.*nowhere.*No such file\|rank 1 sees other files than rank 0: 48' "$data/other.out" || fail "$other: $(cat "$data/other.out")"
+done
+
 # A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
 wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)
 for how in "--ranks 2" "--ranks 3 --batch 48 --sync-batch-norm" "--ranks 2 --elastic sync2" "--ranks 3 --elastic async" \

@@ -30,11 +30,22 @@ void write_file(const char *name, const void *data, size_t n)
     fclose(f);
 }
 
+struct dataset *open_half(const char *in, const char *half)
+{
+    const char *why;
+    struct dataset *d = dataset_open(in, half, &why);
+
+    assert_true((d == NULL) == (why != NULL));
+    if (why != NULL)
+        fprintf(stderr, "%s\n", why);
+    return d;
+}
+
 int make_folder(void **state)
 {
     (void)state;
     return mkdtemp(folder) == NULL || make_data(path_of("a"), CLASSES, TRAIN, VAL, 24, 1) != 0 ||
-           (train = dataset_open(path_of("a"), "train")) == NULL || (val = dataset_open(path_of("a"), "val")) == NULL;
+           (train = open_half(path_of("a"), "train")) == NULL || (val = open_half(path_of("a"), "val")) == NULL;
 }
 
 int remove_folder(void **state)
@@ -61,7 +72,7 @@ struct dataset *files_of(uint32_t n)
         write_file(name, "", 0);
     }
     snprintf(name, sizeof name, "n%u", n);
-    return dataset_open(folder, name);
+    return open_half(folder, name);
 }
 
 struct dataset *break_some(const char *name)
@@ -69,7 +80,7 @@ struct dataset *break_some(const char *name)
     static const uint64_t which[BROKEN] = { 3, 4, 20, 41, 60 };
 
     assert_int_equal(make_data(path_of(name), CLASSES, TRAIN, VAL, 24, 1), 0);
-    struct dataset *d = dataset_open(path_of(name), "train");
+    struct dataset *d = open_half(path_of(name), "train");
     assert_int_equal(truncate(dataset_path(d, which[0]), 0), 0);
     FILE *f = fopen(dataset_path(d, which[1]), "wb");
     fputs("this is not an image", f);

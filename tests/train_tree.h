@@ -27,6 +27,9 @@ int remove_folder(void **state);
 const char *path_of(const char *name);
 void write_file(const char *name, const void *data, size_t n);
 
+/* dataset_open(); why not goes to stderr. */
+struct dataset *open_half(const char *folder, const char *half);
+
 /* A tree of n files that are not opened. */
 struct dataset *files_of(uint32_t n);
 

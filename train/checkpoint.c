@@ -5,6 +5,7 @@
  */
 #include "checkpoint.h"
 
+#include "ending.h"
 #include "replace.h"
 #include "why.h"
 
@@ -140,7 +141,7 @@ static bool whole(const char *path, const uint64_t *step)
         return false;
     struct safetensors *const f = safetensors_open(path, &why);
     if (f == NULL) {
-        fprintf(stderr, "plait-train: passed over %s\n", why);
+        tell("passed over %s", why);
         return false;
     }
     version = safetensors_note(f, "plait");
@@ -152,7 +153,7 @@ static bool whole(const char *path, const uint64_t *step)
     else if (step != NULL && has != *step)
         why = "a checkpoint of another step, renamed";
     if (why != NULL)
-        fprintf(stderr, "plait-train: passed over %s: %s\n", path, why);
+        tell("passed over %s: %s", path, why);
     safetensors_close(f);
     return why == NULL;
 }
@@ -175,7 +176,7 @@ bool checkpoint_newest(const char *folder, char *out, size_t size)
     bool found = false;
 
     if (n < 0 && errno != ENOENT)
-        fprintf(stderr, "plait-train: %s cannot be read: %s\n", folder, strerror(errno));
+        tell("%s cannot be read: %s", folder, strerror(errno));
     for (ssize_t i = 0; i < n && !found; i++)
         found = (size_t)snprintf(out, size, "%s/" STEP_NAME, folder, steps[i]) < size && whole(out, &steps[i]);
     free(steps);

@@ -26,9 +26,9 @@ struct plait_comm;
 
 struct dataset;
 
-/** One half of a tree ("train", "val"), without opening the images. NULL: a message says what is missing. Every rank has
+/** One half of a tree ("train", "val"), without opening the images. NULL: *why says what is missing (why.h). Every rank has
  *  the same order. */
-struct dataset *dataset_open(const char *folder, const char *half);
+struct dataset *dataset_open(const char *folder, const char *half, const char **why);
 void dataset_close(struct dataset *dataset);
 uint64_t dataset_count(const struct dataset *dataset);
 uint32_t dataset_nclass(const struct dataset *dataset);

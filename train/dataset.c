@@ -6,6 +6,7 @@
 #include "data.h"
 #include "ending.h"
 #include "random.h"
+#include "why.h"
 
 #include <plait/coll.h>
 #include <plait/comm.h>
@@ -79,17 +80,14 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* What lies in a folder, sorted by names; -1: it cannot be read, and a message says so. */
-static int list_folder(const char *folder, struct dirent ***out)
+/* What lies in a folder, sorted by names. NULL, or why it cannot be read. */
+static const char *list_folder(const char *folder, struct dirent ***out, int *n)
 {
-    const int n = scandir(folder, out, visible, by_bytes);
-
-    if (n < 0)
-        fprintf(stderr,
-                "plait-train: %s: %s; images lie in FOLDER/train/CLASS/NAME.jpg and FOLDER/val/CLASS/NAME.jpg "
-                "(plait-train make-data FOLDER draws some)\n",
-                folder, strerror(errno));
-    return n;
+    *n = scandir(folder, out, visible, by_bytes);
+    return *n >= 0 ? NULL
+                   : because("%s: %s; images lie in FOLDER/train/CLASS/NAME.jpg and FOLDER/val/CLASS/NAME.jpg "
+                             "(plait-train make-data FOLDER draws some)",
+                             folder, strerror(errno));
 }
 
 static void free_list(struct dirent **entries, int n)
@@ -115,76 +113,64 @@ static bool is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* The files of a class, also of folders inside its folder. */
-static bool add_class_files(struct dataset *d, const char *folder)
+/* For each entry of a folder, in order, until one returns a text. */
+static const char *for_each(struct dataset *d, const char *folder,
+                            const char *(*visit)(struct dataset *d, const char *path, const struct dirent *entry))
 {
     struct dirent **entries;
-    const int n = list_folder(folder, &entries);
-    bool ok = n >= 0;
+    int n;
+    const char *why = list_folder(folder, &entries, &n);
 
-    if (n < 0)
-        return false;
-    for (int i = 0; ok && i < n; i++) {
+    if (why != NULL)
+        return why;
+    for (int i = 0; why == NULL && i < n; i++) {
         char *path = join(folder, entries[i]->d_name);
-        if (entries[i]->d_type == DT_REG || !is_folder(path))
-            add_file(d, path, entries[i]->d_name);
-        else
-            ok = add_class_files(d, path);
+        why = visit(d, path, entries[i]);
         free(path);
     }
     free_list(entries, n);
-    return ok;
+    return why;
 }
 
-static bool add_class(struct dataset *d, const char *folder, const char *name)
+/* The files of a class, also of folders inside its folder. */
+static const char *add_to_class(struct dataset *d, const char *path, const struct dirent *entry)
+{
+    if (entry->d_type != DT_REG && is_folder(path))
+        return for_each(d, path, add_to_class);
+    add_file(d, path, entry->d_name);
+    return NULL;
+}
+
+static const char *add_class(struct dataset *d, const char *path, const struct dirent *entry)
 {
     const uint64_t before = d->nsample;
 
+    if (!is_folder(path))
+        return NULL;
     d->classes = grow(d->classes, d->nclass + 1, sizeof *d->classes);
-    d->classes[d->nclass++] = keep_text(d, name);
-    if (!add_class_files(d, folder))
-        return false;
-    if (d->nsample == before)
-        fprintf(stderr,
-                "plait-train: %s: no .jpg or .jpeg in it; put images of this class there or remove the folder\n",
-                folder);
-    return d->nsample > before;
+    d->classes[d->nclass++] = keep_text(d, entry->d_name);
+    const char *why = for_each(d, path, add_to_class);
+    return why != NULL || d->nsample > before
+               ? why
+               : because("%s: no .jpg or .jpeg in it; put images of this class there or remove the folder", path);
 }
 
-static bool add_classes(struct dataset *d, const char *folder)
-{
-    struct dirent **entries;
-    const int n = list_folder(folder, &entries);
-    bool ok = n >= 0;
-
-    if (n < 0)
-        return false;
-    for (int i = 0; ok && i < n; i++) {
-        char *path = join(folder, entries[i]->d_name);
-        if (is_folder(path))
-            ok = add_class(d, path, entries[i]->d_name);
-        free(path);
-    }
-    free_list(entries, n);
-    if (ok && d->nclass == 0)
-        fprintf(stderr, "plait-train: %s: no folder in it; each class has a folder of images there\n", folder);
-    return ok && d->nclass > 0;
-}
-
-struct dataset *dataset_open(const char *folder, const char *half)
+struct dataset *dataset_open(const char *folder, const char *half, const char **why)
 {
     struct dataset *d = allocate(1, sizeof *d);
     char *path = join(folder, half);
-    const bool ok = add_classes(d, path);
 
+    *why = for_each(d, path, add_class);
+    if (*why == NULL && d->nclass == 0)
+        *why = because("%s: no folder in it; each class has a folder of images there", path);
     free(path);
-    if (!ok) {
+    if (*why != NULL) {
         dataset_close(d);
         return NULL;
     }
     if (d->nother > 0)
-        fprintf(stderr, "plait-train: %llu files are not named .jpg or .jpeg and are left out; the first is %s\n",
-                (unsigned long long)d->nother, d->text + d->other);
+        complain("%llu files are not named .jpg or .jpeg and are left out; the first is %s",
+                 (unsigned long long)d->nother, d->text + d->other);
     return d;
 }
 
@@ -257,11 +243,9 @@ bool dataset_same_classes(const struct dataset *a, const struct dataset *b)
     for (uint32_t k = 0; k < a->nclass || k < b->nclass; k++) {
         const char *in_a = k < a->nclass ? dataset_class(a, k) : "none",
                    *in_b = k < b->nclass ? dataset_class(b, k) : "none";
-        if (strcmp(in_a, in_b) != 0) {
-            fprintf(stderr, "plait-train: class %u is %s in one half and %s in the other; both need the same folders\n",
-                    k, in_a, in_b);
-            return false;
-        }
+        if (strcmp(in_a, in_b) != 0)
+            return complain("class %u is %s in one half and %s in the other; both need the same folders", k, in_a,
+                            in_b);
     }
     return true;
 }

@@ -23,6 +23,15 @@ static void print(const char *format, va_list arguments)
     fprintf(stderr, "%splait-train: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text); /* over the progress line */
 }
 
+void tell(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    print(format, arguments);
+    va_end(arguments);
+}
+
 bool complain(const char *format, ...)
 {
     va_list arguments;

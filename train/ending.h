@@ -20,7 +20,10 @@ enum ending { /* exit statuses */
 /** Print "plait-train: ..." to standard error; false, for `return complain(...)`. */
 bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Say nothing from here on: of ranks that all find the same. */
+/** The same of what this rank alone has found. */
+void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** complain() says nothing from here on: of ranks that all find the same. */
 void complain_no_more(void);
 
 /** Of two ranks' exit statuses the one that says more: a loss, an error or wrong arguments are why others are lost. */

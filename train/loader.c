@@ -135,7 +135,7 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
     if (l->options.broken_fatal)
         give_up(ENDING_ERROR, "%s: %s; mend or remove it, or let broken files be skipped", path, why);
     if (!again)
-        fprintf(stderr, "plait-train: %s: %s; it is left out\n", path, why);
+        tell("%s: %s; it is left out", path, why);
 }
 
 /* The n-th image of this rank, or that of the next position whose file is not broken. Label: what lies in out; -1: none. */

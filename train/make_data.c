@@ -396,7 +396,7 @@ static bool write_file(const char *path, const void *data, size_t bytes)
     if (f != NULL && fclose(f) != 0)
         ok = false;
     if (!ok)
-        fprintf(stderr, "plait-train: %s: %s\n", path, strerror(errno));
+        complain("%s: %s", path, strerror(errno));
     return ok;
 }
 
@@ -422,7 +422,7 @@ static bool make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return true;
-    fprintf(stderr, "plait-train: %s: %s\n", path, strerror(errno));
+    complain("%s: %s", path, strerror(errno));
     return false;
 }
 
@@ -461,8 +461,7 @@ int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val,
     else if (pixels < 16 || pixels > 4096)
         wrong = "pixels of a side must be 16 to 4096";
     if (wrong != NULL) {
-        fprintf(stderr, "plait-train: %u classes, %u and %u images of %u pixels: %s\n", nclass, train, val, pixels,
-                wrong);
+        complain("%u classes, %u and %u images of %u pixels: %s", nclass, train, val, pixels, wrong);
         return 1;
     }
     return make_folder(folder) && make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&

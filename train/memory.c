@@ -391,8 +391,7 @@ void store_wait(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, ui
     s->here = s->coming;
     s->coming = NULL;
     if (s->here->failure[0] != '\0')
-        fprintf(stderr, "plait-train: the images of epoch %u did not come from the other ranks (%s); files are read\n",
-                epoch, s->here->failure);
+        tell("the images of epoch %u did not come from the other ranks (%s); files are read", epoch, s->here->failure);
 }
 
 const void *store_image(const struct store *s, uint64_t n, size_t *bytes)

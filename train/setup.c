@@ -310,9 +310,16 @@ static void make_loaders(struct run *r)
 
 static void open_data(struct run *r)
 {
-    r->train = dataset_open(r->o->data, "train");
-    r->val = r->train != NULL ? dataset_open(r->o->data, "val") : NULL;
-    if (r->val == NULL || !dataset_same_classes(r->train, r->val))
+    const char *why;
+
+    r->train = dataset_open(r->o->data, "train", &why);
+    r->val = r->train != NULL ? dataset_open(r->o->data, "val", &why) : NULL;
+    if (why != NULL && r->rank > 0)
+        why = because("rank %u: %s", r->rank, why);
+    why = share_verdicts(r->comm, why); /* other hosts may have other folders */
+    if (why != NULL)
+        complain("%s", why);
+    if (why != NULL || !dataset_same_classes(r->train, r->val))
         leave(ENDING_ERROR);
     if (!dataset_same_on_all(r->train, r->comm) || !dataset_same_on_all(r->val, r->comm))
         leave(ENDING_ERROR);
