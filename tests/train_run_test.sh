@@ -38,6 +38,12 @@ grep -q 'died.*last complete step.*go on with --resume' "$data/kill.out" || fail
 run uneven --ranks 2 --steps 1 --epochs 1 --batch 64 --micro 8 --run "$data/uneven" || fail "$(tail -3 "$data/uneven.out")"
 grep -q '"images":21\.0' "$data/uneven/log.jsonl" || fail "uneven: $(tail -2 "$data/uneven/log.jsonl")"
 
+# A step of a worker that does not step with the others counts for all of them, and all waiting counts as exposed.
+run workers --ranks 3 --elastic async --steps 3 --log-every 1 --run "$data/workers" || fail "$(tail -3 "$data/workers.out")"
+[ "$(grep -c '"event":"step".*"images":16\.0' "$data/workers/log.jsonl")" = 3 ] || fail "workers: $(cat "$data/workers/log.jsonl")"
+run norms --ranks 2 --sync-batch-norm --polish 13 --polish-kind statistics --steps 3 --run "$data/norms" || fail "$(tail -3 "$data/norms.out")"
+grep '"event":"epoch"\|"event":"step"' "$data/norms/log.jsonl" | grep -q '"exposed":0\.0[,}]' && fail "sums of batch norm: $(cat "$data/norms/log.jsonl")"
+
 # A rate that is far too high: the layer is named.
 run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$data/wild"
 [ $? -eq 3 ] || fail "not finite: $(tail -3 "$data/wild.out")"

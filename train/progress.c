@@ -222,6 +222,7 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "top1", t->top1 / t->images);
     set(object, "rate", r->rate);
     set(object, "scale", r->scale.scale);
+    set(object, "images", t->images);
     set(object, "images_per_second", t->images / seconds);
     set(object, "exposed", t->exposed / (seconds * r->nrank));
     set(object, "data_wait", t->data / (seconds * r->nrank));
@@ -235,8 +236,11 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
 {
     if (p == NULL)
         return;
-    totals_add(&p->window, sum);
-    totals_add(&p->recent, sum);
+    /* A rank that does not step with the others speaks for all: as many more images, and seconds of waiting. */
+    for (uint32_t rank = 0; rank < (r->together ? 1 : r->nrank); rank++) {
+        totals_add(&p->window, sum);
+        totals_add(&p->recent, sum);
+    }
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
     if (now() - p->shown >= (p->terminal ? 0.1 : 10))

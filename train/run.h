@@ -44,6 +44,7 @@ enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
 struct norms { /* synchronised batch norm */
     struct plait_comm *comm;
     enum plait_status status; /* of the first sum that failed */
+    double seconds;           /* of this step's sums */
 };
 
 struct run {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
+#include "clock.h"
 #include "ending.h"
 #include "launch.h"
 #include "progress.h"
@@ -80,9 +81,11 @@ static void choose_folder(struct run *r)
 static void sum_norms(void *context, float *values, size_t n)
 {
     struct norms *norms = context;
+    const double begin = now();
 
     if (norms->status == PLAIT_OK)
         norms->status = plait_allreduce(norms->comm, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+    norms->seconds += now() - begin;
 }
 
 static void make_model(struct run *r)

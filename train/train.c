@@ -78,18 +78,28 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
 }
 
 /* Until the gradients are those of all ranks, or these weights are pulled to the centre. */
-static enum plait_status wait_for_others(struct run *r)
+static enum plait_status wait_for_gradients(struct run *r)
+{
+    if (r->frozen)
+        return PLAIT_OK;
+    if (r->fusion == NULL)
+        return plait_elastic_finish(r->elastic);
+    for (uint32_t t = 0; !r->o->overlap && t < r->ntensor; t++)
+        plait_fusion_ready(r->fusion, r->place[t]);
+    return plait_fusion_wait_all(r->fusion, NULL);
+}
+
+/* For all that is on its way between ranks in this step. What it takes, and what passes waited for, is exposed. */
+static enum plait_status wait_for_others(struct run *r, struct plait_request **summing)
 {
     const double begin = now();
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = wait_for_gradients(r);
 
-    for (uint32_t t = 0; r->fusion != NULL && !r->o->overlap && t < r->ntensor; t++)
-        plait_fusion_ready(r->fusion, r->place[t]);
-    if (r->fusion != NULL)
-        status = plait_fusion_wait_all(r->fusion, NULL);
-    else
-        status = plait_elastic_finish(r->elastic);
-    r->exposed = now() - begin;
+    if (status == PLAIT_OK)
+        status = statistics_step(r->statistics);
+    if (status == PLAIT_OK && *summing != NULL)
+        status = plait_wait(summing);
+    r->exposed = r->norms.seconds + now() - begin;
     return status;
 }
 
@@ -158,18 +168,14 @@ static enum plait_status step(struct run *r, struct totals *totals)
 
     *totals = (struct totals){ .exposed = r->exposed, .data = r->waited };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
+    r->norms.seconds = 0;
     statistics_begin(r->statistics);
     if (r->elastic != NULL && !r->frozen)
         status = plait_elastic_start(r->elastic);
     if (status == PLAIT_OK)
         status = passes(r, totals, &summing);
-    r->exposed = 0;
-    if (status == PLAIT_OK && !r->frozen)
-        status = wait_for_others(r);
     if (status == PLAIT_OK)
-        status = statistics_step(r->statistics);
-    if (status == PLAIT_OK && summing != NULL)
-        status = plait_wait(&summing);
+        status = wait_for_others(r, &summing);
     if (status != PLAIT_OK) {
         statistics_undo(r->statistics); /* as are the weights */
         return status;
