@@ -6,7 +6,6 @@
 #include <plait/launch.h>
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,13 +37,6 @@ void launch_catch_signals(void)
 
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-}
-
-uint32_t launch_cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
 /* ---- the process that has started the ranks ---------------------------------------------------- */
@@ -116,14 +108,14 @@ bool launch(uint32_t ranks, struct place *out)
     if (plait_launch_find(&found) != PLAIT_OK)
         return complain("%s", plait_last_error());
     if (found.nrank > 1) {
-        *out = (struct place){ found.rank, found.nrank, found.local_nrank > 0 ? found.local_nrank : 1, found.id };
+        *out = (struct place){ found.rank, found.nrank, found.id };
         if (found.rank > 0)
             complain_no_more();
         return ranks == 0 || ranks == found.nrank ||
                complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
     }
     ranks = ranks > 0 ? ranks : 1;
-    *out = (struct place){ 0, ranks, ranks, found.id };
+    *out = (struct place){ 0, ranks, found.id };
     if (ranks > 1 && !start_ranks(ranks, out))
         return false;
     if (out->rank > 0)

@@ -10,7 +10,6 @@
 
 struct place { /* this process's among the ranks */
     uint32_t rank, nrank;
-    uint32_t nlocal; /* of this host, itself too */
     struct plait_unique_id id;
 };
 
@@ -27,8 +26,5 @@ bool launch(uint32_t ranks, struct place *out);
  *  seconds later, ends it at once. */
 extern volatile sig_atomic_t asked_to_stop;
 void launch_catch_signals(void);
-
-/** Processors that this process may use. */
-uint32_t launch_cpus(void);
 
 #endif

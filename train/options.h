@@ -94,8 +94,8 @@ void options_settle_types(struct options *o);
  *
  * images   for training
  * nworker  ranks that train
- * cpus     processors of this host, for nlocal ranks
+ * cpus     processors of this rank
  */
-bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus, uint32_t nlocal);
+bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus);
 
 #endif

@@ -15,6 +15,7 @@
  *     dry_run.c      --dry-run
  *     plot.c         curves of runs
  *     launch.c       which rank this is
+ *     processors.c   and how many processors it has
  */
 #ifndef PLAIT_TRAIN_RUN_H
 #define PLAIT_TRAIN_RUN_H
@@ -103,10 +104,9 @@ struct run {
 /**
  * The run of this rank. NULL: it was a server of elastic averaging, and has served.
  *
- * o       settled here; it must live as long as the run
- * nlocal  ranks of this host
+ * o  settled here; it must live as long as the run
  */
-struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nlocal);
+struct run *run_create(struct options *o, struct plait_comm *all);
 void run_destroy(struct run *r);
 
 void totals_add(struct totals *sum, const struct totals *more);

@@ -85,10 +85,9 @@ void options_settle_types(struct options *o)
         o->loss_scale = o->payload == PLAIT_FLOAT16 ? 0 : 1;
 }
 
-bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus, uint32_t nlocal)
+bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus)
 {
     const bool few = images < FEW;
-    const uint64_t share = cpus / nlocal > 0 ? cpus / nlocal : 1;
 
     o->model = o->model != NULL ? o->model : few ? "resnet20" : "resnet50";
     o->pixels = o->pixels > 0 ? o->pixels : few ? 32 : 224;
@@ -101,8 +100,8 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
     if (o->polish > o->epochs)
         return complain("--polish %llu: there are only %llu epochs", (unsigned long long)o->polish,
                         (unsigned long long)o->epochs);
-    o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : share;
-    o->data_threads = o->data_threads > 0 ? o->data_threads : share;
+    o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : cpus;
+    o->data_threads = o->data_threads > 0 ? o->data_threads : cpus;
     o->rate = o->rate >= 0 ? o->rate : usual_rate(o);
     o->warmup = o->warmup >= 0 ? o->warmup : fmin(5, 0.1 * (double)o->epochs);
     o->tail = o->tail >= 0 ? o->tail : (double)o->polish;

@@ -2,7 +2,7 @@
 #include "agree.h"
 #include "clock.h"
 #include "ending.h"
-#include "launch.h"
+#include "processors.h"
 #include "progress.h"
 #include "run.h"
 #include "share.h"
@@ -345,16 +345,17 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
     return worker;
 }
 
-static void check_options(struct run *r, struct options *o, uint32_t nlocal)
+static void check_options(struct run *r, struct options *o, uint32_t cpus)
 {
-    if (!options_settle(o, dataset_count(r->train), r->nrank, launch_cpus(), nlocal))
+    if (!options_settle(o, dataset_count(r->train), r->nrank, cpus))
         leave(ENDING_USAGE);
     r->npass = (uint32_t)(o->batch / r->nrank / o->micro);
 }
 
-struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nlocal)
+struct run *run_create(struct options *o, struct plait_comm *all)
 {
     struct run *r = allocate(1, sizeof *r);
+    const uint32_t cpus = processors_of_rank(all); /* a server computes, too */
 
     r->o = o;
     recall(o, all, &r->recalled);
@@ -369,7 +370,7 @@ struct run *run_create(struct options *o, struct plait_comm *all, uint32_t nloca
     must(plait_comm_duplicate(r->comm, "totals", &r->side), "meeting");
     r->agree = agree_create(r->side);
     open_data(r);
-    check_options(r, o, nlocal);
+    check_options(r, o, cpus);
     make_model(r);
     make_weights(r);
     make_gradients(r);

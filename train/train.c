@@ -316,7 +316,7 @@ static int run_training(struct options *o)
     c.name = "train";
     must(plait_comm_create(&c, &all), "meeting");
     launch_catch_signals();
-    struct run *r = run_create(o, all, place.nlocal);
+    struct run *r = run_create(o, all);
     if (r != NULL && o->dry_run)
         dry_run(r);
     else if (r != NULL) {

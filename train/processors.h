@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How many processors a rank has. Launchers bind ranks each to its own (mpirun, srun --cpu-bind), to some of a socket, or
+ * not at all: ranks of one machine with the same processors share them, whoever bound them.
+ */
+#ifndef PLAIT_TRAIN_PROCESSORS_H
+#define PLAIT_TRAIN_PROCESSORS_H
+
+#include <plait/comm.h>
+
+#include <sched.h>
+
+struct seat { /* where a rank runs */
+    char machine[64];
+    cpu_set_t set;
+};
+
+/** Of the rank `me` of n; at least 1. */
+uint32_t processors_share(const struct seat *seats, uint32_t n, uint32_t me);
+
+/** Of this rank. Collective. */
+uint32_t processors_of_rank(struct plait_comm *comm);
+
+#endif
