@@ -54,6 +54,13 @@ complains 2 'the nearest is --epochs' "$data/images" --epoch 3
 complains 2 'needs a value' "$data/images" --batch
 complains 2 '--optimizer adam: expected one of sgd, lars' "$data/images" --optimizer adam
 complains 2 'leave one out' "$data/images" --reproducible --elastic sync3
+complains 2 '--groups has an effect only with --in-memory; leave it out' "$data/images" --groups 2
+complains 2 '--bucket has an effect only without --elastic' "$data/images" --bucket 1M --elastic sync3
+complains 2 '--no-overlap has an effect only without --elastic\|--overlap has an effect only' "$data/images" --no-overlap --elastic sync3
+complains 2 '--servers has an effect only with --elastic original' "$data/images" --servers 2 --elastic sync3
+complains 2 '--eta has an effect only with --optimizer lars' "$data/images" --eta 0.01
+complains 2 '--classes has an effect only with make-data' "$data/images" --classes 3
+complains 2 '--threads has an effect only without --reproducible' "$data/images" --threads 2 --reproducible
 complains 2 'need a multiple of 2' "$data/images" --ranks 2 --batch 15
 complains 1 'nowhere' "$data/nowhere"
 complains 2 'ends in .png or .svg' plot "$data/same1" --plot x.pdf

@@ -30,6 +30,12 @@ enum kept {
     FIXED   /* the same again; another one is refused: it makes no sense of the state */
 };
 
+/* Where an option has an effect. */
+struct need {
+    bool (*met)(const struct options *o);
+    const char *text;
+};
+
 struct row {
     enum kind kind;
     const char *name, *argument;
@@ -40,6 +46,7 @@ struct row {
     bool (*print)(const struct options *o, char *out, size_t room); /* what parse() takes; false: nothing is set */
     const char *text;                                               /* for --help */
     enum kept kept;
+    const struct need *need; /* NULL: in all of training */
 };
 
 /* ---- values of their own kind ------------------------------------------------------------------------------------ */
@@ -147,6 +154,29 @@ static bool parse_help(struct options *o, const char *flag, const char *value)
     return true;
 }
 
+/* ---- where they have an effect ------------------------------------------------------------------ */
+
+#define NEED(name, words, condition)                \
+    static bool name##_met(const struct options *o) \
+    {                                               \
+        return condition;                           \
+    }                                               \
+    static const struct need name = { name##_met, words };
+
+NEED(in_memory, "with --in-memory", o->in_memory)
+NEED(synchronous, "without --elastic", o->elastic < 0)
+NEED(elastic, "with --elastic", o->elastic >= 0)
+NEED(served, "with --elastic original, async, async-momentum or hogwild, which have servers",
+     o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
+NEED(lars, "with --optimizer lars", o->method == PLAIT_OPTIM_LARS)
+NEED(polynomial, "with --decay polynomial", o->decay == PLAIT_DECAY_POLYNOMIAL)
+NEED(decaying, "without --decay none", o->decay != PLAIT_DECAY_NONE)
+NEED(polishing, "with --polish", o->polish > 0)
+NEED(weights, "with --weights", o->weights != NULL)
+NEED(many_threads, "without --reproducible, which computes with one thread", !o->reproducible || o->threads == 1)
+NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
+#undef NEED
+
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16", PRECISION_BF16 }, { 0 } };
@@ -208,7 +238,8 @@ static const struct row rows[] = {
     GROUP("Data"),
     NUMBERED("pixels", pixels, 16, 1024, "of a side of an image (chosen: 224, for few images 32)", .kept = KEPT),
     SWITCHED("in-memory", in_memory, "each rank holds a part of the files, shuffled between ranks (off)"),
-    NUMBERED("groups", groups, 1, 65536, "--in-memory: groups of ranks that hold all files each (1)"),
+    NUMBERED("groups", groups, 1, 65536, "--in-memory: groups of ranks that hold all files each (1)",
+             .need = &in_memory),
     REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)", .kept = KEPT),
     REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)",
           .kept = KEPT),
@@ -226,7 +257,8 @@ static const struct row rows[] = {
     CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)",
            .kept = FIXED),
     NUMBERED("micro", micro, 1, 65536, "images of one pass of a rank (chosen: at most 64)", .kept = PLACED),
-    NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)", .kept = PLACED),
+    NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)", .kept = PLACED,
+             .need = &many_threads),
 
     GROUP("Training"),
     NUMBERED("epochs", epochs, 1, 100000, "to train (chosen: 90, for few images 30)", .kept = KEPT),
@@ -237,21 +269,23 @@ static const struct row rows[] = {
     REALS("rate", rate, 0, 1000, "of learning, after the warm-up (chosen: by optimiser and batch)", .kept = KEPT),
     REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from nothing (chosen)", .kept = KEPT),
     CHOSEN("decay", decay, decays, "of the rate: polynomial, cosine or none (cosine)", .kept = KEPT),
-    REALS("power", power, 0.1, 10, "of the polynomial (2)", .kept = KEPT),
-    REALS("rate-end", rate_end, 0, 1, "part of the rate at which its decay ends (0.001)", .kept = KEPT),
+    REALS("power", power, 0.1, 10, "of the polynomial (2)", .kept = KEPT, .need = &polynomial),
+    REALS("rate-end", rate_end, 0, 1, "part of the rate at which its decay ends (0.001)", .kept = KEPT,
+          .need = &decaying),
     REALS("tail", tail, 0, 1000, "epochs at the end with that rate (chosen: those of --polish)", .kept = KEPT),
     REALS("momentum", momentum, 0, 0.9999, "(0.9)", .kept = KEPT),
     SWITCHED("nesterov", nesterov, "momentum in advance (off)", .kept = KEPT),
     REALS("weight-decay", weight_decay, 0, 1, "(1e-4)", .kept = KEPT),
     SWITCHED("decay-all", decay_all, "decay biases and batch norm too; LARS trusts them as the others (off)",
              .kept = KEPT),
-    REALS("eta", eta, 1e-6, 1, "LARS: the trust coefficient (0.001)", .kept = KEPT),
+    REALS("eta", eta, 1e-6, 1, "LARS: the trust coefficient (0.001)", .kept = KEPT, .need = &lars),
     REALS("smoothing", smoothing, 0, 0.99, "of labels (0.1)", .kept = KEPT),
     OWN("loss-scale", "X", parse_loss_scale, "a number, or dynamic (1; --payload fp16: dynamic)",
         .print = print_loss_scale, .kept = KEPT),
     NUMBERED("polish", polish, 0, 1000, "final epochs on images as in evaluation: Final Polishing (0)", .kept = KEPT),
     CHOSEN("polish-kind", polish_kind, polishes,
-           "train the weights on at the last rate, or only batch norm's statistics (weights)", .kept = KEPT),
+           "train the weights on at the last rate, or only batch norm's statistics (weights)", .kept = KEPT,
+           .need = &polishing),
     NUMBERED("seed", seed, 0, 1e15, "of weights, order and augmentation (1)", .kept = FIXED),
     SWITCHED("reproducible", reproducible, "the same bits for any number of ranks (off)", .kept = FIXED),
 
@@ -259,36 +293,38 @@ static const struct row rows[] = {
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
     OWN("bucket", "SIZE", parse_bucket, "bytes that travel together; 0: each tensor alone (chosen)",
-        .print = print_bucket, .kept = KEPT),
-    SWITCHED("overlap", overlap, "buckets travel while the backward pass goes on (on)"),
-    TEXTS("algorithm", "SPEC", algorithm, "of the buckets' all-reduce (chosen by size)", .kept = KEPT),
+        .print = print_bucket, .kept = KEPT, .need = &synchronous),
+    SWITCHED("overlap", overlap, "buckets travel while the backward pass goes on (on)", .need = &synchronous),
+    TEXTS("algorithm", "SPEC", algorithm, "of the buckets' all-reduce (chosen by size)", .kept = KEPT,
+          .need = &synchronous),
     OWN("elastic", "MODE", parse_elastic,
         "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
         .print = print_elastic, .kept = KEPT),
-    NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)", .kept = KEPT),
-    REALS("beta", beta, 0.001, 1, "--elastic: pull times the number of workers (0.9)", .kept = KEPT),
+    NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)", .kept = KEPT, .need = &elastic),
+    REALS("beta", beta, 0.001, 1, "--elastic: pull times the number of workers (0.9)", .kept = KEPT, .need = &elastic),
     NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
-             .kept = KEPT),
+             .kept = KEPT, .need = &served),
     NUMBERED("ranks", ranks, 1, 4096, "to start on this machine (1); under mpirun, torchrun or Slurm theirs count"),
 
     GROUP("The run"),
     TEXTS("run", "FOLDER", run, "for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
     TEXTS("resume", "FOLDER", resume, "go on with the run in this folder"),
     TEXTS("weights", "FILE", weights, "start from those of a safetensors file, ours or torchvision's"),
-    SWITCHED("new-classifier", new_classifier, "--weights: but not its last layer, for other classes (off)"),
+    SWITCHED("new-classifier", new_classifier, "--weights: but not its last layer, for other classes (off)",
+             .need = &weights),
     NUMBERED("keep", keep, 1, 1000, "so many of the last checkpoints, and the best (2)"),
     NUMBERED("save-every", save_every, 0, 1e15, "steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)"),
     NUMBERED("log-every", log_every, 1, 1e9, "steps, to log.jsonl (10)"),
     TEXTS("plot", "FILE", plot, "draw the run in the end; .png or .svg"),
-    TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev"),
+    TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev", .need = &synchronous),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
     OWN("help", NULL, parse_help, "this text"),
 
     GROUP("make-data"),
-    NUMBERED("classes", classes, 2, 100, "of images (10)"),
-    NUMBERED("train-images", train_images, 1, 1e7, "(2000)"),
-    NUMBERED("val-images", val_images, 1, 1e7, "(500)"),
+    NUMBERED("classes", classes, 2, 100, "of images (10)", .need = &drawing),
+    NUMBERED("train-images", train_images, 1, 1e7, "(2000)", .need = &drawing),
+    NUMBERED("val-images", val_images, 1, 1e7, "(500)", .need = &drawing),
 };
 #define NROW (sizeof rows / sizeof *rows)
 _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");
@@ -447,6 +483,14 @@ static bool take_paths(struct options *o)
     return true;
 }
 
+bool options_needed(const struct options *o)
+{
+    for (size_t i = 0; i < NROW; i++)
+        if (o->given[i] && rows[i].need != NULL && !rows[i].need->met(o))
+            return complain("--%s has an effect only %s; leave it out", rows[i].name, rows[i].need->text);
+    return true;
+}
+
 bool options_parse(int argc, char **argv, struct options *out)
 {
     int k = 1;
@@ -462,7 +506,7 @@ bool options_parse(int argc, char **argv, struct options *out)
             out->paths[out->npath++] = argv[k];
         else if (!parse_flag(out, argv, argc, &k))
             return false;
-    if (!out->help && !(take_paths(out) && options_check(out)))
+    if (!out->help && !(take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out)))
         return false;
     return true;
 }
@@ -561,5 +605,5 @@ bool options_recall(struct options *o, const struct note *notes, bool same_ranks
         for (uint32_t k = 0; (r = kept_row(k)) != NULL; k++)
             if ((r->kept == PLACED) == placed && !recall(o, r, notes[k].value, same_ranks))
                 return false;
-    return options_check(o);
+    return options_needed(o) && options_check(o);
 }

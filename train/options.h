@@ -71,6 +71,9 @@ struct options {
 bool options_parse(int argc, char **argv, struct options *out);
 void options_help(void);
 
+/** Has each option that was given an effect? Of a run that goes on, once it is known what it was. false after a message. */
+bool options_needed(const struct options *o);
+
 /** What excludes each other whatever the data. false after a message. */
 bool options_check(const struct options *o);
 

@@ -25,9 +25,6 @@ bool options_check(const struct options *o)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
     if (o->resume != NULL && o->weights != NULL)
         return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
-    if (o->servers > 0 && (o->elastic < 0 || o->elastic >= PLAIT_ELASTIC_SYNC1))
-        return complain("--servers %llu: only --elastic original, async, async-momentum and hogwild have servers",
-                        (unsigned long long)o->servers);
     return true;
 }
 
