@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
-#include "clock.h"
 #include "ending.h"
+#include "now.h"
 #include "processors.h"
 #include "progress.h"
 #include "run.h"
