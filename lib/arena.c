@@ -3,8 +3,8 @@
 
 #include "config.h"
 #include "fork.h"
-#include "limits.h"
 #include "status.h"
+#include "system_limits.h"
 
 #include <plait/memory.h>
 #include <plait/version.h>

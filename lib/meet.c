@@ -3,11 +3,11 @@
 
 #include "bootstrap/bootstrap.h"
 #include "hash.h"
-#include "limits.h"
 #include "remote/remote.h"
 #include "report.h"
 #include "slow.h"
 #include "status.h"
+#include "system_limits.h"
 
 #include "../transports/net.h"
 

@@ -4,7 +4,7 @@
  * error with the rank's number.
  */
 #include "clock.h"
-#include "limits.h"
+#include "system_limits.h"
 #include "ranks.h"
 #include "values.h"
 

@@ -10,8 +10,8 @@
 #include "place.h"
 
 #include "../clock.h"
-#include "../limits.h"
 #include "../status.h"
+#include "../system_limits.h"
 
 #include <errno.h>
 #include <pthread.h>

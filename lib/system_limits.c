@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "limits.h"
+#include "system_limits.h"
 
 #include "status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The limits that the system sets to this process: asked before they are met, where meeting them would kill. */
-#ifndef PLAIT_LIB_LIMITS_H
-#define PLAIT_LIB_LIMITS_H
+#ifndef PLAIT_LIB_SYSTEM_LIMITS_H
+#define PLAIT_LIB_SYSTEM_LIMITS_H
 
 #include <plait/status.h>
 
