@@ -66,6 +66,13 @@ rm -r "$data/gone"
 kill -TERM $child
 ended gone 1 'the checkpoint of step .*There is no older one'
 
+# The terminal is closed; who reads the lines leaves.
+start hup --ranks 2
+kill -HUP $child
+ended hup 129 'asked to stop: step .* is saved; go on with'
+(run_through() { "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --ranks 2 --epochs 2 --run "$data/through" | head -1; }
+    set -o pipefail && run_through >/dev/null 2>&1) || fail "a reader that leaves ends the training"
+
 # What rank 0 alone finds is the error of all.
 complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
 

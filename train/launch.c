@@ -31,12 +31,21 @@ static void on_signal(int number)
     asked_to_stop = number;
 }
 
+/* One that is ignored stays so: nohup, a job in the background. */
+static void handle(int number, void (*handler)(int))
+{
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
+
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
 void launch_catch_signals(void)
 {
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    handle(SIGINT, on_signal);
+    handle(SIGTERM, on_signal);
+    handle(SIGHUP, on_signal);
+    handle(SIGPIPE, SIG_IGN); /* who reads the lines may go before the training ends */
 }
 
 /* ---- the process that has started the ranks ---------------------------------------------------- */
@@ -76,7 +85,6 @@ static int wait_for_ranks(void)
 static bool start_ranks(uint32_t ranks, struct place *out)
 {
     const pid_t parent = getpid();
-    struct sigaction action = { .sa_handler = hand_on };
 
     if (plait_unique_id_create(&out->id) != PLAIT_OK)
         return complain("%s", plait_last_error());
@@ -96,7 +104,8 @@ static bool start_ranks(uint32_t ranks, struct place *out)
         }
         children[nchild++] = child;
     }
-    sigaction(SIGTERM, &action, NULL);
+    handle(SIGTERM, hand_on);
+    handle(SIGHUP, hand_on);
     signal(SIGINT, SIG_IGN);
     exit(wait_for_ranks());
 }

@@ -22,7 +22,7 @@ struct place { /* this process's among the ranks */
  */
 bool launch(uint32_t ranks, struct place *out);
 
-/** The signal that asked this rank to stop (SIGINT, SIGTERM), or 0. A second one, some
+/** The signal that asked this rank to stop (SIGINT, SIGTERM, SIGHUP), or 0. A second one, some
  *  seconds later, ends it at once. */
 extern volatile sig_atomic_t asked_to_stop;
 void launch_catch_signals(void);

@@ -300,7 +300,7 @@ static void hash_weights(const struct run *r, char *out, size_t room)
     snprintf(out, room, "%016llx", (unsigned long long)hash);
 }
 
-void progress_end(struct progress *p, const struct run *r, const char *why)
+void progress_end(struct progress *p, const struct run *r, bool saved)
 {
     if (p == NULL)
         return;
@@ -309,9 +309,14 @@ void progress_end(struct progress *p, const struct run *r, const char *why)
 
     hash_weights(r, hash, sizeof hash);
     json_object_set_new(object, "weights", json_string(hash));
-    json_object_set_new(object, "why", json_string(why));
+    json_object_set_new(object, "why", json_string(r->stopping ? "asked to stop" : "trained"));
     set(object, "best_top1", r->best);
     write_line(p, object);
+    if (r->stopping && saved)
+        progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s",
+                     (unsigned long long)r->step, r->o->data, r->folder);
+    else if (saved)
+        progress_say(p, "trained %llu steps: %s", (unsigned long long)r->step, r->folder);
     clear(p);
     fflush(stdout);
 }

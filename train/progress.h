@@ -28,7 +28,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
 /** A line that stays, below which the progress line goes on. */
 void progress_say(struct progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** The run is over. */
-void progress_end(struct progress *p, const struct run *r, const char *why);
+/** The run is over; saved: and its last checkpoint on the disk. */
+void progress_end(struct progress *p, const struct run *r, bool saved);
 
 #endif

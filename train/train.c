@@ -261,7 +261,7 @@ static void end_epoch(struct run *r)
         check(r, state_save(r, best));
 }
 
-static const char *train(struct run *r)
+static void train(struct run *r)
 {
     if (r->store != NULL)
         store_shuffle(r->store, true, r->o->seed, r->epoch, (uint32_t)r->o->batch);
@@ -278,7 +278,6 @@ static const char *train(struct run *r)
     if (loader_broken(r->loader) > 0)
         complain("rank %u: %llu files were broken; other images stood in their places", r->rank,
                  (unsigned long long)loader_broken(r->loader));
-    return r->stopping ? "asked to stop" : "trained";
 }
 
 /* ---- the program ------------------------------------------------------------------------------- */
@@ -287,13 +286,13 @@ static void describe(const struct run *r)
 {
     const struct options *o = r->o;
 
-    progress_say(r->progress, "%s, %llu x %llu pixels, %llu images, %u classes; %u ranks with %llu threads each",
-                 o->model, (unsigned long long)o->pixels, (unsigned long long)o->pixels,
+    progress_say(r->progress, "%s, %llu x %llu pixels, %llu images, %u classes; %u %s of %llu %s", o->model,
+                 (unsigned long long)o->pixels, (unsigned long long)o->pixels,
                  (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
-                 (unsigned long long)o->threads);
-    progress_say(r->progress,
-                 "batch %llu (%u passes of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
-                 (unsigned long long)o->batch, r->npass, (unsigned long long)o->micro,
+                 r->nrank > 1 ? "ranks" : "rank", (unsigned long long)o->threads,
+                 o->threads > 1 ? "threads" : "thread");
+    progress_say(r->progress, "batch %llu (%u %s of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
+                 (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);
     if (o->precision == PRECISION_BF16 && !model_bf16_fast())
@@ -321,11 +320,12 @@ static int run_training(struct options *o)
         dry_run(r);
     else if (r != NULL) {
         describe(r);
-        const char *why = train(r);
-        progress_end(r->progress, r, why);
+        train(r);
+        const bool saved = state_saved(r);
+        progress_end(r->progress, r, saved);
         if (r->stopping)
             ending = ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
-        if (!state_saved(r))
+        if (!saved)
             ending = ENDING_ERROR;
     }
     const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
