@@ -223,6 +223,15 @@ struct plait_tally { /* of one algorithm of one collective */
     struct plait_comm_count count;
 };
 
+/* What begins a comm's operations in the place of its callers: a fusion. It embeds this. */
+struct plait_owner {
+    const char *whose; /* "a fusion's; plait_fusion_destroy() ends both" */
+    /* One turn, under the comm's lock. Something moved? */
+    bool (*turn)(struct plait_owner *self, bool rarely);
+    /* What does this rank lack for the operation in progress, which it has not called? Nothing is written when nothing. */
+    void (*excuse)(const struct plait_owner *self, uint32_t rank, char *text, size_t room);
+};
+
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
 struct plait_comm {
@@ -294,7 +303,7 @@ struct plait_comm {
     bool running;                           /* the first has begun: it is comm->run */
     struct plait_request *over;             /* ended in this turn */
     uint32_t let_go;                        /* others that were pending and are not from this turn on */
-    struct plait_fusion *fusion;            /* whose comm it is (fusion/fusion.h); or NULL */
+    struct plait_owner *owner;              /* whose comm it is; or NULL: the caller's */
     struct plait_request *requests, *spare; /* all; those that nobody uses */
     struct plait_messages *messages;        /* message.h; NULL before the first */
 

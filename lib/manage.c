@@ -22,9 +22,9 @@ static enum plait_status enter(struct plait_comm *comm, const char *name)
     return plait_comm_closed(comm) ? plait_comm_is_closed(comm, name) : PLAIT_OK;
 }
 
-static enum plait_status belongs_to_fusion(const char *call)
+static enum plait_status check_owner(const struct plait_comm *comm, const char *call)
 {
-    return plait_fail(PLAIT_ERR_ARG, "%s: the comm is a fusion's; plait_fusion_destroy() ends both", call);
+    return comm->owner == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call, comm->owner->whose);
 }
 
 enum plait_status plait_comm_finalize(struct plait_comm *comm)
@@ -33,8 +33,8 @@ enum plait_status plait_comm_finalize(struct plait_comm *comm)
     enum plait_status status =
         plait_not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
 
-    if (status == PLAIT_OK && comm->fusion != NULL)
-        status = belongs_to_fusion("plait_comm_finalize");
+    if (status == PLAIT_OK)
+        status = check_owner(comm, "plait_comm_finalize");
     if (status != PLAIT_OK)
         return status;
     status = plait_comm_settle(comm);
@@ -63,8 +63,8 @@ enum plait_status plait_comm_suspend(struct plait_comm *comm)
     enum plait_status status =
         plait_not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
 
-    if (status == PLAIT_OK && comm->fusion != NULL)
-        status = belongs_to_fusion("plait_comm_suspend");
+    if (status == PLAIT_OK)
+        status = check_owner(comm, "plait_comm_suspend");
     if (status == PLAIT_OK)
         status = plait_comm_settle(comm);
     if (status == PLAIT_OK) {

@@ -57,7 +57,7 @@ static bool start_alone(struct plait_request *r)
     struct plait_comm *comm = r->comm;
 
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
-        r->job.work.arg != NULL || comm->fusion != NULL ||
+        r->job.work.arg != NULL || comm->owner != NULL ||
         plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
         return false;
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "failure.h"
 #include "fork.h"
-#include "fusion/fusion.h"
 #include "message.h"
 #include "reduce.h"
 #include "request.h"
@@ -92,7 +91,7 @@ bool plait_progress_comm(struct plait_comm *comm, bool rarely)
 {
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = PLAIT_OK;
-    bool moved = comm->fusion != NULL && plait_fusion_turn(comm->fusion, rarely);
+    bool moved = comm->owner != NULL && comm->owner->turn(comm->owner, rarely);
 
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);

@@ -2,7 +2,6 @@
 #include "stall.h"
 
 #include "failure.h"
-#include "fusion/fusion.h"
 #include "look.h"
 #include "remote/remote.h"
 #include "report.h"
@@ -12,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LISTED  3   /* ranks of which nothing has been heard */
-#define INSTEAD 320 /* bytes of text on what a rank does that has not called an operation */
+#define LISTED     3   /* ranks of which nothing has been heard; different things that ranks lack */
+#define MOST_NAMED 16  /* ranks */
+#define INSTEAD    320 /* bytes of text on what a rank does that has not called an operation */
 
 /* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
 static bool idle(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
@@ -91,50 +91,57 @@ static void name_unheard(const struct plait_comm *comm, const struct plait_wait 
 
 /* What a rank does that has not called the operation, or lacks, as far as it shows. */
 static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
-                         char *text, size_t room)
+                         char text[INSTEAD])
 {
     text[0] = '\0';
-    if (comm->fusion != NULL)
-        plait_fusion_excuse(comm->fusion, rank, text, room);
+    if (comm->owner != NULL)
+        comm->owner->excuse(comm->owner, rank, text, INSTEAD);
     else
-        plait_comm_waits_in(comm, rank, (w->start + now) / 2, text, room);
+        plait_comm_waits_in(comm, rank, (w->start + now) / 2, text, INSTEAD);
 }
 
-/* The silent ranks that have not called a fusion's operation: each lacks something else. */
-static void name_lacking(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+static void name(struct verdict *v, uint32_t rank, bool first)
 {
-    char instead[INSTEAD];
-
-    for (uint32_t r = 0, found = 0; r < comm->nrank && found < 3; r++)
-        if (silent(comm, w, r, now) && !called(comm, r)) {
-            says_instead(comm, w, r, now, instead, sizeof instead);
-            add(v, "%srank %u has not called it%s", v->text[0] != '\0' ? "; " : "", r, instead);
-            found++;
-            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
-        }
+    add(v, "%s%u", !first ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", rank);
+    v->culprit = v->culprit > 0 ? v->culprit : rank + 1;
 }
 
-/* The silent ranks that have, or have not, called this operation. */
-static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, bool inside,
-                        struct verdict *v)
+/* The silent ranks that have not called this operation; together those that say the same instead. */
+static void name_absent(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
+{
+    char said[INSTEAD] = "", instead[INSTEAD];
+    unsigned found = 0, kinds = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED && kinds <= LISTED; r++) {
+        if (!silent(comm, w, r, now) || called(comm, r))
+            continue;
+        says_instead(comm, w, r, now, instead);
+        const bool other = found++ == 0 || strcmp(instead, said) != 0;
+        if (other && kinds++ > 0)
+            add(v, " has not called it%s", said);
+        if (kinds <= LISTED)
+            name(v, r, other);
+        memcpy(said, instead, sizeof said);
+    }
+    if (kinds > 0 && kinds <= LISTED)
+        add(v, " has not called it%s", said);
+}
+
+/* The silent ranks that have. */
+static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     struct plait_operation o;
-    char progress[80] = "", instead[INSTEAD] = "";
+    char progress[80] = "";
     unsigned found = 0;
 
-    for (uint32_t r = 0; r < comm->nrank && found < 16; r++)
-        if (silent(comm, w, r, now) && called(comm, r) == inside) {
-            add(v, "%s%u", found++ > 0 ? ", " : v->text[0] != '\0' ? "; rank " : "rank ", r);
-            v->culprit = v->culprit > 0 ? v->culprit : r + 1;
-            if (found == 1)
-                says_instead(comm, w, r, now, instead, sizeof instead);
-            if (inside && plait_comm_operation(comm, r, comm->sequence, &o))
+    for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++)
+        if (silent(comm, w, r, now) && called(comm, r)) {
+            name(v, r, found++ == 0);
+            if (plait_comm_operation(comm, r, comm->sequence, &o))
                 plait_operation_progress(&o, progress, sizeof progress);
         }
-    if (found > 0 && inside)
+    if (found > 0)
         add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
-    else if (found > 0)
-        add(v, " has not called it%s", instead);
 }
 
 /* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
@@ -156,11 +163,8 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     v->culprit = 0;
     v->text[0] = '\0';
     name_unheard(comm, w, now, v);
-    if (comm->fusion != NULL)
-        name_lacking(comm, w, now, v);
-    else
-        name_silent(comm, w, now, false, v);
-    name_silent(comm, w, now, true, v);
+    name_absent(comm, w, now, v);
+    name_silent(comm, w, now, v);
     if (v->culprit > 0)
         return;
     if (w->awaited(w->context, &at, 1) == 0)
@@ -181,7 +185,7 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     } else if (called(comm, at)) {
         add(v, "rank %u is in it and does not answer", at);
     } else {
-        says_instead(comm, w, at, now, instead, sizeof instead);
+        says_instead(comm, w, at, now, instead);
         add(v, "rank %u has not called it%s", at, instead);
     }
 }

@@ -412,7 +412,8 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
         return discard_after(f, status);
     plait_fusion_wait_init(f);
     pthread_mutex_lock(&f->comm->lock);
-    f->comm->fusion = f;
+    f->owner = plait_fusion_owner;
+    f->comm->owner = &f->owner;
     pthread_mutex_unlock(&f->comm->lock);
     *out = f;
     return PLAIT_OK;

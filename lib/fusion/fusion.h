@@ -28,7 +28,8 @@ struct plait_bucket {
 };
 
 struct plait_fusion {
-    struct plait_comm *comm; /* its own */
+    struct plait_owner owner; /* of its comm; first */
+    struct plait_comm *comm;
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] names are behind it */
@@ -90,14 +91,8 @@ static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
 
 void plait_fusion_wait_init(struct plait_fusion *f);
 
-/* One turn, under the comm's lock. Something moved? */
-bool plait_fusion_turn(struct plait_fusion *f, bool rarely);
-
-/*
- * Which tensors does this rank lack for the bucket that is next here? Nothing is written when none. The marks of ranks on
- * other hosts are not seen, which is said.
- */
-void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room);
+/* How its comm's operations go, and which tensors a rank lacks. The marks of ranks on other hosts are not seen. */
+extern const struct plait_owner plait_fusion_owner;
 
 /* Is nothing marked or in flight? Else a tensor is named. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);

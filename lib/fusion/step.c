@@ -129,8 +129,9 @@ static void let_go(struct plait_fusion *f)
     plait_progress_news();
 }
 
-bool plait_fusion_turn(struct plait_fusion *f, bool rarely)
+static bool turn(struct plait_owner *self, bool rarely)
 {
+    struct plait_fusion *f = (struct plait_fusion *)self;
     bool moved = false;
 
     while (f->nflying > 0 && plait_request_has_ended(f->buckets[oldest(f)].request)) {
@@ -193,8 +194,9 @@ static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t 
     return n;
 }
 
-void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text, size_t room)
+static void excuse(const struct plait_owner *self, uint32_t rank, char *text, size_t room)
 {
+    const struct plait_fusion *f = (const struct plait_fusion *)self;
     const uint32_t k = oldest(f);
     char names[200] = "";
     const struct words w = { names, sizeof names };
@@ -206,6 +208,8 @@ void plait_fusion_excuse(const struct plait_fusion *f, uint32_t rank, char *text
     else if (name_missing(f, k, f->buckets[k].begun, f->others[rank], &w) > 0)
         snprintf(text, room, ": %s", names);
 }
+
+const struct plait_owner plait_fusion_owner = { "a fusion's; plait_fusion_destroy() ends both", turn, excuse };
 
 static uint32_t blame(const void *context, char *text, size_t room)
 {
