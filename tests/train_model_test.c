@@ -482,18 +482,6 @@ static void zero_last_starts_each_block_as_its_shortcut(void **state)
     setup_finish(&s);
 }
 
-static void a_step_is_measured_in_its_parts(void **state)
-{
-    struct model_profile profile;
-    struct setup s;
-
-    (void)state;
-    setup_init(&s, small_options());
-    model_bench(s.model, 2, &profile);
-    assert_true(profile.refresh > 0 && profile.forward > 0 && profile.backward > 0 && profile.convolutions > 0);
-    setup_finish(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,7 +497,6 @@ int main(void)
         cmocka_unit_test(the_first_layer_that_is_not_finite_is_named),
         cmocka_unit_test(unlabelled_images_count_for_nothing),
         cmocka_unit_test(synchronised_halves_give_the_gradients_of_the_whole),
-        cmocka_unit_test(a_step_is_measured_in_its_parts),
         cmocka_unit_test(zero_last_starts_each_block_as_its_shortcut),
     };
 

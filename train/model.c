@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct wires { /* buffers of a layer; those of forward's values are by value */
     uint32_t diff_out, diff_more, diff_in, workspace;
@@ -470,69 +469,19 @@ bool model_bf16_fast(void)
     return dnn_bf16_fast();
 }
 
-static double seconds(void)
+void model_convolve(struct model *model)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void keep_least(double *least, double *since)
-{
-    const double now = seconds();
-
-    if (*least == 0 || now - *since < *least)
-        *least = now - *since;
-    *since = now;
-}
-
-struct batch { /* that model_bench() makes up */
-    float **masters, **gradients;
-    float *images;
-    int32_t *labels;
-};
-
-static void bench_step(struct model *model, const struct batch *batch, struct model_profile *out)
-{
-    struct model_result result;
-    double since = seconds();
-
-    model_refresh(model, (const float *const *)batch->masters);
-    keep_least(&out->refresh, &since);
-    model_forward(model, batch->images, batch->labels, true, 0, &result);
-    keep_least(&out->forward, &since);
-    model_backward(model, 1, batch->gradients, false, NULL, NULL);
-    keep_least(&out->backward, &since);
+    dnn_begin(model->env.dnn);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_convolve(&model->layers[k]);
-    keep_least(&out->convolutions, &since);
 }
 
-void model_bench(struct model *model, unsigned repeats, struct model_profile *out)
+size_t model_norm_bytes(const struct model *model)
 {
-    const uint32_t ntensor = model->network->ntensor;
-    const size_t nvalue = (size_t)model->options.batch * model->options.pixels * model->options.pixels * 3;
-    uint64_t state = 1;
-    struct batch batch = { layer_memory(ntensor * sizeof(float *)), layer_memory(ntensor * sizeof(float *)),
-                           layer_memory(nvalue * sizeof(float)), layer_memory(model->options.batch * sizeof(int32_t)) };
+    size_t bytes = 0;
 
-    for (uint32_t k = 0; k < ntensor; k++) {
-        batch.masters[k] = layer_memory(model->network->tensors[k].count * sizeof(float));
-        batch.gradients[k] = layer_memory(model->network->tensors[k].count * sizeof(float));
-    }
     for (uint32_t k = 0; k < model->network->nnode; k++)
-        initialise(model, &model->network->nodes[k], 1, false, batch.masters);
-    fill_uniform(batch.images, nvalue, 2, &state);
-    *out = (struct model_profile){ 0 };
-    for (unsigned k = 0; k < repeats; k++)
-        bench_step(model, &batch, out);
-    for (uint32_t k = 0; k < ntensor; k++) {
-        free(batch.masters[k]);
-        free(batch.gradients[k]);
-    }
-    free(batch.masters);
-    free(batch.gradients);
-    free(batch.images);
-    free(batch.labels);
+        if (model->network->nodes[k].kind == NODE_NORM)
+            bytes += dnn_bytes(model->env.layouts[model->network->nodes[k].in]);
+    return bytes;
 }

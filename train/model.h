@@ -118,13 +118,11 @@ void model_backward(struct model *model, double scale, float *const *gradients, 
 /** Whether the processor computes bf16; otherwise it is emulated, at half the speed of fp32. */
 bool model_bf16_fast(void);
 
-struct model_profile { /* seconds, the least of several */
-    double refresh, forward, backward;
-    double convolutions; /* alone, forward and backward: what a step takes at least */
-};
-
-/** Measure a training model, with weights and images of its own; weights must be refreshed afterwards. */
-void model_bench(struct model *model, unsigned repeats, struct model_profile *out);
+/** The convolutions alone, forward and backward, of what lies in memory: what a step takes at least. After a pass in
+ *  training; its results are lost. */
+void model_convolve(struct model *model);
+/** Bytes of the inputs of all batch norms, which these read and write again and again whatever else is fused. */
+size_t model_norm_bytes(const struct model *model);
 
 /** The first layer of the latest forward pass in whose output an infinity or NaN is, by name; NULL: none. */
 const char *model_first_nonfinite(const struct model *model);
