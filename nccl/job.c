@@ -108,7 +108,11 @@ static enum plait_status work(struct nccl_job *jobs)
 static void configure(struct ncclComm *c)
 {
     const char *algorithms = nccl_environment("NCCL_ALGO");
+    char own[256];
 
+    nccl_setting("PLAIT_ALGO", own, sizeof own);
+    if (own[0] != '\0')
+        algorithms = NULL;
     c->fusion = nccl_setting_bytes("PLAIT_NCCL_FUSION");
     snprintf(c->algorithms, sizeof c->algorithms, "%s", algorithms != NULL ? algorithms : "");
 }

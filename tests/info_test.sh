@@ -44,6 +44,9 @@ bad_settings_are_errors_and_the_others_are_still_shown() {
 unknown_settings_are_warned_of() {
     PLAIT_DEADLNE=5 says 0 'did you mean PLAIT_DEADLINE?' --config
 }
+nccl_lists_what_is_real_emulated_and_refused() {
+    says 0 '^  ncclAllReduce  *plait_allreduce' --nccl && says 0 '^Refused: ' --nccl && says 0 '^  NCCL_DEBUG ' --nccl
+}
 algorithms_show_their_claims() {
     says 0 '^ring  *126  *126  *1.969  *1.969 ' --algorithms --ranks 64 &&
         says 0 '^At 6 ranks' --algorithms --nodes 3+1+2

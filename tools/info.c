@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "cli.h"
 #include "dump.h"
+#include "nccl.h"
 #include "peers.h"
 
 #include <plait/comm.h>
@@ -26,7 +27,7 @@
 #endif
 
 static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
-    make_secret, peers;
+    make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
@@ -56,6 +57,8 @@ static const struct cli_option options[] = {
     { "--peers", NULL,
       "under a launcher: how each rank is reached, by which device, how fast, and which paths are slow", CLI_FLAG,
       &peers },
+    { "--nccl", NULL, "functions of NCCL that libnccl.so.2 has, emulates and refuses; NCCL_ names that it honours",
+      CLI_FLAG, &show_nccl },
     { "--make-secret", NULL, "write a secret for comms over several hosts to ~/.plait-secret, mode 0600", CLI_FLAG,
       &make_secret },
     { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
@@ -454,6 +457,8 @@ int main(int argc, char **argv)
         ok = print_new_secret() && ok;
     if (show_algorithms)
         print_algorithms();
+    if (show_nccl)
+        print_nccl();
     if (peers)
         ok = peers_print() && ok;
     if (explain)

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* NCCL's names in the environment, parameters, and what the log says. */
+#include "comm.h"
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char log_text[1 << 16];
+
+/* In a child with these names ("NAME=value", ..., NULL), as things are told once for each process; what it logs is kept. */
+static int run_with(const char *const *environment, int (*body)(int rank))
+{
+    FILE *err = tmpfile();
+    int how;
+
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        dup2(fileno(err), 2);
+        for (; *environment != NULL; environment++)
+            putenv((char *)(uintptr_t)*environment);
+        const int bad = body(0);
+        fflush(NULL);
+        _exit(bad);
+    }
+    waitpid(pid, &how, 0);
+    rewind(err);
+    log_text[fread(log_text, 1, sizeof log_text - 1, err)] = '\0';
+    fclose(err);
+    if (how != 0)
+        fprintf(stderr, "%s", log_text);
+    return how;
+}
+#define RUN(body, ...) assert_int_equal(run_with((const char *const[]){ __VA_ARGS__, NULL }, body), 0)
+
+static unsigned times_logged(const char *text)
+{
+    unsigned n = 0;
+
+    for (const char *at = log_text; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A comm of two, held by this thread, and an all-reduce. */
+static int use(int rank)
+{
+    float x[2] = { 1, 2 };
+    ncclComm_t comms[2];
+
+    for (int again = 0; again < 2; again++) {
+        OK(ncclCommInitAll(comms, 2, NULL));
+        OK(ncclGroupStart());
+        for (int i = 0; i < 2; i++)
+            OK(ncclAllReduce(&x[i], &x[i], 1, ncclFloat, ncclSum, comms[i], NULL));
+        OK(ncclGroupEnd());
+        for (int i = 0; i < 2; i++)
+            OK(ncclCommDestroy(comms[i]));
+    }
+    CHECK(x[0] == 6 && x[1] == 6);
+    return 0;
+}
+
+/* ---- The log ---------------------------------------------------------------------------------------------------- */
+
+static void nccl_debug_says_how_much_is_told(void **state)
+{
+    (void)state;
+    RUN(use, "PATH=/bin");
+    assert_string_equal(log_text, "");
+    RUN(use, "NCCL_DEBUG=VERSION");
+    assert_int_equal(times_logged("libnccl.so.2 of Plait"), 1);
+    assert_int_equal(times_logged("info:"), 0);
+    RUN(use, "NCCL_DEBUG=info");
+    assert_int_equal(times_logged("created, 2 ranks"), 4);
+    RUN(use, "NCCL_DEBUG=INFO", "PLAIT_LOG=warn"); /* which counts */
+    assert_int_equal(times_logged("created, 2 ranks"), 0);
+    RUN(use, "NCCL_DEBUG=LOUD");
+    assert_int_equal(times_logged("NCCL_DEBUG='LOUD' is not used"), 1);
+}
+
+static void nccl_debug_file_takes_the_log(void **state)
+{
+    char name[64], set[96], line[256];
+    FILE *f;
+
+    (void)state;
+    snprintf(name, sizeof name, "/tmp/plait-nccl-%d.log", (int)getpid());
+    snprintf(set, sizeof set, "NCCL_DEBUG_FILE=%s", name);
+    RUN(use, "NCCL_DEBUG=INFO", set);
+    assert_string_equal(log_text, "");
+    f = fopen(name, "r");
+    assert_true(f != NULL && fgets(line, sizeof line, f) != NULL && strstr(line, "libnccl.so.2 of Plait") != NULL);
+    fclose(f);
+    unlink(name);
+}
+
+static void names_without_a_meaning_are_told_once(void **state)
+{
+    (void)state;
+    RUN(use, "NCCL_IB_HCA=mlx5", "NCCL_P2P_DISABLE=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_COMM_BLOCKING=1");
+    assert_int_equal(times_logged("NCCL_IB_HCA has no meaning here: UCX_NET_DEVICES"), 1);
+    assert_int_equal(times_logged("NCCL_P2P_DISABLE has no meaning here"), 1);
+    assert_int_equal(times_logged("no meaning"), 2);
+    RUN(use, "NCCL_BUFFSIZE=lots");
+    assert_int_equal(times_logged("NCCL_BUFFSIZE is not used: PLAIT_SLICE='lots' (NCCL_BUFFSIZE): allowed is"), 1);
+}
+
+/* ---- Algorithms -------------------------------------------------------------------------------------------------- */
+
+static char expected[64];
+
+static int runs_what_is_expected(int rank)
+{
+    float in[4096] = { 1 }, out[2][4096];
+    struct plait_comm_count count;
+    ncclComm_t comms[2];
+
+    OK(ncclCommInitAll(comms, 2, NULL));
+    OK(ncclGroupStart());
+    for (int i = 0; i < 2; i++)
+        OK(ncclAllReduce(in, out[i], 4096, ncclFloat, ncclSum, comms[i], NULL));
+    OK(ncclGroupEnd());
+    CHECK(plait_comm_count(atomic_load(&comms[0]->plait), 0, &count) == PLAIT_OK);
+    CHECK(strcmp(count.algorithm, expected) == 0 || fprintf(stderr, "%s ran\n", count.algorithm) < 0);
+    for (int i = 0; i < 2; i++)
+        OK(ncclCommDestroy(comms[i]));
+    return 0;
+}
+
+static void nccl_algo_chooses_by_its_names_and_ours(void **state)
+{
+    (void)state;
+    strcpy(expected, "ring");
+    RUN(runs_what_is_expected, "NCCL_ALGO=Ring");
+    RUN(runs_what_is_expected, "NCCL_ALGO=allreduce:nvls,ring;allgather:bruck");
+    strcpy(expected, "double-tree");
+    RUN(runs_what_is_expected, "NCCL_ALGO=Tree,Ring");
+    strcpy(expected, "torus:2x1");
+    RUN(runs_what_is_expected, "NCCL_ALGO=torus:2x1");
+    assert_int_equal(times_logged("can run"), 0);
+    strcpy(expected, "one-shot");
+    RUN(runs_what_is_expected, "NCCL_ALGO=reducescatter:ring");
+    RUN(runs_what_is_expected, "NCCL_ALGO=ring", "PLAIT_ALGO=allreduce:one-shot");
+    RUN(runs_what_is_expected, "NCCL_ALGO=nvlstree");
+    assert_int_equal(times_logged("none of the algorithms 'nvlstree' can run; the library chooses"), 1);
+}
+
+static int selects(int rank)
+{
+    float x = 1;
+    ncclComm_t comm;
+    ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    config.algSelection = "binomial";
+    OK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &config));
+    config.algSelection = "nvls,pat";
+    CHECK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &config) == ncclInvalidUsage);
+    config.forceAlgSelection = 0;
+    OK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &config));
+    config.launchCompletionEvent = (cudaEvent_t)(void *)&x;
+    CHECK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &config) == ncclInvalidUsage);
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+static void a_call_selects_its_algorithm_and_may_insist(void **state)
+{
+    (void)state;
+    RUN(selects, "PATH=/bin");
+}
+
+/* ---- Parameters --------------------------------------------------------------------------------------------------- */
+
+static int parameters(int rank)
+{
+    ncclParamHandle_t h;
+    const char *text, **keys;
+    int8_t small;
+    int32_t number;
+    uint64_t large;
+    char bytes[64];
+    int n, version;
+
+    OK(ncclGetVersion(&version));
+    CHECK(version == 22809);
+    OK(ncclParamBind(&h, "NCCL_BUFFSIZE"));
+    OK(ncclParamGetI32(h, &number));
+    OK(ncclParamGetU64(h, &large));
+    CHECK(number == 65536 && large == 65536);
+    CHECK(ncclParamGetI8(h, &small) == ncclInvalidArgument); /* too large for it */
+    OK(ncclParamGetStr(h, &text));
+    CHECK(strcmp(text, "65536") == 0);
+    OK(ncclParamGet(h, bytes, sizeof bytes, &n));
+    CHECK(n == 6 && strcmp(bytes, "65536") == 0);
+    CHECK(ncclParamGet(h, bytes, 5, &n) == ncclInvalidArgument);
+    OK(ncclParamBind(&h, "PLAIT_SLICE"));
+    OK(ncclParamGetStr(h, &text));
+    CHECK(strcmp(text, "65536") == 0); /* which NCCL_BUFFSIZE sets */
+    OK(ncclParamGetParameter("NCCL_ALGO", &text, &n));
+    CHECK(n == 4 && strcmp(text, "ring") == 0); /* of the file */
+    CHECK(ncclParamGetParameter("NCCL_NONE", &text, &n) == ncclInvalidArgument);
+    CHECK(ncclParamBind(NULL, "NCCL_ALGO") == ncclInvalidArgument);
+    CHECK(ncclParamGetI32((ncclParamHandle_t)(void *)&n, &number) == ncclInvalidArgument);
+    OK(ncclParamGetAllParameterKeys(&keys, &n));
+    CHECK(n > 20 && strcmp(keys[0], "NCCL_ALGO") == 0);
+    ncclParamDumpAll();
+    return 0;
+}
+
+static void parameters_are_nccls_names_and_plaits_settings(void **state)
+{
+    char path[] = "/tmp/plait-nccl-conf-XXXXXX", set[64];
+    const int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0 && dprintf(fd, "# a comment\nNCCL_ALGO = ring # ours\nNCCL_BUFFSIZE=1\n") > 0);
+    close(fd);
+    snprintf(set, sizeof set, "NCCL_CONF_FILE=%s", path);
+    RUN(parameters, set, "NCCL_BUFFSIZE=65536", "PLAIT_NCCL_VERSION=2.28.9", "NCCL_PARAM_DUMP_ALL=true");
+    assert_int_equal(times_logged("warn: NCCL_BUFFSIZE=65536\n"), 1);
+    assert_int_equal(times_logged("warn: PLAIT_DEADLINE=600\n"), 1);
+    unlink(path);
+}
+
+static int blocks_or_not(int rank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    ncclComm_t comm;
+    ncclResult_t state = ncclInProgress;
+
+    config.blocking = 1;
+    OK(ncclGetUniqueId(&id));
+    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInProgress);
+    while (state == ncclInProgress)
+        OK(ncclCommGetAsyncError(comm, &state));
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+static void nccl_comm_blocking_overrides_the_config(void **state)
+{
+    (void)state;
+    RUN(blocks_or_not, "NCCL_COMM_BLOCKING=0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nccl_debug_says_how_much_is_told),
+        cmocka_unit_test(nccl_debug_file_takes_the_log),
+        cmocka_unit_test(names_without_a_meaning_are_told_once),
+        cmocka_unit_test(nccl_algo_chooses_by_its_names_and_ours),
+        cmocka_unit_test(a_call_selects_its_algorithm_and_may_insist),
+        cmocka_unit_test(parameters_are_nccls_names_and_plaits_settings),
+        cmocka_unit_test(nccl_comm_blocking_overrides_the_config),
+    };
+    return cmocka_run_group_tests_name("nccl environment", tests, NULL, NULL);
+}
