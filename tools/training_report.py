@@ -70,9 +70,9 @@ def elastic_table(results):
 
 
 def beside_tail(results, prefix):
-    """Exposed and unavoidable milliseconds of a step, and their ratio; nothing of one host."""
+    """Exposed and unavoidable milliseconds of a step, and their ratio; nothing where it was not kept."""
     exposed, tail = f"{prefix}exposed_ms", f"{prefix}tail_ms"
-    if tail not in results[0]:
+    if any(tail not in result for result in results):
         return ["", ""]
     return [f"{of(results, exposed, 0)} / {of(results, tail, 0)}", spread([r[exposed] / r[tail] for r in results], 2)]
 
