@@ -6,16 +6,14 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct dnn_layout {
     dnnl_memory_desc_t desc;
     struct dnn_layout *next;
 };
 
-struct slot { /* an argument of an operation */
-    bool used;
-    struct dnn_layout layout;
+struct slot {                        /* an argument of an operation */
+    const struct dnn_layout *layout; /* NULL: it has none */
     dnnl_memory_t memory;
 };
 
@@ -40,9 +38,8 @@ struct dnn {
     struct dnn_op *ops;
 };
 
-static const float epsilon = 1e-5F; /* of batch norm, as torchvision's */
-/* For outputs smaller than this oneDNN 2.6's gradients by AMX take up to four times as long as those without. */
-enum { few_pixels = 64 };
+static const float epsilon = 1e-5F;     /* of batch norm, as torchvision's */
+static const dnnl_dims_t dense = { 0 }; /* dilation of kernels: none */
 
 /* oneDNN's names of our arguments. */
 static const int names[DNN_NARG] = {
@@ -96,44 +93,44 @@ uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pa
 
 /* ---- Layouts ---- */
 
-static struct dnn_layout *layout_create(struct dnn *dnn)
+/* desc: the layout's from now on */
+static const struct dnn_layout *layout_create(struct dnn *dnn, dnnl_memory_desc_t desc)
 {
     struct dnn_layout *layout = allocate(sizeof *layout);
 
-    layout->next = dnn->layouts;
+    *layout = (struct dnn_layout){ desc, dnn->layouts };
     dnn->layouts = layout;
     return layout;
 }
 
-static dnnl_memory_desc_t tensor4(uint32_t n, uint32_t c, uint32_t h, uint32_t w, dnnl_data_type_t type,
-                                  dnnl_format_tag_t tag)
+static const struct dnn_layout *layout_by_tag(struct dnn *dnn, int ndim, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                              dnnl_format_tag_t tag)
 {
-    const dnnl_dims_t dims = { n, c, h, w };
     dnnl_memory_desc_t desc;
 
-    must(dnnl_memory_desc_init_by_tag(&desc, 4, dims, type, tag), "a layout");
-    return desc;
+    must(dnnl_memory_desc_create_with_tag(&desc, ndim, dims, type, tag), "a layout");
+    return layout_create(dnn, desc);
+}
+
+static const struct dnn_layout *tensor4(struct dnn *dnn, uint32_t n, uint32_t c, uint32_t h, uint32_t w,
+                                        dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return layout_by_tag(dnn, 4, (const dnnl_dims_t){ n, c, h, w }, type, tag);
 }
 
 const struct dnn_layout *dnn_activation(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
 {
-    struct dnn_layout *layout = layout_create(dnn);
-
-    layout->desc = tensor4(n, channels, height, width, dnn->type, dnn->activation);
-    return layout;
+    return tensor4(dnn, n, channels, height, width, dnn->type, dnn->activation);
 }
 
 const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
 {
-    struct dnn_layout *layout = layout_create(dnn);
-
-    layout->desc = tensor4(n, channels, height, width, dnnl_f32, dnnl_nhwc);
-    return layout;
+    return tensor4(dnn, n, channels, height, width, dnnl_f32, dnnl_nhwc);
 }
 
 const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_t *shape)
 {
-    struct dnn_layout *layout = layout_create(dnn);
+    dnnl_memory_desc_t desc;
     dnnl_dims_t dims = { 0 }, strides = { 0 };
     dnnl_dim_t stride = 1;
 
@@ -141,48 +138,48 @@ const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_
         dims[d] = shape[d];
         strides[d] = stride;
     }
-    must(dnnl_memory_desc_init_by_strides(&layout->desc, (int)ndim, dims, dnnl_f32, strides), "a plain layout");
-    return layout;
+    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, dnnl_f32, strides), "a plain layout");
+    return layout_create(dnn, desc);
 }
 
 size_t dnn_bytes(const struct dnn_layout *layout)
 {
-    return dnnl_memory_desc_get_size(&layout->desc);
+    return dnnl_memory_desc_get_size(layout->desc);
 }
 
 bool dnn_same(const struct dnn_layout *a, const struct dnn_layout *b)
 {
-    return dnnl_memory_desc_equal(&a->desc, &b->desc);
+    return dnnl_memory_desc_equal(a->desc, b->desc);
 }
 
 /* ---- Operations ---- */
 
 /* NULL: the operation has no such argument. */
-static const dnnl_memory_desc_t *argument(const_dnnl_primitive_desc_t op, enum dnn_arg arg)
+static const_dnnl_memory_desc_t argument(const_dnnl_primitive_desc_t op, enum dnn_arg arg)
 {
-    const dnnl_memory_desc_t *desc = dnnl_primitive_desc_query_md(op, dnnl_query_exec_arg_md, names[arg]);
+    const_dnnl_memory_desc_t desc = dnnl_primitive_desc_query_md(op, dnnl_query_exec_arg_md, names[arg]);
 
-    return desc == NULL || desc->ndims == 0 ? NULL : desc;
+    return desc == NULL || dnnl_memory_desc_get_size(desc) == 0 ? NULL : desc;
 }
 
 static void slot_init(struct dnn_op *op, enum dnn_arg arg)
 {
-    const dnnl_memory_desc_t *desc = argument(op->desc, arg);
+    const_dnnl_memory_desc_t desc = argument(op->desc, arg);
     struct slot *slot = &op->slots[arg];
+    dnnl_memory_desc_t own;
 
-    /* oneDNN calls a batch norm's scale its weights too. */
-    if (desc == NULL || (arg == DNN_WEIGHTS && argument(op->desc, DNN_SCALE) != NULL) ||
-        (arg == DNN_DIFF_WEIGHTS && argument(op->desc, DNN_DIFF_SCALE) != NULL))
+    /* A batch norm backward describes a shift, too, but does not take it. */
+    if (desc == NULL || (arg == DNN_SHIFT && argument(op->desc, DNN_DIFF_SHIFT) != NULL))
         return;
-    slot->used = true;
-    slot->layout.desc = *desc;
-    must(dnnl_memory_create(&slot->memory, desc, op->dnn->engine, DNNL_MEMORY_NONE), "an argument");
+    must(dnnl_memory_desc_clone(&own, desc), "a layout");
+    slot->layout = layout_create(op->dnn, own);
+    must(dnnl_memory_create(&slot->memory, own, op->dnn->engine, DNNL_MEMORY_NONE), "an argument");
 }
 
 static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
 {
     struct dnn_op *op = allocate(sizeof *op);
-    const dnnl_memory_desc_t *scratch;
+    const_dnnl_memory_desc_t scratch;
 
     op->dnn = dnn;
     op->desc = desc;
@@ -200,43 +197,10 @@ static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, con
     return op;
 }
 
-static struct dnn_op *op_describe(struct dnn *dnn, const void *what, dnnl_primitive_attr_t attributes,
-                                  const struct dnn_op *forward, const char *name)
-{
-    dnnl_primitive_desc_t desc;
-
-    must(dnnl_primitive_desc_create(&desc, what, attributes, dnn->engine, forward == NULL ? NULL : forward->desc),
-         name);
-    return op_create(dnn, desc, name);
-}
-
-/* By the first implementation whose name has not this part; if all have it, by the first. */
-static struct dnn_op *op_without(struct dnn *dnn, const void *what, const struct dnn_op *forward, const char *part,
-                                 const char *name)
-{
-    dnnl_primitive_desc_iterator_t all;
-    dnnl_primitive_desc_t desc = NULL;
-    const char *implementation;
-
-    must(dnnl_primitive_desc_iterator_create(&all, what, dnn->plain, dnn->engine, forward->desc), name);
-    do {
-        if (desc != NULL)
-            dnnl_primitive_desc_destroy(desc);
-        desc = dnnl_primitive_desc_iterator_fetch(all);
-        must(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &implementation), name);
-    } while (strstr(implementation, part) != NULL && dnnl_primitive_desc_iterator_next(all) == dnnl_success);
-    if (strstr(implementation, part) != NULL) {
-        dnnl_primitive_desc_destroy(desc);
-        must(dnnl_primitive_desc_create(&desc, what, dnn->plain, dnn->engine, forward->desc), name);
-    }
-    dnnl_primitive_desc_iterator_destroy(all);
-    return op_create(dnn, desc, name);
-}
-
 static void op_destroy(struct dnn_op *op)
 {
     for (unsigned arg = 0; arg < DNN_NARG; arg++)
-        if (op->slots[arg].used)
+        if (op->slots[arg].layout != NULL)
             dnnl_memory_destroy(op->slots[arg].memory);
     if (op->scratch != NULL)
         dnnl_memory_destroy(op->scratch);
@@ -247,7 +211,7 @@ static void op_destroy(struct dnn_op *op)
 
 const struct dnn_layout *dnn_layout(const struct dnn_op *op, enum dnn_arg arg)
 {
-    return op->slots[arg].used ? &op->slots[arg].layout : NULL;
+    return op->slots[arg].layout;
 }
 
 void dnn_run(struct dnn_op *op, void *const at[DNN_NARG], void *scratch)
@@ -256,7 +220,7 @@ void dnn_run(struct dnn_op *op, void *const at[DNN_NARG], void *scratch)
     int narg = 0;
 
     for (unsigned arg = 0; arg < DNN_NARG; arg++) {
-        if (!op->slots[arg].used)
+        if (op->slots[arg].layout == NULL)
             continue;
         assert(at[arg] != NULL);
         must(dnnl_memory_set_data_handle(op->slots[arg].memory, at[arg]), "an argument");
@@ -276,16 +240,17 @@ struct convolution_descs {
     dnnl_dims_t strides, pads;
 };
 
-static struct convolution_descs convolution_describe(const struct dnn *dnn, const struct dnn_convolution *s)
+static struct convolution_descs convolution_describe(struct dnn *dnn, const struct dnn_convolution *s)
 {
     const uint32_t height = dnn_pooled(s->height, s->kernel, s->stride, s->pad);
     const uint32_t width = dnn_pooled(s->width, s->kernel, s->stride, s->pad);
+    const dnnl_format_tag_t any = dnnl_format_tag_any;
 
     return (struct convolution_descs){
-        .in = tensor4(s->n, s->in, s->height, s->width, dnn->type, s->images ? dnnl_format_tag_any : dnn->activation),
-        .weights = tensor4(s->out, s->in, s->kernel, s->kernel, dnn->type, dnnl_format_tag_any),
-        .gradient = tensor4(s->out, s->in, s->kernel, s->kernel, dnnl_f32, dnnl_format_tag_any),
-        .out = tensor4(s->n, s->out, height, width, dnn->type, dnn->activation),
+        .in = tensor4(dnn, s->n, s->in, s->height, s->width, dnn->type, s->images ? any : dnn->activation)->desc,
+        .weights = tensor4(dnn, s->out, s->in, s->kernel, s->kernel, dnn->type, any)->desc,
+        .gradient = tensor4(dnn, s->out, s->in, s->kernel, s->kernel, dnnl_f32, any)->desc,
+        .out = tensor4(dnn, s->n, s->out, height, width, dnn->type, dnn->activation)->desc,
         .strides = { s->stride, s->stride },
         .pads = { s->pad, s->pad },
     };
@@ -293,71 +258,61 @@ static struct convolution_descs convolution_describe(const struct dnn *dnn, cons
 
 struct dnn_op *dnn_convolution(struct dnn *dnn, const struct dnn_convolution *shape)
 {
-    struct convolution_descs d = convolution_describe(dnn, shape);
-    dnnl_convolution_desc_t desc;
+    const struct convolution_descs d = convolution_describe(dnn, shape);
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &d.in, &d.weights,
-                                            NULL, &d.out, d.strides, d.pads, d.pads),
+    must(dnnl_convolution_forward_primitive_desc_create(&desc, dnn->engine, dnnl_forward_training,
+                                                        dnnl_convolution_direct, d.in, d.weights, NULL, d.out,
+                                                        d.strides, dense, d.pads, d.pads, dnn->plain),
          "a convolution");
-    return op_describe(dnn, &desc, dnn->plain, NULL, "a convolution");
-}
-
-static struct dnn_op *convolution_back(struct dnn *dnn, const dnnl_convolution_desc_t *desc,
-                                       const struct convolution_descs *d, const struct dnn_op *forward)
-{
-    if (d->out.dims[2] * d->out.dims[3] < few_pixels)
-        return op_without(dnn, desc, forward, "amx", "a convolution backward");
-    return op_describe(dnn, desc, dnn->plain, forward, "a convolution backward");
+    return op_create(dnn, desc, "a convolution");
 }
 
 struct dnn_op *dnn_convolution_back_data(struct dnn *dnn, const struct dnn_convolution *shape,
                                          const struct dnn_op *forward)
 {
-    struct convolution_descs d = convolution_describe(dnn, shape);
-    dnnl_convolution_desc_t desc;
+    const struct convolution_descs d = convolution_describe(dnn, shape);
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d.in, &d.weights, &d.out, d.strides,
-                                                  d.pads, d.pads),
+    must(dnnl_convolution_backward_data_primitive_desc_create(&desc, dnn->engine, dnnl_convolution_direct, d.in,
+                                                              d.weights, d.out, d.strides, dense, d.pads, d.pads,
+                                                              forward->desc, dnn->plain),
          "a convolution backward");
-    return convolution_back(dnn, &desc, &d, forward);
+    return op_create(dnn, desc, "a convolution backward");
 }
 
 struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_convolution *shape,
                                             const struct dnn_op *forward)
 {
-    struct convolution_descs d = convolution_describe(dnn, shape);
-    const dnnl_memory_desc_t *in = &forward->slots[DNN_SRC].layout.desc;
-    dnnl_convolution_desc_t desc;
+    const struct convolution_descs d = convolution_describe(dnn, shape);
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, in, &d.gradient, NULL, &d.out,
-                                                     d.strides, d.pads, d.pads),
+    must(dnnl_convolution_backward_weights_primitive_desc_create(
+             &desc, dnn->engine, dnnl_convolution_direct, forward->slots[DNN_SRC].layout->desc, d.gradient, NULL, d.out,
+             d.strides, dense, d.pads, d.pads, forward->desc, dnn->plain),
          "a convolution backward");
-    return convolution_back(dnn, &desc, &d, forward);
+    return op_create(dnn, desc, "a convolution backward");
 }
 
 /* Blocks of channels or channels last, whichever oneDNN takes for a typical convolution when it may choose. */
 static dnnl_format_tag_t fastest_layout(struct dnn *dnn)
 {
     static const dnnl_format_tag_t tags[] = { dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw };
-    dnnl_format_tag_t fastest = dnnl_nchw;
-    dnnl_memory_desc_t in = tensor4(8, 64, 28, 28, dnn->type, dnnl_format_tag_any);
-    dnnl_memory_desc_t weights = tensor4(64, 64, 3, 3, dnn->type, dnnl_format_tag_any);
+    const dnnl_memory_desc_t in = tensor4(dnn, 8, 64, 28, 28, dnn->type, dnnl_format_tag_any)->desc;
+    const dnnl_memory_desc_t weights = tensor4(dnn, 64, 64, 3, 3, dnn->type, dnnl_format_tag_any)->desc;
     const dnnl_dims_t ones = { 1, 1 };
-    const dnnl_memory_desc_t *chosen;
-    dnnl_convolution_desc_t desc;
+    dnnl_format_tag_t fastest = dnnl_nchw;
+    const_dnnl_memory_desc_t chosen;
     dnnl_primitive_desc_t primitive;
 
-    must(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &in, &weights, NULL,
-                                            &in, ones, ones, ones),
+    must(dnnl_convolution_forward_primitive_desc_create(&primitive, dnn->engine, dnnl_forward_training,
+                                                        dnnl_convolution_direct, in, weights, NULL, in, ones, dense,
+                                                        ones, ones, dnn->plain),
          "a convolution");
-    must(dnnl_primitive_desc_create(&primitive, &desc, NULL, dnn->engine, NULL), "a convolution");
     chosen = dnnl_primitive_desc_query_md(primitive, dnnl_query_dst_md, 0);
-    for (size_t k = 0; k < sizeof tags / sizeof *tags; k++) {
-        const dnnl_memory_desc_t candidate = tensor4(8, 64, 28, 28, dnn->type, tags[k]);
-
-        if (dnnl_memory_desc_equal(&candidate, chosen))
+    for (size_t k = 0; k < sizeof tags / sizeof *tags; k++)
+        if (dnnl_memory_desc_equal(tensor4(dnn, 8, 64, 28, 28, dnn->type, tags[k])->desc, chosen))
             fastest = tags[k];
-    }
     dnnl_primitive_desc_destroy(primitive);
     return fastest;
 }
@@ -373,22 +328,24 @@ static unsigned norm_flags(enum dnn_norm norm, bool relu)
 struct dnn_op *dnn_norm(struct dnn *dnn, const struct dnn_layout *layout, enum dnn_norm norm, bool relu)
 {
     const dnnl_prop_kind_t kind = norm == DNN_NORM_ONLY ? dnnl_forward_inference : dnnl_forward_training;
-    dnnl_batch_normalization_desc_t desc;
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_batch_normalization_forward_desc_init(&desc, kind, &layout->desc, epsilon, norm_flags(norm, relu)),
+    must(dnnl_batch_normalization_forward_primitive_desc_create(&desc, dnn->engine, kind, layout->desc, layout->desc,
+                                                                epsilon, norm_flags(norm, relu), dnn->plain),
          "a batch norm");
-    return op_describe(dnn, &desc, dnn->plain, NULL, "a batch norm");
+    return op_create(dnn, desc, "a batch norm");
 }
 
 struct dnn_op *dnn_norm_back(struct dnn *dnn, const struct dnn_layout *layout, enum dnn_norm norm, bool relu,
                              const struct dnn_op *forward)
 {
-    dnnl_batch_normalization_desc_t desc;
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &layout->desc, &layout->desc, epsilon,
-                                                     norm_flags(norm, relu)),
+    must(dnnl_batch_normalization_backward_primitive_desc_create(&desc, dnn->engine, dnnl_backward, layout->desc,
+                                                                 layout->desc, layout->desc, epsilon,
+                                                                 norm_flags(norm, relu), forward->desc, dnn->plain),
          "a batch norm backward");
-    return op_describe(dnn, &desc, dnn->plain, forward, "a batch norm backward");
+    return op_create(dnn, desc, "a batch norm backward");
 }
 
 /* ---- Pooling ---- */
@@ -399,15 +356,15 @@ struct pool_descs {
     dnnl_dims_t kernel, strides, pads;
 };
 
-static struct pool_descs pool_describe(const struct dnn *dnn, const struct dnn_pool *s)
+static struct pool_descs pool_describe(struct dnn *dnn, const struct dnn_pool *s)
 {
     const uint32_t height = dnn_pooled(s->height, s->kernel, s->stride, s->pad);
     const uint32_t width = dnn_pooled(s->width, s->kernel, s->stride, s->pad);
 
     return (struct pool_descs){
         .kind = s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max,
-        .in = tensor4(s->n, s->channels, s->height, s->width, dnn->type, dnn->activation),
-        .out = tensor4(s->n, s->channels, height, width, dnn->type, dnn->activation),
+        .in = dnn_activation(dnn, s->n, s->channels, s->height, s->width)->desc,
+        .out = dnn_activation(dnn, s->n, s->channels, height, width)->desc,
         .kernel = { s->kernel, s->kernel },
         .strides = { s->stride, s->stride },
         .pads = { s->pad, s->pad },
@@ -416,52 +373,52 @@ static struct pool_descs pool_describe(const struct dnn *dnn, const struct dnn_p
 
 struct dnn_op *dnn_pool(struct dnn *dnn, const struct dnn_pool *shape, bool training)
 {
-    struct pool_descs d = pool_describe(dnn, shape);
-    dnnl_pooling_desc_t desc;
+    const struct pool_descs d = pool_describe(dnn, shape);
+    const dnnl_prop_kind_t kind = training ? dnnl_forward_training : dnnl_forward_inference;
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference, d.kind, &d.in,
-                                        &d.out, d.strides, d.kernel, d.pads, d.pads),
+    must(dnnl_pooling_forward_primitive_desc_create(&desc, dnn->engine, kind, d.kind, d.in, d.out, d.strides, d.kernel,
+                                                    dense, d.pads, d.pads, dnn->plain),
          "a pooling");
-    return op_describe(dnn, &desc, dnn->plain, NULL, "a pooling");
+    return op_create(dnn, desc, "a pooling");
 }
 
 struct dnn_op *dnn_pool_back(struct dnn *dnn, const struct dnn_pool *shape, const struct dnn_op *forward)
 {
-    struct pool_descs d = pool_describe(dnn, shape);
-    dnnl_pooling_desc_t desc;
+    const struct pool_descs d = pool_describe(dnn, shape);
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_pooling_backward_desc_init(&desc, d.kind, &d.in, &d.out, d.strides, d.kernel, d.pads, d.pads),
+    must(dnnl_pooling_backward_primitive_desc_create(&desc, dnn->engine, d.kind, d.in, d.out, d.strides, d.kernel,
+                                                     dense, d.pads, d.pads, forward->desc, dnn->plain),
          "a pooling backward");
-    return op_describe(dnn, &desc, dnn->plain, forward, "a pooling backward");
+    return op_create(dnn, desc, "a pooling backward");
 }
 
 /* ---- Products, reorders ---- */
 
-static dnnl_memory_desc_t matrix(uint32_t rows, uint32_t columns, bool by_columns)
+static dnnl_memory_desc_t matrix(struct dnn *dnn, uint32_t rows, uint32_t columns, bool by_columns)
 {
-    const dnnl_dims_t dims = { rows, columns };
-    dnnl_memory_desc_t desc;
-
-    must(dnnl_memory_desc_init_by_tag(&desc, 2, dims, dnnl_f32, by_columns ? dnnl_ba : dnnl_ab), "a matrix");
-    return desc;
+    return layout_by_tag(dnn, 2, (const dnnl_dims_t){ rows, columns }, dnnl_f32, by_columns ? dnnl_ba : dnnl_ab)->desc;
 }
 
 struct dnn_op *dnn_product(struct dnn *dnn, const struct dnn_product *s)
 {
-    const dnnl_memory_desc_t src = matrix(s->rows, s->inner, s->src_columns);
-    const dnnl_memory_desc_t weights = matrix(s->inner, s->columns, s->weights_columns);
-    const dnnl_memory_desc_t bias = matrix(1, s->columns, false), dst = matrix(s->rows, s->columns, false);
-    dnnl_matmul_desc_t desc;
+    const dnnl_memory_desc_t src = matrix(dnn, s->rows, s->inner, s->src_columns);
+    const dnnl_memory_desc_t weights = matrix(dnn, s->inner, s->columns, s->weights_columns);
+    const dnnl_memory_desc_t bias = s->bias ? matrix(dnn, 1, s->columns, false) : NULL;
+    dnnl_primitive_desc_t desc;
 
-    must(dnnl_matmul_desc_init(&desc, &src, &weights, s->bias ? &bias : NULL, &dst), "a product");
-    return op_describe(dnn, &desc, s->add ? dnn->adding : dnn->plain, NULL, "a product");
+    must(dnnl_matmul_primitive_desc_create(&desc, dnn->engine, src, weights, bias,
+                                           matrix(dnn, s->rows, s->columns, false), s->add ? dnn->adding : dnn->plain),
+         "a product");
+    return op_create(dnn, desc, "a product");
 }
 
 struct dnn_op *dnn_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to, bool add)
 {
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_reorder_primitive_desc_create(&desc, &from->desc, dnn->engine, &to->desc, dnn->engine,
+    must(dnnl_reorder_primitive_desc_create(&desc, from->desc, dnn->engine, to->desc, dnn->engine,
                                             add ? dnn->adding : dnn->plain),
          "a reorder");
     return op_create(dnn, desc, "a reorder");
@@ -479,7 +436,7 @@ static dnnl_primitive_attr_t attributes(bool add)
     if (!add)
         return attributes;
     must(dnnl_post_ops_create(&ops), "attributes");
-    must(dnnl_post_ops_append_sum(ops, 1), "attributes");
+    must(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef), "attributes");
     must(dnnl_primitive_attr_set_post_ops(attributes, ops), "attributes");
     dnnl_post_ops_destroy(ops);
     return attributes;
@@ -523,6 +480,7 @@ void dnn_destroy(struct dnn *dnn)
     while (dnn->layouts != NULL) {
         struct dnn_layout *next = dnn->layouts->next;
 
+        dnnl_memory_desc_destroy(dnn->layouts->desc);
         free(dnn->layouts);
         dnn->layouts = next;
     }

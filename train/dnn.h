@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Convolutions, batch norm, pooling and products on CPUs, as operations that are made once and run often. dnn.c does them by
- * oneDNN (2.6, C API) and is the only file that knows it.
+ * oneDNN (3, C API) and is the only file that knows it.
  *
  * How a tensor lies in memory is a layout. Activations and their gradients all have the one in which this processor convolves
  * fastest, so none is reordered between two layers; weights have what each convolution wants, and are reordered from and to

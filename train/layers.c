@@ -349,7 +349,6 @@ static void norm_backward(struct layer *layer, float *const *gradients, bool acc
                             [DNN_MEAN] = layer->statistics.mean,
                             [DNN_VARIANCE] = layer->statistics.variance,
                             [DNN_SCALE] = layer->weights,
-                            [DNN_SHIFT] = layer->bias,
                             [DNN_WORKSPACE] = layer->workspace,
                             [DNN_DIFF_DST] = layer->diff_out,
                             [DNN_DIFF_SRC] = layer->diff_in,
