@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device kernels: names, arguments, launch geometry. Shared by device code, the host's bodies of the kernels and
+ * whoever launches them.
+ *
+ * Every kernel takes one argument, a struct below by value; its name is in PLAIT_CUDA_KERNEL_LIST, and it is found in
+ * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension, and no kernel takes dynamic shared memory.
+ * No kernel waits for anything, and none uses atomics: results are the same in every run.
+ *
+ * Arithmetic, rounding and NaNs are those of lib/reduce.h, which says more about each operation; the bits are equal but
+ * where a comment says otherwise. Pointers are device pointers that are aligned to their elements; where all of a call
+ * are aligned to 16 bytes alike, memory is accessed in units of 16 bytes.
+ */
+#ifndef PLAIT_CUDA_KERNELS_H
+#define PLAIT_CUDA_KERNELS_H
+
+#include <plait/coll.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, struct of the argument, threads of a block */
+#define PLAIT_CUDA_KERNEL_LIST(X)                                     \
+    X(plait_reduce_int8, plait_cuda_reduce, PLAIT_CUDA_THREADS)       \
+    X(plait_reduce_uint8, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
+    X(plait_reduce_int32, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
+    X(plait_reduce_uint32, plait_cuda_reduce, PLAIT_CUDA_THREADS)     \
+    X(plait_reduce_int64, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
+    X(plait_reduce_uint64, plait_cuda_reduce, PLAIT_CUDA_THREADS)     \
+    X(plait_reduce_float16, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
+    X(plait_reduce_float32, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
+    X(plait_reduce_float64, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
+    X(plait_reduce_bfloat16, plait_cuda_reduce, PLAIT_CUDA_THREADS)   \
+    X(plait_reduce_float8e4m3, plait_cuda_reduce, PLAIT_CUDA_THREADS) \
+    X(plait_reduce_float8e5m2, plait_cuda_reduce, PLAIT_CUDA_THREADS) \
+    X(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS)              \
+    X(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS)                \
+    X(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS)                \
+    X(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS)              \
+    X(plait_optim_squares, plait_cuda_optim, PLAIT_CUDA_THREADS)      \
+    X(plait_optim_trust, plait_cuda_optim, PLAIT_CUDA_THREADS_TRUST)  \
+    X(plait_optim_update, plait_cuda_optim, PLAIT_CUDA_THREADS)
+
+/* In the order of the list; the first PLAIT_NDTYPE are plait_reduce_TYPE, in the order of enum plait_dtype. */
+enum plait_cuda_kernel {
+#define PLAIT_X(name, args, threads) PLAIT_CUDA_KERNEL_##name,
+    PLAIT_CUDA_KERNEL_LIST(PLAIT_X)
+#undef PLAIT_X
+        PLAIT_CUDA_NKERNEL
+};
+
+enum {
+    PLAIT_CUDA_THREADS = 256,       /* of a block */
+    PLAIT_CUDA_THREADS_TRUST = 512, /* of plait_optim_trust's only one */
+    PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand, where there is enough for all */
+    PLAIT_CUDA_SOURCES = 32,        /* in the argument itself */
+    PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one at a time */
+};
+
+/*
+ * plait_reduce_TYPE: dst[i] = the canonical combination of src[0][i] .. src[nsrc-1][i], for count elements.
+ *
+ * dst      may be any source of the same width; no other overlap
+ * src      [nsrc], 1 .. 1024: `sources` where that is not NULL, a table that the device can read, else `source`
+ * wide     8- and 16-bit floats only: bit s: source s (< 64) is float32[count]; wide_dst: dst is, and is not rounded
+ * op       sum, prod, max, min, avg; premulsum is a sum
+ * divisor  avg: the number the sum is divided by; 0: not yet, and with any other op
+ *
+ * Grid: plait_cuda_blocks(count * size of the type, ...).
+ */
+struct plait_cuda_reduce {
+    void *dst;
+    uint64_t count;
+    const void *const *sources;
+    uint64_t wide;
+    uint32_t nsrc;
+    uint32_t op; /* enum plait_op */
+    uint32_t divisor;
+    uint32_t wide_dst;
+    const void *source[PLAIT_CUDA_SOURCES];
+};
+
+/*
+ * plait_scale: dst[i] = src[i] times the scalar, rounded to the type; dst may equal src.
+ *
+ * scalar  one element of the type, in the first bytes
+ * late    where the kernel reads one element instead, when it runs; or NULL
+ *
+ * Grid: plait_cuda_blocks(count * size of the type, ...).
+ */
+struct plait_cuda_scale {
+    void *dst;
+    const void *src;
+    uint64_t count;
+    uint64_t scalar;
+    const void *late;
+    uint32_t type; /* enum plait_dtype */
+};
+
+/* plait_copy: without overlap. Grid: plait_cuda_blocks(bytes, ...). */
+struct plait_cuda_copy {
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+};
+
+/* ---- Many tensors in one launch: tables in memory that the device can read, made once --------------------------- */
+
+/* Elements start .. start + count of tables' entry `of`: what a block does. plait_cuda_cut() makes them. */
+struct plait_cuda_piece {
+    uint64_t start;
+    uint32_t of;
+    uint32_t count; /* at most PLAIT_CUDA_PIECE */
+};
+
+struct plait_cuda_tensor {
+    void *data;    /* NULL: zeros are packed; nothing is unpacked, and its squares are 0 */
+    uint64_t at;   /* elements from the payload's start */
+    uint32_t type; /* enum plait_dtype: the payload's; or float32, or of 16 or 8 bits where the payload is float32 */
+};
+
+/*
+ * plait_pack: payload[at + i] = data[i] * factor. plait_unpack: data[i] = payload[at + i] * factor. Rounded to nearest even;
+ * bits are copied where the types are equal and factor is 1. Nothing is written where data is in the payload already and
+ * factor is 1.
+ *
+ * factor    1 for integers
+ * late      where the kernel reads the factor instead, when it runs; or NULL
+ * squares   plait_unpack: [npiece] the sum of the squares of what was written of each piece; 0 for integers; or NULL,
+ *           nothing is looked at. Other bits than plait_pass_look()'s: another order
+ * infinite  plait_unpack with squares: 1 is written where something is not finite, else nothing; or NULL
+ *
+ * Grid: npiece blocks, or fewer.
+ */
+struct plait_cuda_pack {
+    const struct plait_cuda_tensor *tensors;
+    const struct plait_cuda_piece *pieces; /* of tensors */
+    void *payload;
+    double factor;
+    const double *late;
+    double *squares;
+    uint32_t *infinite;
+    uint32_t npiece;
+    uint32_t type; /* of the payload */
+};
+
+/* ---- The optimiser's step (plait/optim.h), in three launches ------------------------------------------------ */
+
+struct plait_cuda_part { /* plait_optim_part, and its momentum */
+    const void *gradient;
+    float *master;
+    float *momentum;
+    void *copy; /* or NULL */
+    uint32_t type;
+    uint32_t copy_type;
+    uint32_t tensor;
+    uint32_t flags; /* PLAIT_OPTIM_NO_DECAY, PLAIT_OPTIM_NO_TRUST */
+};
+
+struct plait_cuda_range { /* of pieces: those of one tensor */
+    uint32_t first;
+    uint32_t count;
+};
+
+struct plait_cuda_step { /* plait_optim_step's */
+    double lr;
+    double factor;
+    double decay;
+};
+
+struct plait_cuda_update { /* struct plait_update, of a part */
+    float gradient;
+    float decay;
+};
+
+struct plait_cuda_result { /* plait_optim_result */
+    double norm;
+    uint32_t finite;
+};
+
+/* Of plait_cuda_optim.sums: as in lib/optim/optim.h. */
+enum { PLAIT_CUDA_VERDICT, PLAIT_CUDA_CALL, PLAIT_CUDA_CALL_SQUARE, PLAIT_CUDA_NORMS };
+
+/* What plait_optim_trust does; both in one launch where there is only one rank. */
+#define PLAIT_CUDA_ADD   1u /* sums from squares */
+#define PLAIT_CUDA_TRUST 2u /* updates and result from sums */
+
+/*
+ * One argument for all three:
+ *
+ *   plait_optim_squares  gradient_squares and weight_squares of each piece. Grid: npiece blocks, or fewer
+ *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
+ *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST. (The places CALL and CALL_SQUARE
+ *                        are left alone.)
+ *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
+ *
+ * known     gradient_squares are there already (of plait_unpack with the same pieces)
+ * ranges    [ntensor] pieces are sorted by tensor
+ * late      where the kernels read `step` instead, when they run; or NULL
+ * The sums are formed in another order than the CPU's, so norms may differ in the last digits of a double; updates with
+ * equal coefficients have equal bits.
+ */
+struct plait_cuda_optim {
+    const struct plait_cuda_part *parts;
+    const struct plait_cuda_piece *pieces; /* of parts */
+    const struct plait_cuda_range *ranges;
+    double *gradient_squares;          /* [npiece] */
+    double *weight_squares;            /* [npiece] */
+    double *sums;                      /* [PLAIT_CUDA_NORMS + 2 ntensor] weights' of each tensor, then gradients' */
+    struct plait_cuda_update *updates; /* [npart] */
+    struct plait_cuda_result *result;
+    const struct plait_cuda_step *late;
+    struct plait_cuda_step step;
+    double momentum; /* from here as plait_optim_options */
+    double decay;
+    double eta;
+    double eps;
+    double norm_decay;
+    uint32_t lars; /* 0: SGD */
+    uint32_t nesterov;
+    uint32_t lr_in_momentum;
+    uint32_t check;
+    uint32_t known;
+    uint32_t what;
+    uint32_t npart;
+    uint32_t npiece;
+    uint32_t ntensor;
+};
+
+/* ---- Geometry ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Blocks for a kernel over `bytes` of an operand.
+ *
+ * most  blocks that run at the same time: 8 for every multiprocessor is enough to be as fast as memory
+ */
+static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
+{
+    const uint64_t each = (uint64_t)PLAIT_CUDA_THREADS * PLAIT_CUDA_PER_THREAD;
+    const uint64_t blocks = bytes / each + (bytes % each != 0);
+
+    return blocks == 0 ? 1 : blocks < most ? (uint32_t)blocks : most;
+}
+
+/* How many pieces an entry of `count` elements has. */
+static inline uint64_t plait_cuda_npiece(uint64_t count)
+{
+    return count / PLAIT_CUDA_PIECE + (count % PLAIT_CUDA_PIECE != 0);
+}
+
+/* Make the pieces of entry `of`; returns where the next entry's begin. */
+static inline struct plait_cuda_piece *plait_cuda_cut(struct plait_cuda_piece *pieces, uint32_t of, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at += PLAIT_CUDA_PIECE, pieces++) {
+        pieces->start = at;
+        pieces->of = of;
+        pieces->count = count - at < PLAIT_CUDA_PIECE ? (uint32_t)(count - at) : (uint32_t)PLAIT_CUDA_PIECE;
+    }
+    return pieces;
+}
+
+#endif
