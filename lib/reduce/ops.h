@@ -16,7 +16,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Device code (cuda/kernels/) has the same arithmetic. */
+#ifdef __CUDACC__
+#define PLAIT_DEVICE __device__
+#else
+#define PLAIT_DEVICE
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
+#endif
 
 /* In float, which vectorises: of 8-bit numbers the quotient is at least 2^-8 away from the next integer. */
 #define T              int8_t
@@ -80,7 +86,7 @@ struct f8_format {
     int shift;               /* between the last bits of the fractions */
     uint32_t special, nan;   /* from here on: infinity and NaN; the canonical NaN */
 };
-static const struct f8_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 0x7f, 0x7f };
-static const struct f8_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 0x7c, 0x7e };
+PLAIT_DEVICE static const struct f8_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 0x7f, 0x7f };
+PLAIT_DEVICE static const struct f8_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 0x7c, 0x7e };
 
 #endif

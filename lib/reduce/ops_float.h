@@ -8,7 +8,7 @@
  * MINPS and two compares.
  */
 
-static inline U FN(bits)(T v)
+PLAIT_DEVICE static inline U FN(bits)(T v)
 {
     U u;
 
@@ -16,7 +16,7 @@ static inline U FN(bits)(T v)
     return u;
 }
 
-static inline T FN(from_bits)(U u)
+PLAIT_DEVICE static inline T FN(from_bits)(U u)
 {
     T v;
 
@@ -24,17 +24,17 @@ static inline T FN(from_bits)(U u)
     return v;
 }
 
-static inline T FN(sum)(T a, T b)
+PLAIT_DEVICE static inline T FN(sum)(T a, T b)
 {
     return a + b;
 }
 
-static inline T FN(prod)(T a, T b)
+PLAIT_DEVICE static inline T FN(prod)(T a, T b)
 {
     return a * b;
 }
 
-static inline T FN(min)(T a, T b)
+PLAIT_DEVICE static inline T FN(min)(T a, T b)
 {
     const U less = FN(bits)(a < b ? a : b);
     const U zero = FN(bits)(a) & -(U)(a == b);
@@ -42,7 +42,7 @@ static inline T FN(min)(T a, T b)
     return a != a ? a : FN(from_bits)(less | zero);
 }
 
-static inline T FN(max)(T a, T b)
+PLAIT_DEVICE static inline T FN(max)(T a, T b)
 {
     const U more = FN(bits)(a > b ? a : b);
     const U zero = FN(bits)(a) | -(U)(a != b);
@@ -50,12 +50,12 @@ static inline T FN(max)(T a, T b)
     return a != a ? a : FN(from_bits)(more & zero);
 }
 
-static inline T FN(quotient)(T v, uint32_t divisor)
+PLAIT_DEVICE static inline T FN(quotient)(T v, uint32_t divisor)
 {
     return v / (T)divisor;
 }
 
-static inline T FN(clean)(T v)
+PLAIT_DEVICE static inline T FN(clean)(T v)
 {
     return v != v ? FN(from_bits)(QUIET) : v;
 }

@@ -4,32 +4,32 @@
  * QUOTIENT(v, n); undefines them. Overflow wraps, so sums and products are taken unsigned.
  */
 
-static inline T FN(sum)(T a, T b)
+PLAIT_DEVICE static inline T FN(sum)(T a, T b)
 {
     return (T)((U)a + (U)b);
 }
 
-static inline T FN(prod)(T a, T b)
+PLAIT_DEVICE static inline T FN(prod)(T a, T b)
 {
     return (T)((U)a * (U)b);
 }
 
-static inline T FN(min)(T a, T b)
+PLAIT_DEVICE static inline T FN(min)(T a, T b)
 {
     return a < b ? a : b;
 }
 
-static inline T FN(max)(T a, T b)
+PLAIT_DEVICE static inline T FN(max)(T a, T b)
 {
     return a > b ? a : b;
 }
 
-static inline T FN(quotient)(T v, uint32_t divisor)
+PLAIT_DEVICE static inline T FN(quotient)(T v, uint32_t divisor)
 {
     return QUOTIENT(v, divisor);
 }
 
-static inline T FN(clean)(T v)
+PLAIT_DEVICE static inline T FN(clean)(T v)
 {
     return v;
 }

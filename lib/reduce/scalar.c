@@ -1,90 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The reference kernels, in plain C for any processor. */
-#include "ops.h"
+#include "convert.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-
-static inline uint32_t choose(uint32_t mask, uint32_t a, uint32_t b)
-{
-    return (a & mask) | (b & ~mask);
-}
-
-/*
- * Conversions of float16 with masks and no branches, so that they vectorise. A denormal half, put
- * behind the point of 2^-14, is found by subtracting 2^-14; other numbers get another exponent bias.
- */
-static inline float from_f16(uint16_t half)
-{
-    const int32_t h = half & 0x7fff;
-    const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    const uint32_t shifted = (uint32_t)h << 13;
-    const uint32_t denormal = bits_f32(from_bits_f32(shifted + 0x38800000) - 0x1p-14f);
-    const uint32_t number = choose(-(uint32_t)(h < 0x0400), denormal, shifted + 0x38000000);
-    const uint32_t infinity = -(uint32_t)(h >= 0x7c00) & 0x7f800000;
-
-    return from_bits_f32(sign | number | infinity);
-}
-
-/*
- * Round to nearest even. Below 2^-14 the unit of a half is 2^-24, which is also the last bit of 0.5f:
- * adding 0.5f rounds there. Others are rounded by an integer addition, whose carry may reach
- * infinity, as do all from 2^16 on.
- */
-static inline uint16_t to_f16(float v)
-{
-    const uint32_t sign = bits_f32(v) >> 16 & 0x8000;
-    const float size = from_bits_f32(bits_f32(v) & 0x7fffffff);
-    const float limited = size < 0x1p16f ? size : 0x1p16f;
-    const uint32_t u = bits_f32(limited);
-    const uint32_t denormal = bits_f32(limited + 0.5f) - 0x3f000000;
-    const uint32_t normal = (u - 0x38000000 + 0x0fff + (u >> 13 & 1)) >> 13;
-    const uint32_t number = choose(-(uint32_t)(limited < 0x1p-14f), denormal, normal);
-    const uint32_t nan = -(uint32_t)(v != v) & 0x0200;
-
-    return (uint16_t)(sign | number | nan);
-}
-
-static inline float from_bf16(uint16_t half)
-{
-    return from_bits_f32((uint32_t)half << 16);
-}
-
-/* The only NaN that comes here is the clean one, which the rounding leaves as it is. */
-static inline uint16_t to_bf16(float v)
-{
-    const uint32_t u = bits_f32(v);
-
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-/* See struct f8_format. */
-static inline float from_f8(uint8_t byte, const struct f8_format *f)
-{
-    const uint32_t size = byte & 0x7f;
-    const uint32_t sign = (uint32_t)(byte & 0x80) << 24;
-    const uint32_t shifted = size << f->shift;
-    const uint32_t denormal = bits_f32(from_bits_f32(shifted + bits_f32(f->least)) - f->least);
-    const uint32_t number = choose(-(uint32_t)(size >> (23 - f->shift) == 0), denormal, shifted + f->bias);
-    const uint32_t special = -(uint32_t)(size >= f->special) & 0x7f800000;
-
-    return from_bits_f32(sign | number | special);
-}
-
-static inline uint8_t to_f8(float v, const struct f8_format *f)
-{
-    const uint32_t sign = bits_f32(v) >> 24 & 0x80;
-    const float size = from_bits_f32(bits_f32(v) & 0x7fffffff);
-    const float limited = size < f->most ? size : f->most;
-    const uint32_t u = bits_f32(limited);
-    const uint32_t denormal = bits_f32(limited + f->unit) - bits_f32(f->unit);
-    const uint32_t half = (1u << (f->shift - 1)) - 1;
-    const uint32_t normal = (u - f->bias + half + (u >> f->shift & 1)) >> f->shift;
-    const uint32_t number = choose(-(uint32_t)(limited < f->least), denormal, normal);
-
-    return (uint8_t)choose(-(uint32_t)(v != v), f->nan, sign | number);
-}
 
 #ifdef __SSE2__
 static inline void stream_line(unsigned char *d, const unsigned char *s)
