@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the bodies of the kernels are made of. A body is compiled by nvcc for the device and by a host compiler for tests:
+ *
+ *     BODY void NAME(const struct ARGS *a, uint32_t phase, const struct plait_where *at, double *shared)
+ *
+ * is what one thread does in one phase. Between phases all threads of the block meet; a block has as many phases as
+ * NAME_phases() says. `shared` has one place for every thread of the block.
+ */
+#ifndef PLAIT_CUDA_BODY_H
+#define PLAIT_CUDA_BODY_H
+
+#include "kernels.h"
+
+#include <reduce/convert.h>
+
+#include <stdbool.h>
+
+#ifdef __CUDACC__
+#define BODY   static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#else
+#define BODY static inline __attribute__((always_inline))
+#define UNROLL
+#endif
+
+struct plait_where {          /* of this thread */
+    uint32_t thread, nthread; /* in the block */
+    uint32_t block, nblock;
+};
+
+BODY uint64_t plait_thread(const struct plait_where *at)
+{
+    return (uint64_t)at->block * at->nthread + at->thread;
+}
+
+BODY uint64_t plait_nthread(const struct plait_where *at)
+{
+    return (uint64_t)at->nblock * at->nthread;
+}
+
+/* 16 bytes, in one access where the device can. */
+struct __attribute__((aligned(16), may_alias)) plait_line {
+    uint32_t word[4];
+};
+
+BODY struct plait_line plait_line_get(const void *p)
+{
+#ifdef __CUDACC__
+    const uint4 v = *(const uint4 *)p;
+
+    return plait_line{ { v.x, v.y, v.z, v.w } };
+#else
+    return *(const struct plait_line *)p;
+#endif
+}
+
+BODY void plait_line_put(void *p, struct plait_line v)
+{
+#ifdef __CUDACC__
+    *(uint4 *)p = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
+#else
+    *(struct plait_line *)p = v;
+#endif
+}
+
+BODY bool plait_is_line(const void *p)
+{
+    return (uintptr_t)p % sizeof(struct plait_line) == 0;
+}
+
+/* float16 by the device's instructions. Of NaNs, the canonical one is that of to_f16(). */
+BODY float plait_get_f16(uint16_t half)
+{
+#ifdef __CUDA_ARCH__
+    float v;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(half));
+    return v;
+#else
+    return from_f16(half);
+#endif
+}
+
+BODY uint16_t plait_put_f16(float v)
+{
+#ifdef __CUDA_ARCH__
+    uint16_t half;
+
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
+    return v != v ? (uint16_t)(bits_f32(v) >> 16 & 0x8000 | 0x7e00) : half;
+#else
+    return to_f16(v);
+#endif
+}
+
+/*
+ * Elements of `size` bytes before the first that a 16-byte access may begin with, at most count.
+ */
+BODY uint64_t plait_head(const void *p, uint32_t size, uint64_t count)
+{
+    const uint64_t head = (16 - (uintptr_t)p % 16) % 16 / size;
+
+    return head < count ? head : count;
+}
+
+#endif

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fuse_body.h"
+
+#include "kernel.cuh"
+
+PLAIT_KERNEL(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_pack_phases, plait_pack_body)
+PLAIT_KERNEL(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_unpack_phases, plait_unpack_body)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernels' bodies run by the host, one thread after the other: for tests and for the stand-in of tests/cuda. */
+#ifndef PLAIT_CUDA_HOST_H
+#define PLAIT_CUDA_HOST_H
+
+#include "kernels.h"
+
+struct plait_cuda_host {
+    const char *name;
+    size_t bytes; /* of the argument */
+    uint32_t threads;
+    void (*run)(const void *argument, uint32_t nblock);
+};
+
+/* NULL: there is no such kernel. */
+const struct plait_cuda_host *plait_cuda_host_find(const char *name);
+
+#endif

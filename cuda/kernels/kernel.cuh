@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A kernel from its body (body.h). */
+#ifndef PLAIT_CUDA_KERNEL_CUH
+#define PLAIT_CUDA_KERNEL_CUH
+
+/* The argument is read where the launch put it, without a copy of each thread's. */
+#define PLAIT_KERNEL(name, args, threads, phases, body)                                                      \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ struct args argument) \
+    {                                                                                                        \
+        __shared__ double shared[threads];                                                                   \
+        const struct plait_where at = { threadIdx.x, threads, blockIdx.x, gridDim.x };                       \
+        const uint32_t nphase = phases(&argument, &at);                                                      \
+                                                                                                             \
+        for (uint32_t phase = 0; phase < nphase; phase++) {                                                  \
+            if (phase > 0)                                                                                   \
+                __syncthreads();                                                                             \
+            body(&argument, phase, &at, shared);                                                             \
+        }                                                                                                    \
+    }
+
+#endif

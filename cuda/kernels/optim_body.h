@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The optimiser's three passes: the same as lib/optim/optim.c. */
+#ifndef PLAIT_CUDA_OPTIM_BODY_H
+#define PLAIT_CUDA_OPTIM_BODY_H
+
+#include "fuse_body.h"
+
+#include <plait/optim.h>
+
+BODY struct plait_cuda_step plait_step_of(const struct plait_cuda_optim *a)
+{
+    return a->late != NULL ? *a->late : a->step;
+}
+
+BODY bool plait_has_trust(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
+{
+    return a->lars != 0 && (p->flags & PLAIT_OPTIM_NO_TRUST) == 0;
+}
+
+BODY double plait_decay_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
+{
+    return (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : a->decay * plait_step_of(a).decay;
+}
+
+/* ---- The first pass --------------------------------------------------------------------------------------- */
+
+BODY uint32_t plait_optim_squares_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
+{
+    return 2 * plait_piece_phases(a->npiece, at);
+}
+
+/* Of one thread's share of a piece. */
+BODY double plait_squares_of(uint32_t type, const void *array, const struct plait_cuda_piece *p,
+                             const struct plait_where *at)
+{
+    double sum = 0;
+
+    for (uint32_t i = at->thread * PLAIT_EIGHT; i < p->count; i += at->nthread * PLAIT_EIGHT) {
+        const uint32_t n = p->count - i < PLAIT_EIGHT ? p->count - i : (uint32_t)PLAIT_EIGHT;
+        float v[PLAIT_EIGHT] = { 0 };
+
+        plait_eight_get(v, type, array, p->start + i, n);
+        for (uint32_t k = 0; k < PLAIT_EIGHT; k++)
+            sum += plait_square((double)v[k]);
+    }
+    return sum;
+}
+
+/* First all gradients' of a block, then all weights'. */
+BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
+                                   double *shared)
+{
+    const uint32_t half = plait_piece_phases(a->npiece, at);
+    const bool weights = phase >= half;
+    const uint32_t piece = plait_piece_of(weights ? phase - half : phase, at), step = phase % PLAIT_PIECE_PHASES;
+    double *sums = weights ? a->weight_squares : a->gradient_squares;
+
+    if (piece >= a->npiece || (!weights && a->known != 0))
+        return;
+    if (step == 0) {
+        const struct plait_cuda_piece p = a->pieces[piece];
+        const struct plait_cuda_part *part = &a->parts[p.of];
+        const bool wanted = plait_has_trust(a, part) || (!weights && a->check != 0);
+        shared[at->thread] = !wanted   ? 0
+                             : weights ? plait_squares_of(PLAIT_FLOAT32, part->master, &p, at)
+                                       : plait_squares_of(part->type, part->gradient, &p, at);
+    } else if (step <= PLAIT_HALVES) {
+        plait_halve(shared, step, at);
+    } else if (at->thread == 0) {
+        sums[piece] = shared[0];
+    }
+}
+
+/* ---- The second pass -------------------------------------------------------------------------------------- */
+
+/* One block. LANES threads add a tensor's pieces, the first of them adds what they have; gradients, then weights. */
+enum { PLAIT_LANES = 16, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES, PLAIT_ROUND_PHASES = 4 };
+/* Then twice: every thread its share, every LANES-th those of LANES threads, the first one all. */
+enum { PLAIT_OWN, PLAIT_LANES_OWN, PLAIT_ALL, PLAIT_ADD_PHASES };
+
+BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
+{
+    return (a->what & PLAIT_CUDA_ADD) != 0 ? (a->ntensor + PLAIT_TENSORS - 1) / PLAIT_TENSORS : 0;
+}
+
+BODY uint32_t plait_optim_trust_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
+{
+    (void)at;
+    return plait_trust_rounds(a) * PLAIT_ROUND_PHASES + 2 * PLAIT_ADD_PHASES;
+}
+
+/* Are the squares of the tensor's gradients (of its weights) of interest? */
+BODY bool plait_is_wanted(const struct plait_cuda_optim *a, struct plait_cuda_range range, bool weights)
+{
+    return range.count > 0 && (plait_has_trust(a, &a->parts[a->pieces[range.first].of]) || (!weights && a->check != 0));
+}
+
+BODY void plait_trust_round(const struct plait_cuda_optim *a, uint32_t round, uint32_t step, uint32_t thread,
+                            double *shared)
+{
+    const uint32_t tensor = round * PLAIT_TENSORS + thread / PLAIT_LANES, lane = thread % PLAIT_LANES;
+    const bool weights = step >= 2;
+    const double *squares = weights ? a->weight_squares : a->gradient_squares;
+    double sum = 0;
+
+    if (tensor >= a->ntensor)
+        return;
+    if (step % 2 == 0) {
+        const struct plait_cuda_range range = a->ranges[tensor];
+        const bool wanted = plait_is_wanted(a, range, weights);
+        for (uint32_t i = lane; wanted && i < range.count; i += PLAIT_LANES)
+            sum += squares[range.first + i];
+        shared[thread] = sum;
+    } else if (lane == 0) {
+        for (uint32_t i = 0; i < PLAIT_LANES; i++)
+            sum += shared[thread + i];
+        a->sums[PLAIT_CUDA_NORMS + (weights ? 0 : a->ntensor) + tensor] = sum;
+    }
+}
+
+/* shared[0] = the sum of every thread's `own`, in three phases. */
+BODY void plait_add_all(uint32_t step, uint32_t thread, double own, double *shared)
+{
+    const uint32_t each = step == PLAIT_ALL ? PLAIT_TENSORS : PLAIT_LANES;
+    const uint32_t apart = step == PLAIT_ALL ? PLAIT_LANES : 1;
+
+    if (step == PLAIT_OWN)
+        shared[thread] = own;
+    else if (thread == 0 || (step == PLAIT_LANES_OWN && thread % PLAIT_LANES == 0))
+        for (uint32_t i = 1; i < each; i++)
+            shared[thread] += shared[thread + i * apart];
+}
+
+BODY double plait_trust_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
+{
+    const struct plait_cuda_step step = plait_step_of(a);
+
+    if (!plait_has_trust(a, p))
+        return 1;
+    const double w = sqrt(a->sums[PLAIT_CUDA_NORMS + p->tensor]);
+    const double g = sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + p->tensor]) * step.factor;
+    const double norm_decay = a->norm_decay < 0 ? plait_decay_of(a, p) : a->norm_decay;
+    return w > 0 && g > 0 ? a->eta * w / (g + norm_decay * w + a->eps) : 1;
+}
+
+BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
+{
+    const struct plait_cuda_step step = plait_step_of(a);
+
+    for (uint32_t k = thread; k < a->npart; k += PLAIT_CUDA_THREADS_TRUST) {
+        const double inside = plait_trust_of(a, &a->parts[k]) * (a->lr_in_momentum != 0 ? step.lr : 1);
+        a->updates[k].gradient = (float)(inside * step.factor);
+        a->updates[k].decay = (float)(inside * plait_decay_of(a, &a->parts[k]));
+    }
+}
+
+BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
+{
+    double own = 0;
+
+    for (uint32_t t = thread; step == PLAIT_OWN && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
+        own += a->sums[PLAIT_CUDA_NORMS + a->ntensor + t];
+    plait_add_all(step, thread, own, shared);
+    if (step == PLAIT_ALL && thread == 0)
+        a->sums[PLAIT_CUDA_VERDICT] = shared[0];
+}
+
+/* The verdict counts what is not finite. */
+BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
+{
+    const uint32_t nsum = PLAIT_CUDA_NORMS + 2 * a->ntensor;
+    double own = step == PLAIT_OWN && thread == 0 && !plait_is_finite(a->sums[PLAIT_CUDA_VERDICT]) ? 1 : 0;
+
+    for (uint32_t i = PLAIT_CUDA_NORMS + thread; step == PLAIT_OWN && i < nsum; i += PLAIT_CUDA_THREADS_TRUST)
+        own += plait_is_finite(a->sums[i]) ? 0 : 1;
+    plait_add_all(step, thread, own, shared);
+    if (step == PLAIT_OWN)
+        plait_make_updates(a, thread);
+    if (step == PLAIT_ALL && thread == 0) {
+        a->result->finite = shared[0] == 0 ? 1 : 0;
+        a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor;
+    }
+}
+
+BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
+                                 double *shared)
+{
+    const uint32_t rounds = plait_trust_rounds(a) * PLAIT_ROUND_PHASES;
+
+    if (phase < rounds)
+        plait_trust_round(a, phase / PLAIT_ROUND_PHASES, phase % PLAIT_ROUND_PHASES, at->thread, shared);
+    else if (phase < rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
+        plait_add_verdict(a, phase - rounds, at->thread, shared);
+    else if (phase >= rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0)
+        plait_judge(a, phase - rounds - PLAIT_ADD_PHASES, at->thread, shared);
+}
+
+/* ---- The third pass --------------------------------------------------------------------------------------- */
+
+BODY uint32_t plait_optim_update_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
+{
+    (void)a, (void)at;
+    return 1;
+}
+
+/* As lib/reduce/set.h's update_plain() and update_nesterov(). */
+BODY void plait_update_one(float *w, float *v, float g, const struct plait_cuda_optim *a, struct plait_cuda_update u)
+{
+    const float momentum = (float)a->momentum, rate = a->lr_in_momentum != 0 ? 1 : (float)plait_step_of(a).lr;
+    const float d = u.gradient * g + u.decay * *w;
+
+    *v = momentum * *v + d;
+    *w -= rate * (a->nesterov != 0 ? momentum * *v + d : *v);
+}
+
+BODY void plait_update_eight(const struct plait_cuda_optim *a, const struct plait_cuda_part *p, uint32_t part,
+                             uint64_t i, uint32_t n)
+{
+    const struct plait_cuda_update u = a->updates[part];
+    float g[PLAIT_EIGHT] = { 0 }, w[PLAIT_EIGHT] = { 0 }, v[PLAIT_EIGHT] = { 0 };
+
+    plait_eight_get(g, p->type, p->gradient, i, n);
+    plait_eight_get(w, PLAIT_FLOAT32, p->master, i, n);
+    plait_eight_get(v, PLAIT_FLOAT32, p->momentum, i, n);
+    UNROLL for (uint32_t k = 0; k < PLAIT_EIGHT; k++) if (k < n) plait_update_one(&w[k], &v[k], g[k], a, u);
+    plait_eight_put(PLAIT_FLOAT32, p->master, i, n, w);
+    plait_eight_put(PLAIT_FLOAT32, p->momentum, i, n, v);
+    if (p->copy == NULL)
+        return;
+    UNROLL for (uint32_t k = 0; k < PLAIT_EIGHT; k++) if (k < n && p->copy_type != PLAIT_FLOAT32) w[k] =
+        clean_f32(w[k]);
+    plait_eight_put(p->copy_type, p->copy, i, n, w);
+}
+
+BODY void plait_optim_update_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
+                                  double *shared)
+{
+    (void)phase, (void)shared;
+    for (uint32_t k = at->block; k < a->npiece && a->result->finite != 0; k += at->nblock) {
+        const struct plait_cuda_piece piece = a->pieces[k];
+        const struct plait_cuda_part p = a->parts[piece.of];
+        for (uint32_t i = at->thread * PLAIT_EIGHT; i < piece.count; i += at->nthread * PLAIT_EIGHT)
+            plait_update_eight(a, &p, piece.of, piece.start + i,
+                               piece.count - i < PLAIT_EIGHT ? piece.count - i : (uint32_t)PLAIT_EIGHT);
+    }
+}
+
+#endif

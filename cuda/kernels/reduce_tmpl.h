@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reduction and scaling of one element type, included once per type. Needs, and undefines,
+ *
+ *   T         the stored type
+ *   W         the type that is computed with; NARROW is defined where it is not T but float
+ *   NAME(x)   the name of this type's functions
+ *   ARITH(x)  the name of W's arithmetic (lib/reduce/ops.h)
+ *   GET(v), PUT(v)  from T to W and back
+ *   BITS(v), OF_BITS(u)  from T to the unsigned integer of its size and back
+ *
+ * A unit is n elements: NAME(N), which are 16 bytes of T, where all memory is aligned, else 1. The order is E(n), as in
+ * lib/reduce/tmpl.h.
+ */
+
+enum { NAME(N) = 16 / sizeof(T) };
+
+/*
+ * W from 16 bytes, and back. By words: of elements copied with memcpy() the compiler for the device makes one access for
+ * each.
+ */
+BODY void NAME(open)(W *out, struct plait_line line)
+{
+    for (uint32_t i = 0; i < NAME(N); i++) {
+        const uint32_t first = i * sizeof(T) / 4, bit = i * sizeof(T) % 4 * 8;
+        const uint64_t high = sizeof(T) == 8 ? (uint64_t)line.word[(first + 1) % 4] << 32 : 0;
+        out[i] = GET(OF_BITS((line.word[first] >> bit) | high));
+    }
+}
+
+BODY struct plait_line NAME(close)(const W *v)
+{
+    struct plait_line line = { { 0, 0, 0, 0 } };
+
+    for (uint32_t i = 0; i < NAME(N); i++) {
+        const uint32_t first = i * sizeof(T) / 4, bit = i * sizeof(T) % 4 * 8;
+        const uint64_t bits = BITS(PUT(v[i]));
+        line.word[first] |= (uint32_t)bits << bit;
+        if (sizeof(T) == 8)
+            line.word[(first + 1) % 4] = (uint32_t)(bits >> 32);
+    }
+    return line;
+}
+
+BODY void NAME(load)(W *out, const void *src, uint64_t at, uint32_t n, bool wide)
+{
+    const T *p = (const T *)src + at;
+#ifdef NARROW
+    const float *f = (const float *)src + at;
+
+    if (wide) {
+        for (uint32_t i = 0; n > 1 && i < n; i += 4) {
+            const struct plait_line line = plait_line_get(f + i);
+            for (uint32_t k = 0; k < 4; k++)
+                out[i + k] = from_bits_f32(line.word[k]);
+        }
+        if (n == 1)
+            out[0] = f[0];
+        return;
+    }
+#else
+    (void)wide;
+#endif
+    if (n == 1)
+        out[0] = GET(*p);
+    else
+        NAME(open)(out, plait_line_get(p));
+}
+
+BODY void NAME(store)(void *dst, uint64_t at, const W *v, uint32_t n, bool wide)
+{
+    T *p = (T *)dst + at;
+#ifdef NARROW
+    float *f = (float *)dst + at;
+
+    if (wide) {
+        for (uint32_t i = 0; n > 1 && i < n; i += 4) {
+            const struct plait_line line = { { bits_f32(v[i]), bits_f32(v[i + 1]), bits_f32(v[i + 2]),
+                                               bits_f32(v[i + 3]) } };
+            plait_line_put(f + i, line);
+        }
+        if (n == 1)
+            f[0] = v[0];
+        return;
+    }
+#else
+    (void)wide;
+#endif
+    if (n == 1)
+        *p = PUT(v[0]);
+    else
+        plait_line_put(p, NAME(close)(v));
+}
+
+/* ---- Combining ------------------------------------------------------------------------------------------ */
+
+/* a = a op b */
+BODY void NAME(apply)(W *a, const W *b, uint32_t n, uint32_t op)
+{
+    if (op == PLAIT_PROD)
+        for (uint32_t i = 0; i < n; i++)
+            a[i] = ARITH(prod)(a[i], b[i]);
+    else if (op == PLAIT_MAX)
+        for (uint32_t i = 0; i < n; i++)
+            a[i] = ARITH(max)(a[i], b[i]);
+    else if (op == PLAIT_MIN)
+        for (uint32_t i = 0; i < n; i++)
+            a[i] = ARITH(min)(a[i], b[i]);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            a[i] = ARITH(sum)(a[i], b[i]);
+}
+
+BODY const void *NAME(source)(const struct plait_cuda_reduce *a, uint32_t s)
+{
+    return a->sources != NULL ? a->sources[s] : a->source[s];
+}
+
+/* Sources s .. s + g - 1, of which there are four or less; all are read before the first is used. */
+BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint32_t g, uint64_t at)
+{
+    struct plait_line lines[4] = { { { 0 } } };
+    W b[NAME(N)], c[NAME(N)];
+
+    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] =
+        plait_line_get((const T *)NAME(source)(a, s + k) + at);
+    NAME(open)(acc, lines[0]);
+    if (g > 1) {
+        NAME(open)(b, lines[1]);
+        NAME(apply)(acc, b, NAME(N), a->op);
+    }
+    if (g > 2) {
+        NAME(open)(b, lines[2]);
+        if (g > 3) {
+            NAME(open)(c, lines[3]);
+            NAME(apply)(b, c, NAME(N), a->op);
+        }
+        NAME(apply)(acc, b, NAME(N), a->op);
+    }
+}
+
+/* Any number, of any width. Partial results are merged as digits of a binary counter: see lib/reduce/tmpl.h. */
+BODY void NAME(many)(W *acc, const struct plait_cuda_reduce *a, uint64_t at, uint32_t n)
+{
+    W stack[11][NAME(N)]; /* 1024 sources: at most 10 digits and the newest source */
+    uint32_t depth = 0;
+
+    for (uint32_t s = 0; s < a->nsrc; s++) {
+        for (uint32_t digit = s; s > 0 && digit % 2 == 0; digit /= 2, depth--)
+            NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
+        NAME(load)(stack[depth++], NAME(source)(a, s), at, n, s < 64 && (a->wide >> s & 1) != 0);
+    }
+    for (; depth > 1; depth--)
+        NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
+    for (uint32_t i = 0; i < n; i++)
+        acc[i] = stack[0][i];
+}
+
+BODY void NAME(finish)(const struct plait_cuda_reduce *a, W *acc, uint64_t at, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        acc[i] = ARITH(clean)(a->divisor != 0 ? ARITH(quotient)(acc[i], a->divisor) : acc[i]);
+    NAME(store)(a->dst, at, acc, n, a->wide_dst != 0);
+}
+
+/* ---- Loops ------------------------------------------------------------------------------------------------ */
+
+/* Elements before the first whole unit; count: there is none. */
+BODY uint64_t NAME(head)(const struct plait_cuda_reduce *a)
+{
+    const uint64_t head = plait_head(a->dst, a->wide_dst != 0 ? sizeof(W) : sizeof(T), a->count);
+
+    for (uint32_t s = 0; s < a->nsrc; s++) {
+        const uint32_t size = s < 64 && (a->wide >> s & 1) != 0 ? sizeof(W) : sizeof(T);
+        if (!plait_is_line((const char *)NAME(source)(a, s) + head * size))
+            return a->count;
+    }
+    return plait_is_line((const char *)a->dst + head * (a->wide_dst != 0 ? sizeof(W) : sizeof(T))) ? head : a->count;
+}
+
+/* A whole unit of at most eight sources, none of another width: where speed matters. */
+BODY void NAME(eight)(W *acc, const struct plait_cuda_reduce *a, uint64_t at)
+{
+    W right[NAME(N)];
+
+    NAME(four)(acc, a, 0, a->nsrc < 4 ? a->nsrc : 4, at);
+    if (a->nsrc > 4) {
+        NAME(four)(right, a, 4, a->nsrc - 4, at);
+        NAME(apply)(acc, right, NAME(N), a->op);
+    }
+}
+
+BODY void NAME(units)(const struct plait_cuda_reduce *a, const struct plait_where *at, uint64_t head, uint64_t nunit)
+{
+    const bool fast = a->nsrc <= 8 && a->wide == 0 && a->wide_dst == 0;
+
+    for (uint64_t u = plait_thread(at); u < nunit; u += plait_nthread(at)) {
+        W acc[NAME(N)];
+        if (fast)
+            NAME(eight)(acc, a, head + u * NAME(N));
+        else
+            NAME(many)(acc, a, head + u * NAME(N), NAME(N));
+        NAME(finish)(a, acc, head + u * NAME(N), NAME(N));
+    }
+}
+
+/* One source without a divisor: its bits. */
+BODY bool NAME(is_copy)(const struct plait_cuda_reduce *a)
+{
+    return a->nsrc == 1 && a->divisor == 0 && (a->wide & 1) == (a->wide_dst != 0);
+}
+
+BODY void NAME(body)(const struct plait_cuda_reduce *a, uint32_t phase, const struct plait_where *at, double *shared)
+{
+    const uint64_t head = NAME(head)(a), nunit = (a->count - head) / NAME(N);
+
+    (void)phase, (void)shared;
+    if (NAME(is_copy)(a)) {
+        plait_copy_bytes(a->dst, NAME(source)(a, 0), a->count * (a->wide_dst != 0 ? sizeof(W) : sizeof(T)),
+                         plait_thread(at), plait_nthread(at));
+        return;
+    }
+    NAME(units)(a, at, head, nunit);
+    for (uint64_t e = plait_thread(at); e < a->count - nunit * NAME(N); e += plait_nthread(at)) {
+        const uint64_t i = e < head ? e : e + nunit * NAME(N);
+        W acc[1];
+        NAME(many)(acc, a, i, 1);
+        NAME(finish)(a, acc, i, 1);
+    }
+}
+
+BODY void NAME(times)(const struct plait_cuda_scale *a, uint64_t i, W by, uint32_t n)
+{
+    W v[NAME(N)];
+
+    NAME(load)(v, a->src, i, n, false);
+    for (uint32_t k = 0; k < n; k++)
+        v[k] = ARITH(clean)(ARITH(prod)(v[k], by));
+    NAME(store)(a->dst, i, v, n, false);
+}
+
+BODY void NAME(scale)(const struct plait_cuda_scale *a, const struct plait_where *at)
+{
+    const uint64_t first = plait_head(a->dst, sizeof(T), a->count);
+    const bool alike = plait_is_line((const T *)a->src + first) && plait_is_line((T *)a->dst + first);
+    const uint64_t head = alike ? first : a->count, nunit = (a->count - head) / NAME(N);
+    T scalar;
+
+    if (a->late != NULL)
+        scalar = *(const T *)a->late;
+    else
+        memcpy(&scalar, &a->scalar, sizeof scalar);
+    for (uint64_t u = plait_thread(at); u < nunit; u += plait_nthread(at))
+        NAME(times)(a, head + u * NAME(N), GET(scalar), NAME(N));
+    for (uint64_t e = plait_thread(at); e < a->count - nunit * NAME(N); e += plait_nthread(at))
+        NAME(times)(a, e < head ? e : e + nunit * NAME(N), GET(scalar), 1);
+}
+
+#undef T
+#undef W
+#undef NARROW
+#undef NAME
+#undef ARITH
+#undef GET
+#undef PUT
+#undef BITS
+#undef OF_BITS

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The device kernels' bodies, run by the host, against the CPU kernels: the same bits, and nothing written outside. */
+#include <host.h>
+
+#include <fusion/pass.h>
+#include <reduce.h>
+
+#include "../random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SOURCES = 70, MOST = 700, ROOM = MOST * 8 + 128 };
+
+static uint64_t seed = 7;
+static _Alignas(64) unsigned char sources[SOURCES][ROOM], want[ROOM], got[ROOM];
+
+/* Asking the processor takes long in a virtual machine. */
+static const struct plait_kernels *cpu(void)
+{
+    static const struct plait_kernels *found;
+
+    if (found == NULL)
+        found = plait_kernels_find("");
+    return found;
+}
+
+static uint64_t draw(uint64_t below)
+{
+    return random_next(&seed) % below;
+}
+
+static void run(const char *name, const void *argument, uint32_t nblock)
+{
+    const struct plait_cuda_host *kernel = plait_cuda_host_find(name);
+
+    assert_non_null(kernel);
+    kernel->run(argument, nblock);
+}
+
+/* Half of them any bits: infinities, NaNs and denormals are among them; half numbers between -4 and 4. */
+static void fill(unsigned char *p, size_t bytes, enum plait_dtype type)
+{
+    const size_t size = plait_dtype_size(type);
+
+    for (size_t i = 0; i + size <= bytes; i += size) {
+        const uint64_t any = random_next(&seed);
+        const float f = (float)(int32_t)any * 0x1p-29f;
+        const double d = (double)f;
+        if (type < PLAIT_FLOAT16 || any >> 63 != 0)
+            memcpy(p + i, &any, size);
+        else if (type == PLAIT_FLOAT64)
+            memcpy(p + i, &d, sizeof d);
+        else if (type == PLAIT_FLOAT32)
+            memcpy(p + i, &f, sizeof f);
+        else
+            cpu()->narrow[type](p + i, &f, 1);
+    }
+}
+
+/* ---- Reduction -------------------------------------------------------------------------------------------- */
+
+struct job {
+    enum plait_dtype type;
+    enum plait_op op;
+    uint32_t nsrc, divisor;
+    size_t count;
+    uint64_t wide;
+    bool wide_dst, in_place;
+    size_t start[SOURCES + 1]; /* bytes; the last is of dst */
+    uint32_t nblock;
+};
+
+static void reduce_both(const struct job *j)
+{
+    const struct plait_how how = { .divisor = j->divisor };
+    struct plait_cuda_reduce a = {
+        .count = j->count, .wide = j->wide, .nsrc = j->nsrc, .op = j->op, .divisor = j->divisor, .wide_dst = j->wide_dst
+    };
+    const void *table[SOURCES];
+    const uint32_t same = j->nsrc - 1; /* the source that dst is, in place */
+    char name[64];
+
+    for (uint32_t s = 0; s < j->nsrc; s++) {
+        const bool wide = s < 64 && (j->wide >> s & 1) != 0;
+        fill(sources[s] + j->start[s], j->count * (wide ? 4 : plait_dtype_size(j->type)),
+             wide ? PLAIT_FLOAT32 : j->type);
+        table[s] = sources[s] + j->start[s];
+        if (s < PLAIT_CUDA_SOURCES)
+            a.source[s] = table[s];
+    }
+    const size_t start = j->in_place ? j->start[same] : j->start[SOURCES];
+    memset(want, 0xa5, sizeof want);
+    memset(got, 0xa5, sizeof got);
+    if (j->in_place) {
+        memcpy(want, sources[same], sizeof want);
+        memcpy(got, sources[same], sizeof got);
+    }
+    a.dst = got + start;
+    if (j->in_place)
+        table[same] = want + start;
+    plait_reduce_mixed(cpu(), j->type, j->op, want + start, j->wide_dst, table, j->wide, j->nsrc, j->count, &how);
+    if (j->in_place)
+        table[same] = a.source[same % PLAIT_CUDA_SOURCES] = a.dst;
+    if (j->nsrc > PLAIT_CUDA_SOURCES)
+        a.sources = table;
+    snprintf(name, sizeof name, "plait_reduce_%s", plait_dtype_name(j->type));
+    run(name, &a, j->nblock);
+    if (memcmp(got, want, sizeof got) != 0)
+        fail_msg("%s %s of %u sources, %zu elements, divisor %u, wide %#llx %d, in place %d", plait_dtype_name(j->type),
+                 plait_op_name(j->op), j->nsrc, j->count, j->divisor, (unsigned long long)j->wide, j->wide_dst,
+                 j->in_place);
+}
+
+/* All starts alike, so that there are whole lines, or each its own. */
+static void draw_starts(struct job *j, size_t size)
+{
+    const size_t all = draw(16 / size) * size;
+    const bool alike = draw(3) != 0;
+
+    for (uint32_t s = 0; s <= SOURCES; s++)
+        j->start[s] = alike ? all : draw(16 / size) * size;
+}
+
+static const uint32_t numbers[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31, 32, 33, SOURCES };
+enum { NNUMBER = sizeof numbers / sizeof *numbers };
+
+static void every_type_and_operator_gives_the_bits_of_the_cpu(void **state)
+{
+    static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_MAX, PLAIT_MIN, PLAIT_AVG };
+
+    (void)state;
+    for (uint32_t type = 0; type < PLAIT_NDTYPE; type++)
+        for (uint32_t o = 0; o < 5; o++)
+            for (uint32_t trial = 0; trial < 3 * NNUMBER; trial++) {
+                struct job j = { .type = type, .op = ops[o], .nsrc = numbers[trial % NNUMBER] };
+                j.count = trial < NNUMBER ? draw(40) : draw(MOST);
+                j.divisor = ops[o] == PLAIT_AVG ? 1 + (uint32_t)draw(100) : 0;
+                j.in_place = draw(2) != 0;
+                j.nblock = 1 + (uint32_t)draw(3);
+                draw_starts(&j, plait_dtype_size(type));
+                reduce_both(&j);
+            }
+}
+
+static void operands_and_results_of_more_width_too(void **state)
+{
+    static const enum plait_dtype types[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
+
+    (void)state;
+    for (uint32_t trial = 0; trial < 40 * NNUMBER; trial++) {
+        struct job j = { .type = types[trial % 4], .op = draw(4), .nsrc = numbers[trial % NNUMBER] };
+        j.count = draw(MOST);
+        j.wide = random_next(&seed) & random_next(&seed);
+        j.wide_dst = draw(2) != 0;
+        j.divisor = j.op == PLAIT_SUM && draw(2) != 0 ? 3 : 0;
+        j.nblock = 1 + (uint32_t)draw(3);
+        draw_starts(&j, 4);
+        reduce_both(&j);
+    }
+}
+
+static void a_scalar_multiplies_now_or_when_the_kernel_runs(void **state)
+{
+    (void)state;
+    for (uint32_t trial = 0; trial < 30 * PLAIT_NDTYPE; trial++) {
+        const enum plait_dtype type = trial % PLAIT_NDTYPE;
+        const size_t size = plait_dtype_size(type), start = draw(2) * size, to = draw(2) * size;
+        struct plait_cuda_scale a = { .count = draw(MOST), .type = type };
+        unsigned char late[8];
+
+        fill(sources[0], ROOM, type);
+        fill(late, sizeof late, type);
+        memset(want, 0xa5, sizeof want);
+        memset(got, 0xa5, sizeof got);
+        cpu()->scale[type](want + to, sources[0] + start, a.count, late);
+        a.dst = got + to;
+        a.src = sources[0] + start;
+        if (draw(2) != 0)
+            a.late = late;
+        else
+            memcpy(&a.scalar, late, size);
+        run("plait_scale", &a, 2);
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
+static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
+{
+    (void)state;
+    for (uint32_t trial = 0; trial < 1000; trial++) {
+        const size_t from = draw(17), to = draw(3) != 0 ? from : draw(17);
+        const struct plait_cuda_copy a = { got + to, sources[0] + from, draw(trial < 500 ? 64 : ROOM - 32) };
+
+        fill(sources[0], ROOM, PLAIT_UINT8);
+        memset(want, 0xa5, sizeof want);
+        memset(got, 0xa5, sizeof got);
+        memcpy(want + to, sources[0] + from, a.bytes);
+        run("plait_copy", &a, 1 + (uint32_t)draw(3));
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
+/* ---- Fusion ----------------------------------------------------------------------------------------------- */
+
+enum { TENSORS = 6, LONG = 9000, PIECES = 64, PAYLOAD = TENSORS * (LONG + 64) };
+
+static _Alignas(64) unsigned char payload[2][PAYLOAD * 8], tensor[2][TENSORS][LONG * 8 + 64];
+
+struct fused {
+    struct plait_cuda_tensor tensors[TENSORS];
+    struct plait_cuda_piece pieces[PIECES];
+    size_t count[TENSORS];
+    struct plait_cuda_pack a;
+    double late;
+};
+
+/* Which types may go together: docs of struct plait_cuda_tensor. */
+static enum plait_dtype draw_type(enum plait_dtype type)
+{
+    static const enum plait_dtype narrow[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
+
+    if (draw(2) != 0)
+        return type;
+    if (type == PLAIT_FLOAT32)
+        return narrow[draw(4)];
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type >= PLAIT_FLOAT8E4M3 ? PLAIT_FLOAT32 : type;
+}
+
+/* Tensors of any length in one payload, at any element. The factor is 1, or known when the kernel runs. */
+static void draw_fused(struct fused *f, enum plait_dtype type)
+{
+    struct plait_cuda_piece *end = f->pieces;
+    uint64_t at = 0;
+
+    memset(f, 0, sizeof *f);
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        struct plait_cuda_tensor *x = &f->tensors[t];
+        x->type = draw_type(type);
+        x->data = tensor[1][t] + draw(2) * plait_dtype_size(x->type);
+        x->at = at;
+        f->count[t] = t == 0 ? LONG : draw(t % 2 ? 100 : LONG);
+        at += f->count[t] + draw(2) * (64 - f->count[t] % 64);
+        end = plait_cuda_cut(end, t, f->count[t]);
+    }
+    assert_in_range(end - f->pieces, 1, PIECES);
+    f->late = type < PLAIT_FLOAT16 || draw(2) != 0 ? 1 : 0.37;
+    f->a = (struct plait_cuda_pack){ .tensors = f->tensors,
+                                     .pieces = f->pieces,
+                                     .payload = payload[1],
+                                     .type = type,
+                                     .npiece = (uint32_t)(end - f->pieces),
+                                     .factor = f->late };
+    if (draw(2) != 0) {
+        f->a.factor = 3;
+        f->a.late = &f->late;
+    }
+}
+
+/* The same place in the copy that the CPU works on. */
+static void *other(const struct fused *f, uint32_t t)
+{
+    return tensor[0][t] + ((unsigned char *)f->tensors[t].data - tensor[1][t]);
+}
+
+static void fill_both(void *one, void *two, size_t bytes, enum plait_dtype type)
+{
+    fill(one, bytes, type);
+    memcpy(two, one, bytes);
+}
+
+static void tensors_are_packed_as_the_cpu_does(void **state)
+{
+    (void)state;
+    for (uint32_t trial = 0; trial < 4 * PLAIT_NDTYPE; trial++) {
+        struct fused f;
+
+        draw_fused(&f, trial % PLAIT_NDTYPE);
+        const uint32_t skipped = (uint32_t)draw(TENSORS);
+        memset(payload, 0xa5, sizeof payload);
+        for (uint32_t t = 0; t < TENSORS; t++) {
+            const struct plait_cuda_tensor *x = &f.tensors[t];
+            char *to = (char *)payload[0] + x->at * plait_dtype_size(f.a.type);
+            fill_both(x->data, other(&f, t), f.count[t] * plait_dtype_size(x->type), x->type);
+            if (t == skipped)
+                memset(to, 0, f.count[t] * plait_dtype_size(f.a.type));
+            else
+                plait_pass_convert(cpu(), (struct plait_vector){ to, f.a.type },
+                                   (struct plait_vector){ other(&f, t), x->type }, f.count[t], f.late, false);
+        }
+        f.tensors[skipped].data = NULL;
+        run("plait_pack", &f.a, 1 + (uint32_t)draw(f.a.npiece + 2));
+        assert_memory_equal(payload[1], payload[0], sizeof payload[0]);
+    }
+}
+
+static void tensors_are_unpacked_as_the_cpu_does(void **state)
+{
+    (void)state;
+    for (uint32_t trial = 0; trial < 4 * PLAIT_NDTYPE; trial++) {
+        struct fused f;
+
+        draw_fused(&f, trial % PLAIT_NDTYPE);
+        memset(tensor, 0xa5, sizeof tensor);
+        fill_both(payload[0], payload[1], PAYLOAD * plait_dtype_size(f.a.type), f.a.type);
+        for (uint32_t t = 0; t < TENSORS; t++)
+            plait_pass_convert(
+                cpu(), (struct plait_vector){ other(&f, t), f.tensors[t].type },
+                (struct plait_vector){ payload[0] + f.tensors[t].at * plait_dtype_size(f.a.type), f.a.type },
+                f.count[t], f.late, false);
+        run("plait_unpack", &f.a, 1 + (uint32_t)draw(f.a.npiece + 2));
+        assert_memory_equal(tensor[1], tensor[0], sizeof tensor[0]);
+        assert_memory_equal(payload[1], payload[0], sizeof payload[0]);
+    }
+}
+
+/* Small whole numbers: sums of their squares are exact in any order. */
+static void fill_whole(const struct fused *f)
+{
+    const size_t size = plait_dtype_size(f->a.type);
+
+    for (size_t i = 0; i < PAYLOAD; i++) {
+        const float v = (float)((int)draw(9) - 4);
+        const double d = (double)v;
+        if (f->a.type == PLAIT_FLOAT64)
+            memcpy(payload[1] + i * size, &d, size);
+        else if (f->a.type == PLAIT_FLOAT32)
+            memcpy(payload[1] + i * size, &v, size);
+        else
+            cpu()->narrow[f->a.type](payload[1] + i * size, &v, 1);
+    }
+}
+
+static double squares_of(const struct fused *f, uint32_t piece)
+{
+    const struct plait_cuda_piece *p = &f->pieces[piece];
+    const struct plait_cuda_tensor *t = &f->tensors[p->of];
+
+    return plait_pass_squares(cpu(), (char *)t->data + p->start * plait_dtype_size(t->type), t->type, p->count);
+}
+
+static void squares_and_what_is_not_finite_are_seen(void **state)
+{
+    (void)state;
+    for (uint32_t trial = 0; trial < 60; trial++) {
+        static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT64 };
+        double squares[PIECES];
+        uint32_t infinite = 0;
+        struct fused f;
+
+        draw_fused(&f, types[trial % 4]);
+        f.a.late = NULL;
+        f.a.factor = draw(2) != 0 ? 2 : 1;
+        f.a.squares = squares;
+        f.a.infinite = &infinite;
+        fill_whole(&f);
+        run("plait_unpack", &f.a, 1 + (uint32_t)draw(f.a.npiece));
+        for (uint32_t p = 0; p < f.a.npiece; p++)
+            assert_true(squares[p] == squares_of(&f, p));
+        assert_int_equal(infinite, 0);
+
+        const uint32_t t = (uint32_t)draw(TENSORS);
+        if (f.count[t] == 0)
+            continue;
+        const size_t size = plait_dtype_size(f.a.type);
+        memset(payload[1] + (f.tensors[t].at + draw(f.count[t])) * size, 0xff, size); /* a NaN */
+        run("plait_unpack", &f.a, 1 + (uint32_t)draw(f.a.npiece));
+        assert_int_equal(infinite, 1);
+    }
+}
+
+static void what_lies_in_the_payload_is_looked_at_there(void **state)
+{
+    double squares[PIECES];
+    struct fused f;
+
+    (void)state;
+    draw_fused(&f, PLAIT_FLOAT32);
+    for (uint32_t t = 0; t < TENSORS; t++)
+        f.tensors[t] = (struct plait_cuda_tensor){ payload[1] + f.tensors[t].at * 4, f.tensors[t].at, PLAIT_FLOAT32 };
+    f.a.late = NULL;
+    f.a.factor = 1;
+    f.a.squares = squares;
+    fill_whole(&f);
+    memcpy(payload[0], payload[1], sizeof payload[0]);
+    run("plait_unpack", &f.a, 3);
+    assert_memory_equal(payload[1], payload[0], sizeof payload[0]);
+    for (uint32_t p = 0; p < f.a.npiece; p++)
+        assert_true(squares[p] == squares_of(&f, p));
+}
+
+static void a_kernel_that_is_not_there_is_not_found(void **state)
+{
+    (void)state;
+    assert_null(plait_cuda_host_find("plait_reduce"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_and_operator_gives_the_bits_of_the_cpu),
+        cmocka_unit_test(operands_and_results_of_more_width_too),
+        cmocka_unit_test(a_scalar_multiplies_now_or_when_the_kernel_runs),
+        cmocka_unit_test(bytes_are_copied_from_anywhere_to_anywhere),
+        cmocka_unit_test(tensors_are_packed_as_the_cpu_does),
+        cmocka_unit_test(tensors_are_unpacked_as_the_cpu_does),
+        cmocka_unit_test(squares_and_what_is_not_finite_are_seen),
+        cmocka_unit_test(what_lies_in_the_payload_is_looked_at_there),
+        cmocka_unit_test(a_kernel_that_is_not_there_is_not_found),
+    };
+    plait_fpenv_enter();
+    return cmocka_run_group_tests_name("cuda kernels", tests, NULL, NULL);
+}
