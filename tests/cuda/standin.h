@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A stand-in for the CUDA driver, for tests on machines without a GPU. It is no GPU and no model of one's speed: it does
+ * what the driver's interface promises, in an order drawn at random among those that are allowed, and it ends the process
+ * with a message when a program relies on an order that nothing ensures.
+ *
+ *   streams    threads with a queue each, that wait for a random time before an operation
+ *   memory     of devices is shared memory, so that IPC handles open in other processes; where the processor can, the
+ *              threads of the program fault when they touch it
+ *   kernels    run their host bodies (cuda/kernels/host.h), found by name
+ *   capture    keeps operations; launching a graph queues them again
+ *   world      what all processes of a test share: who has accessed which bytes when, as vector clocks
+ *
+ * Every operation of a stream has a time: the stream's number and a count. A stream knows up to which time of every other
+ * stream all is done before what it does now: by waiting for an event or for a value that was written; and by what the
+ * host knew when it queued the operation, having waited for it. All threads of all processes are one host in this: what
+ * one of them has waited for all know, as the stand-in cannot see how they tell each other. An access that does not know
+ * of an earlier one to the same bytes, where one of the two writes, is a race, and both are named.
+ *
+ * Environment:
+ *   PLAIT_STANDIN_WORLD    a file of the test's for its processes to share; else each process has a world of its own
+ *   PLAIT_STANDIN_SEED     of the random delays (1)
+ *   PLAIT_STANDIN_DELAY    the longest, in microseconds (50); 0: none
+ *   PLAIT_STANDIN_DEVICES  (1)
+ *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
+ *   PLAIT_STANDIN_GUARD    0: threads of the program may touch devices' memory (1)
+ *   PLAIT_STANDIN_LOG      1: names every call on stderr
+ */
+#ifndef PLAIT_TESTS_STANDIN_H
+#define PLAIT_TESTS_STANDIN_H
+
+#include "driver_types.h"
+
+#include <host.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { ACTORS = 256, DEVICES = 8 };
+
+struct clock {
+    uint64_t at[ACTORS]; /* up to here everything of that stream is known to be done */
+};
+
+/* ---- What all processes share (standin_world.c) ------------------------------------------------------------ */
+
+enum access { READ, WRITE, WAIT, SIGNAL }; /* the last two: of values */
+
+struct allocation {
+    uint64_t id; /* 0: free */
+    uint64_t bytes;
+    uint32_t device;
+    int pid, fd;
+    bool freed;
+    uint32_t first; /* of its accesses */
+};
+
+void world_open(void);
+void world_lock(void);
+void world_unlock(void);
+
+/* A stream's number; -1: there are too many. */
+int actor_take(void);
+void actor_drop(int actor);
+
+/* All with the world locked. */
+struct clock *host_clock(void);
+struct clock *actor_clock(int actor);
+void clock_join(struct clock *a, const struct clock *b);
+void actor_tick(int actor);
+uint32_t allocation_make(uint64_t bytes, uint32_t device, int fd); /* UINT32_MAX: there are too many */
+struct allocation *allocation_at(uint32_t allocation);
+void allocation_free(uint32_t allocation);
+void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, enum access access, const char *what);
+void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor);
+/* Of the writes whose values were enough, one after the other up to the latest, the first is what was waited for. */
+void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, bool (*enough)(const void *, uint64_t),
+                const void *context);
+
+/* Write the message and end the process. */
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- Memory of this process (standin_memory.c) -------------------------------------------------------------- */
+
+enum kind { DEVICE_MEMORY, MANAGED_MEMORY, PINNED_MEMORY, REGISTERED_MEMORY, IMPORTED_MEMORY };
+
+struct mapping {
+    uint64_t start, bytes;
+    enum kind kind;
+    uint32_t allocation, device, opened;
+    uint64_t id; /* the allocation's */
+};
+
+/* What holds the address, copied to *out. */
+bool mapping_find(uint64_t address, struct mapping *out);
+void memory_open(void);
+void memory_allow(bool allow); /* may this thread touch devices' memory? */
+
+struct stream;
+
+/* An operation of this stream accesses this. host: memory that the driver does not know is allowed. */
+void touch(const struct stream *stream, uint64_t address, uint64_t bytes, enum access access, bool host,
+           const char *what);
+
+/* ---- Contexts and calls (standin_calls.c) ------------------------------------------------------------------- */
+
+struct context {
+    int device;
+    bool peers[DEVICES];
+    struct stream *null;
+    uint32_t retained;
+};
+
+uint64_t setting(const char *name, uint64_t otherwise);
+int calls_begin(const char *name, bool needs_context); /* CU_OK, or what the call returns */
+struct context *context_now(void);
+struct context *context_of(int device);
+
+#define CALL(needs_context)                                     \
+    do {                                                        \
+        const int begun = calls_begin(__func__, needs_context); \
+        if (begun != CU_OK)                                     \
+            return begun;                                       \
+    } while (0)
+
+/* ---- Streams (standin_stream.c) ----------------------------------------------------------------------------- */
+
+enum what { DO_COPY, DO_SET, DO_KERNEL, DO_CALL, DO_WRITE, DO_WAIT, DO_RECORD, DO_AWAIT };
+
+struct record { /* a point in a stream's work */
+    uint32_t held;
+    bool done;
+    struct clock clock;
+};
+
+struct op {
+    struct op *next;
+    enum what what;
+    uint64_t to, from, bytes, value;
+    uint32_t size, flags; /* of an element or value */
+    const struct plait_cuda_host *kernel;
+    uint32_t nblock;
+    void *argument;
+    void (*call)(void *);
+    void *context;
+    struct record *record;
+    uint32_t point;     /* captured: the record's number in the graph */
+    struct clock *host; /* known when it was queued */
+};
+
+struct capture;
+
+struct stream {
+    struct stream *next; /* of all */
+    struct context *context;
+    unsigned flags;
+    int actor;
+    pthread_t thread;
+    pthread_cond_t more;
+    struct op *first, **last;
+    uint64_t queued, done;
+    bool ends;
+    uint64_t random;
+    struct capture *capture; /* or NULL */
+    uint32_t lane;           /* in it */
+};
+
+/* A copy of op is queued, or kept if the stream is being captured. Takes op's argument and a share of its record. */
+int stream_put(struct stream *stream, struct op op);
+int stream_put_now(struct stream *stream, struct op op); /* never captured */
+int stream_find(void *handle, struct stream **out);      /* CU_INVALID_HANDLE and so on */
+int stream_make(struct context *context, unsigned flags, struct stream **out);
+void stream_end(struct stream *stream); /* when it has done all */
+void process_synchronize(void);         /* all of this process that is queued has been done, and the host knows */
+
+struct record *record_make(void);
+struct record *record_hold(struct record *record);
+void record_drop(struct record *record);
+void record_wait(struct record *record); /* the host */
+bool record_is_done(struct record *record);
+
+void process_lock(void);
+void process_unlock(void);
+
+/* ---- Events and capture (standin_events.c, standin_capture.c) ----------------------------------------------- */
+
+int capture_put(struct stream *stream, struct op op);
+int capture_record(struct stream *stream, struct capture **capture, uint32_t *point);
+int capture_await(struct stream *stream, struct capture *capture, uint32_t point);
+int capture_unsafe(void);                 /* may this call be made now? */
+int capture_spoil(struct stream *stream); /* a call that a capture does not survive, if there is one */
+
+/* ---- Kernels (standin_kernels.c) ----------------------------------------------------------------------------- */
+
+void kernel_accesses(const struct stream *stream, const struct op *op);
+
+#endif

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams: threads that do one operation after the other, each a random time later. */
+#include "standin.h"
+
+#include "../random.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all streams' queues and all records */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a record is done, a stream idle */
+static struct stream *streams;
+
+void process_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void process_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- Records ----------------------------------------------------------------------------------------------- */
+
+struct record *record_make(void)
+{
+    struct record *r = calloc(1, sizeof *r);
+
+    if (r == NULL)
+        die("out of memory");
+    r->held = 1;
+    return r;
+}
+
+struct record *record_hold(struct record *record)
+{
+    if (record != NULL) {
+        process_lock();
+        record->held++;
+        process_unlock();
+    }
+    return record;
+}
+
+void record_drop(struct record *record)
+{
+    if (record == NULL)
+        return;
+    process_lock();
+    const bool last = --record->held == 0;
+    process_unlock();
+    if (last)
+        free(record);
+}
+
+/* What has been waited for the host knows. */
+static void learn(const struct clock *clock)
+{
+    world_lock();
+    clock_join(host_clock(), clock);
+    world_unlock();
+}
+
+bool record_is_done(struct record *record)
+{
+    process_lock();
+    const bool done = record->done;
+    process_unlock();
+    if (done)
+        learn(&record->clock);
+    return done;
+}
+
+void record_wait(struct record *record)
+{
+    process_lock();
+    while (!record->done)
+        pthread_cond_wait(&changed, &lock);
+    process_unlock();
+    learn(&record->clock);
+}
+
+/* ---- What a stream does ------------------------------------------------------------------------------------ */
+
+static const char *const names[] = { "a copy",          "a memset",           "a kernel",
+                                     "a host function", "a write of a value", "a wait for a value",
+                                     "an event",        "a wait for an event" };
+
+static void do_set(const struct op *op)
+{
+    unsigned char *p = (unsigned char *)(uintptr_t)op->to;
+
+    for (uint64_t i = 0; i < op->bytes; i += op->size)
+        memcpy(p + i, &op->value, op->size);
+}
+
+static uint64_t load(const struct op *op)
+{
+    const void *p = (const void *)(uintptr_t)op->to;
+
+    return op->size == 8 ? __atomic_load_n((const uint64_t *)p, __ATOMIC_SEQ_CST)
+                         : __atomic_load_n((const uint32_t *)p, __ATOMIC_SEQ_CST);
+}
+
+static void do_write(const struct stream *s, const struct op *op)
+{
+    struct mapping m;
+
+    if (!mapping_find(op->to, &m))
+        die("a value is written to memory that was freed");
+    world_lock();
+    value_written(m.allocation, op->to - m.start, op->value, s->actor);
+    if (op->size == 8)
+        __atomic_store_n((uint64_t *)(uintptr_t)op->to, op->value, __ATOMIC_SEQ_CST);
+    else
+        __atomic_store_n((uint32_t *)(uintptr_t)op->to, (uint32_t)op->value, __ATOMIC_SEQ_CST);
+    world_unlock();
+}
+
+static bool is_reached(const void *context, uint64_t now)
+{
+    const struct op *op = context;
+
+    switch (op->flags & 3) {
+    case VALUE_STREAM_WAIT_VALUE_GEQ:
+        return op->size == 8 ? (int64_t)(now - op->value) >= 0 : (int32_t)((uint32_t)now - (uint32_t)op->value) >= 0;
+    case VALUE_STREAM_WAIT_VALUE_EQ:
+        return now == op->value;
+    case VALUE_STREAM_WAIT_VALUE_AND:
+        return (now & op->value) != 0;
+    default:
+        return (~(now | op->value) & (op->size == 8 ? UINT64_MAX : UINT32_MAX)) != 0;
+    }
+}
+
+static void do_wait(const struct stream *s, const struct op *op)
+{
+    const struct timespec moment = { 0, 20000 };
+    struct mapping m;
+
+    for (uint32_t turn = 0;; turn++) {
+        if (!mapping_find(op->to, &m))
+            die("a value is waited for in memory that was freed");
+        world_lock();
+        const uint64_t now = load(op);
+        const bool reached = is_reached(op, now);
+        if (reached)
+            value_seen(m.allocation, op->to - m.start, now, s->actor, is_reached, op);
+        world_unlock();
+        if (reached)
+            return;
+        if (turn < 20)
+            sched_yield();
+        else
+            nanosleep(&moment, NULL);
+    }
+}
+
+static void do_record(const struct stream *s, const struct op *op)
+{
+    world_lock();
+    op->record->clock = *actor_clock(s->actor);
+    world_unlock();
+    process_lock();
+    op->record->done = true;
+    pthread_cond_broadcast(&changed);
+    process_unlock();
+}
+
+static void do_await(const struct stream *s, const struct op *op)
+{
+    process_lock();
+    while (!op->record->done)
+        pthread_cond_wait(&changed, &lock);
+    process_unlock();
+    world_lock();
+    clock_join(actor_clock(s->actor), &op->record->clock);
+    world_unlock();
+}
+
+/* The function may tell any thread what it likes. */
+static void do_call(const struct stream *s, const struct op *op)
+{
+    world_lock();
+    clock_join(host_clock(), actor_clock(s->actor));
+    world_unlock();
+    memory_allow(false);
+    op->call(op->context);
+    memory_allow(true);
+    world_lock();
+    clock_join(actor_clock(s->actor), host_clock());
+    world_unlock();
+}
+
+static void announce(const struct stream *s, const struct op *op)
+{
+    world_lock();
+    clock_join(actor_clock(s->actor), op->host);
+    actor_tick(s->actor);
+    world_unlock();
+    switch (op->what) {
+    case DO_COPY:
+        touch(s, op->from, op->bytes, READ, true, names[DO_COPY]);
+        touch(s, op->to, op->bytes, WRITE, true, names[DO_COPY]);
+        return;
+    case DO_SET:
+        touch(s, op->to, op->bytes, WRITE, false, names[DO_SET]);
+        return;
+    case DO_WRITE:
+        touch(s, op->to, op->size, SIGNAL, false, names[DO_WRITE]);
+        return;
+    case DO_WAIT:
+        touch(s, op->to, op->size, WAIT, false, names[DO_WAIT]);
+        return;
+    case DO_KERNEL:
+        kernel_accesses(s, op);
+        return;
+    default:
+        return;
+    }
+}
+
+static void perform(const struct stream *s, const struct op *op)
+{
+    switch (op->what) {
+    case DO_COPY:
+        memmove((void *)(uintptr_t)op->to, (const void *)(uintptr_t)op->from, op->bytes);
+        return;
+    case DO_SET:
+        do_set(op);
+        return;
+    case DO_KERNEL:
+        op->kernel->run(op->argument, op->nblock);
+        return;
+    case DO_CALL:
+        do_call(s, op);
+        return;
+    case DO_WRITE:
+        do_write(s, op);
+        return;
+    case DO_WAIT:
+        do_wait(s, op);
+        return;
+    case DO_RECORD:
+        do_record(s, op);
+        return;
+    case DO_AWAIT:
+        do_await(s, op);
+        return;
+    }
+}
+
+static void delay(struct stream *s)
+{
+    const uint64_t longest = setting("PLAIT_STANDIN_DELAY", 50), draw = random_next(&s->random);
+
+    if (longest > 0 && draw % 4 == 0)
+        usleep((unsigned)(draw / 4 % longest));
+    else if (draw % 4 == 1)
+        sched_yield();
+}
+
+static void op_free(struct op *op)
+{
+    record_drop(op->record);
+    free(op->argument);
+    free(op->host);
+    free(op);
+}
+
+static struct op *stream_next(struct stream *s)
+{
+    process_lock();
+    while (s->first == NULL && !s->ends)
+        pthread_cond_wait(&s->more, &lock);
+    struct op *op = s->first;
+    if (op != NULL) {
+        s->first = op->next;
+        if (s->first == NULL)
+            s->last = &s->first;
+    }
+    process_unlock();
+    return op;
+}
+
+static void *stream_run(void *argument)
+{
+    struct stream *s = argument;
+    struct op *op;
+
+    memory_allow(true);
+    while ((op = stream_next(s)) != NULL) {
+        delay(s);
+        announce(s, op);
+        perform(s, op);
+        op_free(op);
+        process_lock();
+        s->done++;
+        pthread_cond_broadcast(&changed);
+        process_unlock();
+    }
+    actor_drop(s->actor);
+    free(s);
+    return NULL;
+}
+
+/* ---- Queues ------------------------------------------------------------------------------------------------ */
+
+int stream_put_now(struct stream *s, struct op op)
+{
+    struct op *copy = malloc(sizeof *copy);
+
+    op.host = malloc(sizeof *op.host);
+    if (copy == NULL || op.host == NULL)
+        die("out of memory");
+    world_lock();
+    *op.host = *host_clock();
+    world_unlock();
+    *copy = op;
+    copy->next = NULL;
+    process_lock();
+    *s->last = copy;
+    s->last = &copy->next;
+    s->queued++;
+    pthread_cond_signal(&s->more);
+    process_unlock();
+    return CU_OK;
+}
+
+/* `later` does nothing before `earlier` has done what it has now. */
+static void put_between(struct stream *earlier, struct stream *later)
+{
+    struct record *r = record_make();
+
+    stream_put_now(earlier, (struct op){ .what = DO_RECORD, .record = record_hold(r) });
+    stream_put_now(later, (struct op){ .what = DO_AWAIT, .record = r });
+}
+
+/* The context's stream 0 and its other streams wait for each other, but for those that are made not to. */
+static void put_null_order(struct stream *s)
+{
+    struct stream *null = s->context->null, *others[ACTORS];
+    uint32_t n = 0;
+
+    if (s != null) {
+        if (null != NULL && (s->flags & VALUE_STREAM_NON_BLOCKING) == 0)
+            put_between(null, s);
+        return;
+    }
+    process_lock();
+    for (struct stream *o = streams; o != NULL && n < ACTORS; o = o->next)
+        if (o != s && o->context == s->context && (o->flags & VALUE_STREAM_NON_BLOCKING) == 0 && o->done < o->queued)
+            others[n++] = o;
+    process_unlock();
+    for (uint32_t i = 0; i < n; i++)
+        put_between(others[i], s);
+}
+
+int stream_put(struct stream *s, struct op op)
+{
+    if (s->capture != NULL)
+        return capture_put(s, op);
+    put_null_order(s);
+    return stream_put_now(s, op);
+}
+
+int stream_make(struct context *context, unsigned flags, struct stream **out)
+{
+    struct stream *s = calloc(1, sizeof *s);
+    const int actor = actor_take();
+
+    if (s == NULL || actor < 0)
+        die("more than %d streams", ACTORS);
+    s->context = context;
+    s->flags = flags;
+    s->actor = actor;
+    s->last = &s->first;
+    s->random = setting("PLAIT_STANDIN_SEED", 1) * 1000003 + (uint64_t)actor;
+    pthread_cond_init(&s->more, NULL);
+    process_lock();
+    s->next = streams;
+    streams = s;
+    process_unlock();
+    if (pthread_create(&s->thread, NULL, stream_run, s) != 0)
+        die("no thread for a stream");
+    pthread_detach(s->thread);
+    *out = s;
+    return CU_OK;
+}
+
+void stream_end(struct stream *s)
+{
+    process_lock();
+    for (struct stream **link = &streams; *link != NULL; link = &(*link)->next)
+        if (*link == s) {
+            *link = s->next;
+            break;
+        }
+    s->ends = true;
+    pthread_cond_signal(&s->more);
+    process_unlock();
+}
+
+static int null_stream(struct context *context, struct stream **out)
+{
+    if (context == NULL)
+        return CU_INVALID_CONTEXT;
+    if (context->null == NULL)
+        stream_make(context, 0, &context->null);
+    *out = context->null;
+    return CU_OK;
+}
+
+/* 0 and 1 are the context's own. */
+int stream_find(void *handle, struct stream **out)
+{
+    bool found = false;
+
+    if ((uintptr_t)handle <= 1)
+        return null_stream(context_now(), out);
+    process_lock();
+    for (const struct stream *s = streams; s != NULL; s = s->next)
+        found |= s == handle;
+    process_unlock();
+    *out = handle;
+    return found ? CU_OK : CU_INVALID_HANDLE;
+}
+
+static void stream_wait(struct stream *s)
+{
+    struct record *r = record_make();
+
+    stream_put_now(s, (struct op){ .what = DO_RECORD, .record = record_hold(r) });
+    record_wait(r);
+    record_drop(r);
+}
+
+/* Streams that are destroyed meanwhile are at the program's risk, as with the driver. */
+void process_synchronize(void)
+{
+    struct record *records[ACTORS];
+    struct stream *all[ACTORS];
+    uint32_t n = 0;
+
+    process_lock();
+    for (struct stream *s = streams; s != NULL && n < ACTORS; s = s->next)
+        if (s->capture == NULL)
+            all[n++] = s;
+    process_unlock();
+    for (uint32_t i = 0; i < n; i++) {
+        records[i] = record_make();
+        stream_put_now(all[i], (struct op){ .what = DO_RECORD, .record = record_hold(records[i]) });
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        record_wait(records[i]);
+        record_drop(records[i]);
+    }
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------- */
+
+EXPORT int cuStreamCreate(void **out, unsigned flags)
+{
+    CALL(true);
+    struct stream *s;
+
+    if (flags > 1)
+        return CU_INVALID_VALUE;
+    const int status = stream_make(context_now(), flags, &s);
+    if (status == CU_OK)
+        *out = s;
+    return status;
+}
+
+EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority)
+{
+    (void)priority;
+    return cuStreamCreate(out, flags);
+}
+
+EXPORT int cuStreamDestroy_v2(void *stream)
+{
+    CALL(true);
+    struct stream *s;
+    const int status = (uintptr_t)stream <= 1 ? CU_INVALID_HANDLE : stream_find(stream, &s);
+
+    if (status == CU_OK)
+        stream_end(s);
+    return status;
+}
+
+EXPORT int cuStreamGetCtx(void *stream, void **out)
+{
+    CALL(false);
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        *out = s->context;
+    return status;
+}
+
+EXPORT int cuStreamGetFlags(void *stream, unsigned *out)
+{
+    CALL(false);
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        *out = s->flags;
+    return status;
+}
+
+EXPORT int cuStreamSynchronize(void *stream)
+{
+    CALL(true);
+    struct stream *s;
+    int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        status = capture_spoil(s);
+    if (status == CU_OK)
+        stream_wait(s);
+    return status;
+}
+
+EXPORT int cuStreamQuery(void *stream)
+{
+    CALL(true);
+    struct stream *s;
+    int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        status = capture_spoil(s);
+    if (status != CU_OK)
+        return status;
+    process_lock();
+    const bool idle = s->done == s->queued;
+    process_unlock();
+    if (idle)
+        stream_wait(s);
+    return idle ? CU_OK : CU_NOT_READY;
+}
