@@ -599,7 +599,7 @@ static void wrong_accesses_are_noticed(void **state)
 /* ---- Several processes ------------------------------------------------------------------------------------- */
 
 struct between { /* two processes */
-    _Atomic int phase;
+    _Atomic int phase, finished;
     cu_ipc_handle memory, word;
 };
 
@@ -610,6 +610,14 @@ static void wait_for_phase(int phase)
 {
     while (between->phase < phase)
         usleep(200);
+}
+
+/* What an ended process did is no race any more: wait for the other, which may have died, for a second at most. */
+static void linger(void)
+{
+    between->finished++;
+    for (int i = 0; i < 500 && between->finished < 2; i++)
+        usleep(2000);
 }
 
 /* Reads what the other writes, in the order of values. careless: says too early that it has read. */
@@ -633,7 +641,10 @@ static void reader(void)
     if (!careless)
         expect(p.a, 20);
     ok(cuIpcCloseMemHandle(memory));
-    between->phase = 2;
+    if (!careless)
+        between->phase = 2;
+    else
+        linger();
 }
 
 static void writer(void)
@@ -653,6 +664,8 @@ static void writer(void)
     ok(cuStreamSynchronize(p.streams[0]));
     if (!careless)
         wait_for_phase(2);
+    else
+        linger();
 }
 
 /* In a world of their own; both lived? */
@@ -664,17 +677,20 @@ static bool two_processes_live(void)
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
     setenv("PLAIT_STANDIN_WORLD", path, 1);
-    between->phase = 0;
+    between->phase = between->finished = 0;
     const pid_t pid = fork();
     if (pid == 0) {
         const bool died = dies(reader, text, sizeof text);
-        between->phase = 3;
+        if (died)
+            fprintf(stderr, "the reader: %s", text);
         _exit(died ? 1 : 0);
     }
     const bool died = dies(writer, text, sizeof text);
     waitpid(pid, &status, 0);
     unsetenv("PLAIT_STANDIN_WORLD");
     close(world);
+    if (died)
+        printf("the writer: %s", text);
     return !died && status == 0;
 }
 
@@ -692,6 +708,64 @@ static void a_race_between_processes_is_noticed(void **state)
     assert_false(two_processes_live());
 }
 
+/* What a killed process was doing stands in nobody's way. */
+static void killed(void)
+{
+    const struct place p = start();
+    cu_address memory;
+
+    wait_for_phase(1);
+    ok(cuIpcOpenMemHandle_v2(&memory, between->memory, 1));
+    ok(cuMemcpyAsync(p.a, memory, N * 4, p.streams[0]));
+    while (cuStreamQuery(p.streams[0]) != CU_OK)
+        ;
+    ok(cuMemcpyAsync(p.a, memory, N * 4, p.streams[0]));
+    usleep(5000);
+    between->phase = 2;
+    pause();
+}
+
+static void survivor(void)
+{
+    const struct place p = start();
+
+    ok(cuIpcGetMemHandle(&between->memory, p.a));
+    between->phase = 1;
+    wait_for_phase(3);
+    ok(cuMemsetD32Async(p.a, 1, N, p.streams[0]));
+    ok(cuMemFree_v2(p.a));
+}
+
+static void a_killed_process_is_no_race(void **state)
+{
+    const int world = memfd_create("world", 0);
+    char path[64], text[4096];
+
+    (void)state;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
+    setenv("PLAIT_STANDIN_WORLD", path, 1);
+    between->phase = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        killed();
+        _exit(0);
+    }
+    const pid_t killer = fork();
+    if (killer == 0) {
+        wait_for_phase(2);
+        kill(pid, SIGKILL);
+        usleep(5000);
+        between->phase = 3;
+        _exit(0);
+    }
+    if (dies(survivor, text, sizeof text))
+        fail_msg("%s", text);
+    waitpid(pid, NULL, 0);
+    waitpid(killer, NULL, 0);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    close(world);
+}
+
 /* The tests use the driver in processes of their own, as it is initialised once. */
 int main(int argc, char **argv)
 {
@@ -700,6 +774,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_accesses_are_noticed),
         cmocka_unit_test(processes_share_memory_values_and_clocks),
         cmocka_unit_test(a_race_between_processes_is_noticed),
+        cmocka_unit_test(a_killed_process_is_no_race),
         cmocka_unit_test(kernels_copies_and_memsets_happen_in_the_order_of_their_stream),
         cmocka_unit_test(streams_wait_for_events_and_values),
         cmocka_unit_test(streams_wait_for_stream_zero_unless_they_are_made_not_to),

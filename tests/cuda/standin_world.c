@@ -38,7 +38,7 @@ static struct world {
     uint64_t last_id;
     uint32_t free_trace; /* a list; those from `fresh` on were never used */
     uint32_t fresh;
-    bool taken[ACTORS];
+    int owners[ACTORS]; /* processes; 0: free */
     struct clock host, actors[ACTORS];
     struct allocation allocations[ALLOCATIONS];
     struct word words[WORDS];
@@ -69,7 +69,7 @@ static void world_begin(void)
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&world->lock, &attributes);
     world->free_trace = NONE;
-    world->taken[0] = true; /* 0 is nobody */
+    world->owners[0] = -1; /* 0 is nobody */
     world->ready = 1;
 }
 
@@ -125,24 +125,45 @@ void actor_tick(int actor)
     world->actors[actor].at[actor]++;
 }
 
+/* Has the process ended? What its streams were doing went with it. */
+static bool is_gone(int pid)
+{
+    char path[32], state = 'X';
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return true;
+    const int found = fscanf(f, "%*d %*[^)]) %c", &state);
+    fclose(f);
+    return found != 1 || state == 'Z' || state == 'X';
+}
+
+static int actor_free(bool gone)
+{
+    for (int actor = 1; actor < ACTORS; actor++)
+        if (world->owners[actor] == 0 || (gone && is_gone(world->owners[actor])))
+            return actor;
+    return -1;
+}
+
 int actor_take(void)
 {
-    int actor = 1;
-
     world_lock();
-    while (actor < ACTORS && world->taken[actor])
-        actor++;
-    if (actor < ACTORS)
-        world->taken[actor] = true;
+    int actor = actor_free(false);
+    if (actor < 0)
+        actor = actor_free(true);
+    if (actor > 0)
+        world->owners[actor] = getpid();
     world_unlock();
-    return actor < ACTORS ? actor : -1;
+    return actor;
 }
 
 /* The next stream of this number goes on with its time. */
 void actor_drop(int actor)
 {
     world_lock();
-    world->taken[actor] = false;
+    world->owners[actor] = 0;
     world_unlock();
 }
 
@@ -184,7 +205,7 @@ void allocation_free(uint32_t allocation)
     while (a->first != NONE) {
         const struct trace *t = &world->traces[a->first];
         const uint32_t next = t->next;
-        if (!is_known(t, &world->host))
+        if (!is_known(t, &world->host) && !is_gone(t->pid))
             die("memory of %llu bytes is freed while stream %d (process %d) may be in %s of bytes %llu to %llu of it: "
                 "nobody has waited for that",
                 (unsigned long long)a->bytes, t->actor, t->pid, t->what, (unsigned long long)t->start,
@@ -265,7 +286,7 @@ void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, en
         const uint32_t trace = *link;
         const struct trace *was = &world->traces[trace];
         const bool overlap = was->start < is.end && is.start < was->end;
-        if (overlap && conflict(was->access, is.access) && !is_known(was, now))
+        if (overlap && conflict(was->access, is.access) && !is_known(was, now) && !is_gone(was->pid))
             report(a, was, &is);
         if (overlap && is_known(was, now) && replaces(&is, was)) {
             *link = was->next;
