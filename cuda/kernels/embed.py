@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write a C file that holds device code as data: embed.py OUT.c FILE... (images.h). Its text changes with theirs."""
+import hashlib
+import os
+import sys
+
+out, *files = sys.argv[1:]
+text = '/* Made by embed.py. */\n#include "images.h"\n\n'
+table = ''
+for path in files:
+    name = os.path.splitext(os.path.basename(path))[0]
+    with open(path, 'rb') as f:
+        content = f.read()
+    ends = '.byte 0\\n' if path.endswith('.ptx') else ''
+    text += f'/* {hashlib.sha256(content).hexdigest()} */\n'
+    text += f'extern const char plait_image_{name}[] __attribute__((visibility("hidden")));\n'
+    text += (f'__asm__(".section .rodata\\n.balign 16\\n.hidden plait_image_{name}\\n.globl plait_image_{name}\\n'
+             f'plait_image_{name}:\\n.incbin \\"{os.path.abspath(path)}\\"\\n{ends}.previous\\n");\n')
+    table += f'    {{ "{name}", plait_image_{name}, {len(content) + bool(ends)} }},\n'
+with open(out, 'w', encoding='utf-8') as f:
+    f.write(text + '\nconst struct plait_cuda_image plait_cuda_images[] = {\n' + table + '    { 0 },\n};\n')
