@@ -58,6 +58,11 @@ static inline char *address(const struct plait_run *run, const struct plait_flig
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
 
+static inline struct plait_link *link_to(const struct plait_run *run, int32_t peer)
+{
+    return run->comm->peers[peer].link[run->channel];
+}
+
 static inline void complete(const struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
@@ -72,15 +77,13 @@ static inline void complete(const struct plait_run *run, struct plait_flight *f,
 static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
                                   const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_out +
-           (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+    return link_to(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
 static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f,
                                  const struct plait_instr *in)
 {
-    return run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES]->next_in +
-           (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+    return link_to(run, in->peer)->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
 static inline double stopwatch(const struct plait_run *run)
@@ -123,7 +126,7 @@ static inline bool reaches(const struct plait_run *run, const struct plait_link 
 static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
-    struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
+    struct plait_link *link = link_to(run, in->peer);
     const uint32_t number = out_number(run, f, in);
     const char *data = address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = bytes_of(run, f, in);
@@ -165,7 +168,7 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
 
 static void release(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
+    struct plait_link *link = link_to(run, in->peer);
     link->transport->release(link, in_number(run, f, in));
 }
 
@@ -192,8 +195,7 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link =
-            next->verb == PLAIT_STEP_SEND ? run->comm->peers[next->peer].link[PLAIT_CHANNEL_COLLECTIVES] : NULL;
+        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? link_to(run, next->peer) : NULL;
         if (link != NULL && !reaches(run, link, to, bytes))
             return true;
     }
@@ -295,7 +297,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
+        struct plait_link *link = link_to(run, in->peer);
         const size_t bytes = bytes_of(run, f, in), before = f->start * (in->wide ? sizeof(float) : run->o->size);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
@@ -332,7 +334,7 @@ static bool poll_sends(struct plait_run *run, struct plait_flight *f)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->sending[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        const struct plait_link *link = run->comm->peers[in->peer].link[PLAIT_CHANNEL_COLLECTIVES];
+        const struct plait_link *link = link_to(run, in->peer);
         if (link->transport->sent(link, out_number(run, f, in)))
             complete(run, f, i);
         else
@@ -383,7 +385,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     uint32_t n = 0;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        const struct plait_flight *f = &run->comm->flights[d];
+        const struct plait_flight *f = &run->flights[d];
         n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
         n = add_peers(run, f->sending, f->nsending, ranks, n, most);
         n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
@@ -400,8 +402,8 @@ static uint64_t steps_done(const void *context, uint64_t *of)
     uint64_t n = run->done_slices * run->prog->ninstr;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-        if (run->comm->flights[d].done < run->prog->ninstr)
-            n += run->comm->flights[d].done;
+        if (run->flights[d].done < run->prog->ninstr)
+            n += run->flights[d].done;
     *of = run->nslice * run->prog->ninstr;
     return n;
 }
@@ -458,10 +460,13 @@ static void report_way(struct plait_run *run)
 
 /* ---- Running ------------------------------------------------------------------------------------- */
 
-static enum plait_status connect_links(struct plait_comm *comm, const struct plait_prog *p)
+static enum plait_status connect_links(const struct plait_run *run)
 {
+    struct plait_comm *comm = run->comm;
+    const struct plait_prog *p = run->prog;
+
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (p->nsend[r] + p->nrecv[r] > 0 && plait_connect(comm, r, PLAIT_CHANNEL_COLLECTIVES) == NULL)
+        if (p->nsend[r] + p->nrecv[r] > 0 && plait_connect(comm, r, run->channel) == NULL)
             return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
     return PLAIT_OK;
 }
@@ -486,16 +491,18 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
+    run->channel = PLAIT_CHANNEL_COLLECTIVES;
+    run->flights = comm->flights;
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        struct plait_flight *f = &comm->flights[d];
+        struct plait_flight *f = &run->flights[d];
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
     choose_way(run);
-    return fail_all(comm, connect_links(comm, run->prog));
+    return fail_all(comm, connect_links(run));
 }
 
 static enum plait_status make_room(struct plait_run *run)
@@ -513,7 +520,7 @@ static bool turn_flights(struct plait_run *run)
 
     for (uint64_t d = 0; d < depth; d++) {
         const uint64_t place = (comm->next_flight + d) % PLAIT_NFLIGHT;
-        struct plait_flight *f = &comm->flights[place];
+        struct plait_flight *f = &run->flights[place];
         if (f->done == run->prog->ninstr) {
             if ((comm->next_flight + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
                 !plait_flight_idle(comm, f))
@@ -532,7 +539,7 @@ static bool turn_flights(struct plait_run *run)
 static void pass_numbers(struct plait_run *run)
 {
     for (uint32_t r = 0; r < run->comm->nrank; r++) {
-        struct plait_link *link = run->comm->peers[r].link[PLAIT_CHANNEL_COLLECTIVES];
+        struct plait_link *link = link_to(run, (int32_t)r);
         if (link != NULL) {
             link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];
             link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];

@@ -46,7 +46,7 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         struct plait_late *late = &f->late[r];
-        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_COLLECTIVES];
+        const struct plait_link *link = comm->peers[r].link[comm->run->channel];
         while (late->first != late->end && link->transport->sent(link, late->first))
             late->first++;
         if (late->first != late->end)
@@ -156,9 +156,9 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
 
     *fits = true;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
-        status = grow_lists(run->comm, &run->comm->flights[d], run->prog);
+        status = grow_lists(run->comm, &run->flights[d], run->prog);
         if (status == PLAIT_OK)
-            status = grow_memory(run->comm, &run->comm->flights[d], run->need, fits);
+            status = grow_memory(run->comm, &run->flights[d], run->need, fits);
     }
     return status;
 }

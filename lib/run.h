@@ -75,7 +75,9 @@ struct plait_run {
 
     /* The engine's. */
     const struct plait_prog *prog;
-    uint32_t fingerprint; /* of its messages */
+    enum plait_channel channel;   /* of its messages */
+    struct plait_flight *flights; /* [PLAIT_NFLIGHT] its slices; the comm's */
+    uint32_t fingerprint;         /* of its messages */
     uint64_t nslice, next_slice, done_slices;
     size_t need;    /* library memory of the largest slice */
     bool fits;      /* there is room for it */
