@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include "config.h"
+#include "devices.h"
 #include "fork.h"
 #include "status.h"
 #include "system_limits.h"
@@ -403,6 +404,9 @@ enum plait_status plait_mem_free(void *memory)
 {
     if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
         return PLAIT_OK;
+    enum plait_status status;
+    if (plait_device_used() != NULL && plait_device_free(memory, &status))
+        return status;
     if (!plait_arena_free(memory))
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
                           memory);

@@ -17,6 +17,7 @@ struct plait_args { /* of a call */
     const void *in;
     void *out;
     bool alias; /* the buffers lie as they do in place */
+    struct plait_queue *queue; /* of a device, on which it runs in stream order; NULL: on the processor */
     bool sized; /* blocks differ in size (plait_sizes); count: of the largest, if it decides what runs; else 0 */
 };
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool sized, const struct plait_call *call,
-                    char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool sized, bool device,
+                    const struct plait_call *call, char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
 {
     plait_spec_for(comm->config.algo, coll, spec);
     *out = (struct plait_wish){
@@ -27,7 +27,8 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .reproducible = comm->reproducible || call->reproducible,
         .user = call->user != NULL,
         .ordered = call->user != NULL && !call->user->commutative,
-        .oversubscribed = comm->oversubscribed,
+        .oversubscribed = comm->oversubscribed && !device,
+        .device = device,
         .sized = sized,
         .cma = comm->cma,
         .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
@@ -36,12 +37,12 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
 }
 
 /* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
-bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes)
+bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes, bool device)
 {
     char spec[PLAIT_MAX_SPEC];
     struct plait_wish wish;
 
-    wish_of(comm, coll, true, &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, true, device, &plait_no_wishes, spec, &wish);
     return plait_fits_tiny(coll, comm->nrank, bytes, &wish);
 }
 
@@ -98,6 +99,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->selection.plan_hash,
                                 o->prog != NULL ? o->prog->hash : 0,
                                 o->what.ordered,
+                                o->device,
                                 bits_of(o->factor) };
 
     return plait_fingerprint(fields, sizeof fields);
@@ -114,6 +116,7 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .inplace = o->inplace && !o->geometry.rooted,
         .root = (uint16_t)o->root,
         .sized = o->sized,
+        .device = o->device,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
@@ -169,7 +172,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
-    wish_of(comm, o->coll, o->sized, &o->call, spec, &wish);
+    wish_of(comm, o->coll, o->sized, o->device, &o->call, spec, &wish);
     status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.tiny)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
@@ -178,7 +181,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (o->sized && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
-    if (o->prog != NULL && !o->prog->sliceable) {
+    if (o->prog != NULL && (o->device || !o->prog->sliceable)) {
         o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
@@ -204,7 +207,8 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
 {
     const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
-                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15;
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^
+                         (uint64_t)(a->queue != NULL) << 14;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     enum plait_status status;
 
@@ -218,6 +222,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .root = a->root,
                                    .inplace = a->inplace,
                                    .sized = a->sized,
+                                   .device = a->queue != NULL,
                                    .count = a->count,
                                    .plain = options == NULL,
                                    .call = *call };
@@ -275,7 +280,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
-    wish_of(comm, coll, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, false, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

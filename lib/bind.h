@@ -24,7 +24,7 @@ static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct
 static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
 {
     return o->count == a->count && o->type == a->type && o->op == a->op && o->inplace == a->inplace &&
-           o->coll == a->coll && o->root == a->root && o->sized == a->sized &&
+           o->coll == a->coll && o->root == a->root && o->sized == a->sized && o->device == (a->queue != NULL) &&
            (call != NULL ? plait_same_wishes(o, call) : o->plain);
 }
 
@@ -35,7 +35,7 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
 enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
 
 /* Blocks that differ in size: may the operation be tiny? bytes: of the largest, if all ranks know it, else 0. */
-bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes);
+bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes, bool device);
 
 /* From now on its sums are multiplied by this factor, which the ranks must have in common. Nobody runs it now. */
 void plait_bind_factor(struct plait_op_plan *o, double factor);

@@ -2,6 +2,8 @@
 /* The collectives as users call them. */
 #include "call.h"
 
+#include "device_run.h"
+#include "devices.h"
 #include "run.h"
 #include "status.h"
 
@@ -38,11 +40,18 @@ ready(struct plait_comm *comm, const struct plait_args *a, const struct plait_ca
                : plait_wrong_buffers(a, &last->geometry, last->in_bytes, last->out_bytes);
 }
 
+static inline __attribute__((always_inline)) enum plait_status now(struct plait_comm *comm, const struct plait_args *a,
+                                                                   const struct plait_call *call)
+{
+    const enum plait_status status = ready(comm, a, call);
+    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
+}
+
 /* Not here and now: operations of the comm are pending, or the call or a group says so. */
 static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm, const struct plait_args *a,
                                                          const struct plait_call *call)
 {
-    struct plait_job job = { .in = a->in, .out = a->out };
+    struct plait_job job = { .in = a->in, .out = a->out, .queue = a->queue };
 
     pthread_mutex_lock(&comm->lock);
     enum plait_status status = ready(comm, a, call);
@@ -50,13 +59,37 @@ static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm
     return plait_request_collective(comm, &job, call, status);
 }
 
+/* The process uses a device: are the buffers in its memory? */
+static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *comm, struct plait_args a,
+                                                            const struct plait_call *call)
+{
+    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const size_t bytes = a.count * plait_dtype_size(a.type);
+    struct plait_call own;
+    enum plait_status status =
+        plait_device_find(comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
+                          plait_side_bytes(&g, &g.out, bytes), call, &a.queue);
+
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
+    if (a.queue == NULL)
+        return plait_must_queue(comm, call) ? later(comm, &a, call) : now(comm, &a, call);
+    if (plait_must_queue(comm, plait_device_call(call, &own)))
+        return later(comm, &a, plait_device_call(call, &own));
+    status = ready(comm, &a, plait_device_call(call, &own));
+    if (status == PLAIT_OK)
+        status = plait_device_run(comm, &a, NULL, call);
+    return status == PLAIT_OK && (call == NULL || call->stream == NULL) ? plait_device_wait(comm) : status;
+}
+
 static inline __attribute__((always_inline)) enum plait_status
 collective(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
+    if (__builtin_expect(plait_device_used() != NULL, 0))
+        return anywhere(comm, *a, call);
     if (plait_must_queue(comm, call))
         return later(comm, a, call);
-    const enum plait_status status = ready(comm, a, call);
-    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
+    return now(comm, a, call);
 }
 
 enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,

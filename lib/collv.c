@@ -2,6 +2,8 @@
 /* The collectives of blocks that differ in size. */
 #include "call.h"
 
+#include "device_run.h"
+#include "devices.h"
 #include "run.h"
 #include "status.h"
 
@@ -89,7 +91,7 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most,
                                 const struct plait_call *call)
 {
-    a->count = plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type)) ? most : 0;
+    a->count = plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type), a->queue != NULL) ? most : 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
         return status;
@@ -100,6 +102,11 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, s
 static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes,
                              const struct plait_call *call)
 {
+    struct plait_call own;
+    const bool waits = a->queue != NULL && (call == NULL || call->stream == NULL);
+
+    if (a->queue != NULL)
+        call = plait_device_call(call, &own);
     const bool now = !plait_must_queue(comm, call);
 
     if (!now)
@@ -107,9 +114,13 @@ static enum plait_status run(struct plait_comm *comm, struct plait_args *a, cons
     enum plait_status status = choose(comm, a, sizes->known, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
+    if (now && a->queue != NULL) {
+        status = status == PLAIT_OK ? plait_device_run(comm, a, sizes, call) : status;
+        return status == PLAIT_OK && waits ? plait_device_wait(comm) : status;
+    }
     if (now)
         return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, sizes, call) : status;
-    const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes };
+    const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes, .queue = a->queue };
     return plait_request_collective(comm, &job, call, status);
 }
 
@@ -161,6 +172,10 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
      * rank's part before it writes it. */
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
     v.known = known_most(comm, &g, a.root, &v);
+    if (plait_device_used() != NULL)
+        status = plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, call, &a.queue);
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
     return run(comm, &a, &v, call);
 }
 

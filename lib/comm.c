@@ -5,6 +5,8 @@
 
 #include "birth.h"
 #include "clock.h"
+#include "device_comm.h"
+#include "devices.h"
 #include "failure.h"
 #include "flight.h"
 #include "look.h"
@@ -124,6 +126,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         return plait_fail(PLAIT_ERR_CONFIG,
                           "PLAIT_HOSTS is set, which separates ranks that share memory, and is for tests only: unset "
                           "it, or set PLAIT_FOR_TESTS=1 too");
+    plait_device_notice(&comm->config);
     comm->kernels = plait_kernels_find(comm->config.isa);
     if (comm->kernels == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", comm->config.isa);
@@ -168,6 +171,7 @@ static void free_private(struct plait_comm *comm)
         if (link != NULL)
             link->transport->disconnect(link);
     }
+    plait_device_comm_destroy(comm);
     if (comm->port != NULL && !plait_port_is_quiet(comm->port))
         plait_port_close(comm->port);
     plait_requests_forget(comm);
@@ -363,6 +367,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 enum plait_status plait_comm_settle(struct plait_comm *comm)
 {
     plait_requests_finish(comm);
+    plait_device_settle(comm);
     plait_remote_tell(comm->remote); /* how far it is: the others wait for that too */
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? wait_for_readers(comm) : status;

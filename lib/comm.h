@@ -80,7 +80,7 @@ struct plait_tiny_large {
 
 /*
  * A rank's control block of one comm, in its arena. Only the owner writes it; others read. Lines
- * that are written at different times are apart. posts and acks follow, [PLAIT_NCHANNEL][nrank][PLAIT_WINDOW] each.
+ * that are written at different times are apart. posts and acks follow, [PLAIT_NPOSTED][nrank][PLAIT_WINDOW] each.
  */
 struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_shown shown;
@@ -88,7 +88,9 @@ struct plait_control {
     uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
     _Atomic uint32_t departed; /* destroy was called; `done` is final */
     char name[64];
-    _Atomic uint32_t reads; /* this rank can read the memory of all other processes through the kernel, and does */
+    _Atomic uint32_t quiet;  /* the comm has failed, and nothing of this rank's is under way on a device any more */
+    _Atomic uint64_t device; /* where in its arena the lines of its device are (device_comm.h); 0: it has used none */
+    _Atomic uint32_t reads;  /* this rank can read the memory of all other processes through the kernel, and does */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
@@ -115,7 +117,7 @@ struct plait_control {
 static inline size_t plait_control_bytes(uint32_t nrank)
 {
     return sizeof(struct plait_control) +
-           PLAIT_NCHANNEL * (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
+           PLAIT_NPOSTED * (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
 }
 
 /* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
@@ -128,7 +130,7 @@ static inline struct plait_post *plait_control_post(const struct plait_control *
 static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of, enum plait_channel channel,
                                                   uint32_t nrank, uint32_t to)
 {
-    return (_Atomic uint32_t *)(uintptr_t)&of->post[PLAIT_NCHANNEL * (size_t)nrank * PLAIT_WINDOW] +
+    return (_Atomic uint32_t *)(uintptr_t)&of->post[PLAIT_NPOSTED * (size_t)nrank * PLAIT_WINDOW] +
            ((size_t)channel * nrank + to) * PLAIT_WINDOW;
 }
 
@@ -194,6 +196,7 @@ struct plait_op_plan {
     struct plait_tally *tally;
     uint64_t runs;          /* not yet in the tally */
     struct plait_what what; /* for the ring */
+    bool device;            /* its buffers are in a device's memory */
 
     uint32_t users; /* requests that run it; while there are any it stays */
     bool forgotten; /* and goes with the last, as another operation has its place */
@@ -285,6 +288,9 @@ struct plait_comm {
     struct plait_run *run;        /* the operation in progress, or the last */
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
     uint64_t next_flight;
+
+    struct plait_device_comm *device; /* what it has on a device; NULL: nothing yet */
+    struct plait_queue *own_queue;    /* of a device, for calls without a stream; NULL: there was none */
 
     struct plait_remote *remote; /* it spans hosts (remote/remote.h); else NULL */
     struct pollfd *processes;    /* one per other process, for deaths */

@@ -148,6 +148,8 @@ static const struct row table[] = {
       "staged",
       FIELD(cma), parse_flag },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
+    { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
+      parse_folder },
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), plait_parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },

@@ -34,6 +34,7 @@ struct plait_config {
     int check;          /* PLAIT_CHECK      1: prove every plan before its first run */
     int cma;            /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
     char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
+    char cuda_driver[256]; /* PLAIT_CUDA_DRIVER "" or the file to load as CUDA's driver, which needs PLAIT_FOR_TESTS */
     double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
     char ifname[64];    /* PLAIT_IFNAME     "" or NCCL's syntax: interfaces for other hosts */
     char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */

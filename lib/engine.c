@@ -2,6 +2,8 @@
 #include "engine.h"
 
 #include "clock.h"
+#include "device_comm.h"
+#include "device_run.h"
 #include "failure.h"
 #include "flight.h"
 #include "status.h"
@@ -105,7 +107,9 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
 
     if (!f->staged[in->stage]) {
         const double start = stopwatch(run);
-        if (run->way & PLAIT_SHARED_PAST)
+        if (run->queue != NULL)
+            plait_device_copy(run, copy, data, bytes);
+        else if (run->way & PLAIT_SHARED_PAST)
             run->comm->kernels->stream(copy, data, bytes);
         else
             memcpy(copy, data, bytes);
@@ -134,7 +138,7 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
 
     if (!link->transport->ready(link, number))
         return false;
-    if (bytes <= PLAIT_POST_DATA) {
+    if (bytes <= PLAIT_POST_DATA && run->queue == NULL) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, 0, data, bytes, true);
     } else if (reaches(run, link, data, bytes)) {
         link->transport->offer(link, number, run->fingerprint, 0, data, bytes, false);
@@ -158,7 +162,9 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
 
     if (bytes == 0 || to == from) /* TMP may have no memory then, which memcpy does not take; in place it is there */
         return;
-    if (run->way & PLAIT_RESULT_PAST)
+    if (run->queue != NULL)
+        plait_device_copy(run, to, from, bytes);
+    else if (run->way & PLAIT_RESULT_PAST)
         run->comm->kernels->stream(to, from, bytes);
     else
         memcpy(to, from, bytes);
@@ -249,7 +255,9 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
     const bool staged =
         run->way != 0 && !in->mixed && is_staged(run, in, address(run, f, in->dst, false), n * run->o->size);
-    if (n > 0 && in->mixed)
+    if (n > 0 && run->queue != NULL)
+        plait_device_combine(run, in, address(run, f, in->dst, in->wide), from, n);
+    else if (n > 0 && in->mixed)
         reduce_mixed(run, f, in, from, n);
     else if (n > 0 && goes_past_caches(run, in, staged))
         reduce_past_caches(run, f, in, from, n, staged);
@@ -433,7 +441,8 @@ static void choose_way(struct plait_run *run)
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = run->landed = false;
-    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && comm->remote == NULL && !run->o->geometry.rooted)
+    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
+        !run->o->geometry.rooted)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
 }
@@ -491,8 +500,15 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
-    run->channel = PLAIT_CHANNEL_COLLECTIVES;
+    run->queue = job->queue;
+    run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;
+    if (job->queue != NULL) {
+        const enum plait_status status = plait_device_begin(comm, job->queue);
+        if (status != PLAIT_OK)
+            return fail_all(comm, status);
+        run->flights = comm->device->flights;
+    }
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
@@ -516,13 +532,14 @@ static bool turn_flights(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const uint64_t depth = run->nslice < PLAIT_NFLIGHT ? run->nslice : PLAIT_NFLIGHT;
+    const uint64_t first = run->queue == NULL ? comm->next_flight : 0;
     bool moved = false;
 
     for (uint64_t d = 0; d < depth; d++) {
-        const uint64_t place = (comm->next_flight + d) % PLAIT_NFLIGHT;
+        const uint64_t place = (first + d) % PLAIT_NFLIGHT;
         struct plait_flight *f = &run->flights[place];
         if (f->done == run->prog->ninstr) {
-            if ((comm->next_flight + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
+            if ((first + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
                 !plait_flight_idle(comm, f))
                 continue;
             plait_flight_launch(run, f);
@@ -545,7 +562,8 @@ static void pass_numbers(struct plait_run *run)
             link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
         }
     }
-    run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
+    if (run->queue == NULL)
+        run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
 }
 
 /*
@@ -565,6 +583,8 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     *moved = turn_flights(run);
+    if (run->queue != NULL && comm->device->why[0] != '\0')
+        return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", comm->device->device, comm->device->why);
     if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
                                 "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,

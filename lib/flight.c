@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "flight.h"
 
+#include "device_comm.h"
 #include "status.h"
 
 #include <stdlib.h>
@@ -129,21 +130,24 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
-    if (bytes < comm->flight_bytes)
+    if (bytes < comm->flight_bytes && comm->run->queue == NULL)
         bytes = comm->flight_bytes;
     if (!plait_flight_idle(comm, f)) {
         *fits = false;
         return PLAIT_OK;
     }
     comm->stats.allocations++;
-    status = plait_arena_alloc(bytes, &memory);
+    status = comm->run->queue != NULL ? plait_device_room(comm, bytes, &memory) : plait_arena_alloc(bytes, &memory);
     if (status != PLAIT_OK)
         return status;
 #ifdef MADV_POPULATE_WRITE
-    madvise(memory, bytes,
-            MADV_POPULATE_WRITE); /* not one page at a time, in the first operations; older kernels do that */
+    if (comm->run->queue == NULL) /* not one page at a time, in the first operations; older kernels do that */
+        madvise(memory, bytes, MADV_POPULATE_WRITE);
 #endif
-    plait_arena_free(f->memory);
+    if (comm->run->queue != NULL)
+        plait_device_retire(comm, f->memory);
+    else
+        plait_arena_free(f->memory);
     f->memory = memory;
     f->bytes = bytes;
     f->used = 0;
@@ -154,8 +158,10 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
+    const uint32_t n = run->queue != NULL ? 1 : PLAIT_NFLIGHT; /* the device's operations are one slice */
+
     *fits = true;
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT && status == PLAIT_OK; d++) {
+    for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->flights[d], run->prog);
         if (status == PLAIT_OK)
             status = grow_memory(run->comm, &run->flights[d], run->need, fits);

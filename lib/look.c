@@ -46,11 +46,14 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     else if (a->inplace != b->inplace)
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");
+    else if (a->device != b->device)
+        snprintf(what, sizeof what, "memory is %s here and %s", a->device ? "a GPU's" : "the host's",
+                 b->device ? "a GPU's" : "the host's");
     else if (a->factor != b->factor)
         snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g here and %.9g", (double)a->factor,
                  (double)b->factor);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.26s here and %.26s", a->algorithm, b->algorithm);
+        snprintf(what, sizeof what, "algorithm is %.25s here and %.25s", a->algorithm, b->algorithm);
     else
         snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
                  (unsigned long long)a->plan, (unsigned long long)b->plan);

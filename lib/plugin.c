@@ -128,6 +128,14 @@ enum plait_status plait_plugin_pass(const char *name, const char *folder, const 
     return status;
 }
 
+enum plait_status plait_plugin_device(const char *name, const char *folder, const struct plait_device_plugin **out)
+{
+    pthread_mutex_lock(&lock);
+    const enum plait_status status = load(name, folder, "plait_device_plugin", PLAIT_DEVICE_ABI, (const void **)out);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,
                            struct plait_net **out, char *why, size_t room)
 {

@@ -3,6 +3,7 @@
 #ifndef PLAIT_LIB_PLUGIN_H
 #define PLAIT_LIB_PLUGIN_H
 
+#include "device.h"
 #include "net.h"
 #include "pass.h"
 
@@ -16,6 +17,9 @@
  */
 enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
                                    const struct plait_net_plugin **out);
+
+/* The same of a kind of device. */
+enum plait_status plait_plugin_device(const char *name, const char *folder, const struct plait_device_plugin **out);
 
 /* The same of a launcher's way to pass bytes. */
 enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out);

@@ -304,6 +304,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
     }
     if (status == PLAIT_OK)
         return moved;
+    plait_run_stop(comm);
     plait_requests_fail(comm, status);
     return true;
 }

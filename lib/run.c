@@ -2,6 +2,8 @@
 #include "run.h"
 
 #include "clock.h"
+#include "device_comm.h"
+#include "device_run.h"
 #include "engine.h"
 #include "failure.h"
 #include "look.h"
@@ -52,6 +54,10 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
 
     if (n == 0)
         return PLAIT_OK;
+    if (job->queue != NULL) {
+        const enum plait_status status = plait_device_scale(comm, job, n, in);
+        return status == PLAIT_OK ? status : plait_cannot_run(comm, status, o);
+    }
     if (o->coll != PLAIT_ALLREDUCE) {
         if (comm->scaled_bytes < n * o->size) {
             comm->stats.allocations++;
@@ -136,6 +142,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
             return status;
     }
     comm->run->work = job->work;
+    comm->run->queue = NULL;
     if (o->selection.tiny) {
         if (job->work.prologue != NULL)
             job->work.prologue(job->work.arg, 0, o->count);
@@ -159,10 +166,18 @@ static enum plait_status turn_tiny(struct plait_comm *comm, bool *moved, bool *e
 
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
-    const enum plait_status status =
+    enum plait_status status =
         comm->run->o->selection.tiny ? turn_tiny(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
+    if (status == PLAIT_OK && *ended && comm->run->queue != NULL)
+        status = plait_device_end(comm); /* of the last use of the caller's queue */
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
+}
+
+void plait_run_stop(struct plait_comm *comm)
+{
+    if (comm->run->queue != NULL)
+        plait_device_end(comm);
 }
 
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
@@ -178,6 +193,8 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
         else if (status == PLAIT_OK)
             status = plait_wait_turn(comm, &comm->run->wait);
     }
+    if (status != PLAIT_OK)
+        plait_run_stop(comm);
     plait_fpenv_leave(environment);
     return status;
 }

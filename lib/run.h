@@ -37,6 +37,7 @@ struct plait_job { /* what is to run: bound, and what belongs to one call */
     double deadline;          /* seconds; 0: the comm's */
     struct plait_sizes sizes; /* of o->sized */
     struct plait_slice_work work;
+    struct plait_queue *queue; /* of the device whose memory the buffers are; NULL: the processor's */
 };
 
 /* Blocks may differ in size, and all ranks know all sizes: then they agree on slices of them. */
@@ -76,7 +77,8 @@ struct plait_run {
     /* The engine's. */
     const struct plait_prog *prog;
     enum plait_channel channel;   /* of its messages */
-    struct plait_flight *flights; /* [PLAIT_NFLIGHT] its slices; the comm's */
+    struct plait_flight *flights; /* [PLAIT_NFLIGHT] its slices; the comm's, or of what it has on a device */
+    struct plait_queue *queue;    /* of a device (device_run.h); NULL: the processor works */
     uint32_t fingerprint;         /* of its messages */
     uint64_t nslice, next_slice, done_slices;
     size_t need;    /* library memory of the largest slice */
@@ -118,6 +120,9 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
 /* The same in turns, in the default floating point environment. *ended: it is done; *moved: something happened. */
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
+
+/* It failed: what it has put on a device's queue is its end. */
+void plait_run_stop(struct plait_comm *comm);
 
 /* A tiny one, with the input as it is after scaling: it cannot fail. */
 void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in);

@@ -71,7 +71,7 @@ bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const s
         most *= 2;
     if (coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
         most = MOST_ONE_SHOT;
-    return !(w->sized && bytes == 0) && !w->paced && !w->far && nrank <= MOST_DIRECT && given <= most &&
+    return !(w->sized && bytes == 0) && !w->paced && !w->far && !w->device && nrank <= MOST_DIRECT && given <= most &&
            given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 

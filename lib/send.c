@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls: what they refuse, and a message made of the arguments. */
 #include "call.h"
+#include "devices.h"
 #include "exchange.h"
 #include "failure.h"
 #include "message.h"
@@ -23,11 +24,15 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
                           name, count, size);
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
+    if (call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: call->stream is a GPU's, which messages do not take yet: use a host's, or a request",
+                          name);
     if (peer == comm->rank && !plait_in_group() && (call == NULL || (call->request == NULL && call->stream == NULL)))
         return plait_fail(PLAIT_ERR_ARG,
                           "%s: %s is this rank itself, which cannot do both at once; use a group or a request", name,
                           send ? "to" : "from");
-    return PLAIT_OK;
+    return plait_device_refuse(name, send ? "in" : "out", data);
 }
 
 static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,

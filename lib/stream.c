@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stream.h"
 
+#include "devices.h"
 #include "fork.h"
 #include "progress.h"
 #include "request.h"
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 
 struct plait_stream {
-    uint32_t generation; /* fork.h */
+    uint32_t generation;       /* fork.h */
+    struct plait_queue *queue; /* of a device; the rest is then unused */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more, idle;
@@ -107,6 +109,36 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     return PLAIT_OK;
 }
 
+enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out)
+{
+    const struct plait_device_plugin *plugin;
+    struct plait_stream *s;
+    enum plait_status status;
+    const char *why;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create_cuda: out is NULL");
+    status = plait_device_get(&plugin);
+    if (status != PLAIT_OK)
+        return status;
+    s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return plait_fail_memory("out of memory for a stream");
+    s->generation = plait_generation;
+    why = plugin->open_queue(cuda, false, -1, &s->queue);
+    if (why != NULL) {
+        free(s);
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create_cuda: cuda is %p: %s", cuda, why);
+    }
+    *out = s;
+    return PLAIT_OK;
+}
+
+struct plait_queue *plait_stream_queue(const struct plait_stream *s)
+{
+    return s->generation == plait_generation ? s->queue : NULL;
+}
+
 /* NULL, or of the parent of this forked child, which has none of its threads? */
 static enum plait_status check(const struct plait_stream *s, const char *name)
 {
@@ -120,6 +152,11 @@ static enum plait_status check(const struct plait_stream *s, const char *name)
     return PLAIT_OK;
 }
 
+static enum plait_status of_device(const char *name, const char *why)
+{
+    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
+}
+
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
 {
     const enum plait_status status = check(s, "plait_stream_call");
@@ -129,6 +166,8 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
         return status;
     if (function == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: function is NULL");
+    if (s->queue != NULL)
+        return of_device("plait_stream_call", plait_device_used()->call(s->queue, function, context));
     item = calloc(1, sizeof *item);
     if (item == NULL)
         return plait_fail_memory("out of memory for a call on a stream");
@@ -144,6 +183,8 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
 
     if (status != PLAIT_OK)
         return status;
+    if (s->queue != NULL)
+        return of_device("plait_stream_synchronize", plait_device_used()->drain(s->queue));
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: a function on the stream cannot wait for its end");
     pthread_mutex_lock(&s->lock);
@@ -165,6 +206,12 @@ enum plait_status plait_stream_query(struct plait_stream *s, int *done)
         return status;
     if (done == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: done is NULL");
+    if (s->queue != NULL) {
+        bool passed = false;
+        const char *why = plait_device_used()->query(s->queue, &passed);
+        *done = passed;
+        return of_device("plait_stream_query", why);
+    }
     pthread_mutex_lock(&s->lock);
     *done = s->first == NULL && !s->busy;
     pthread_mutex_unlock(&s->lock);
@@ -177,6 +224,11 @@ enum plait_status plait_stream_destroy(struct plait_stream *s)
 
     if (s == NULL || s->generation != plait_generation) /* the parent's goes on */
         return PLAIT_OK;
+    if (s->queue != NULL) {
+        plait_device_used()->close_queue(s->queue);
+        free(s);
+        return PLAIT_OK;
+    }
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_destroy: a function on the stream cannot wait for its end");
     status = plait_stream_synchronize(s);

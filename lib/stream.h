@@ -13,6 +13,9 @@ struct plait_item { /* on a stream: a request or a call */
     void *context;
 };
 
+/* A device's: its queue; else NULL. */
+struct plait_queue *plait_stream_queue(const struct plait_stream *s);
+
 /* The request's turn comes after all that is on its stream; the stream takes it when it has ended. No memory is
  * needed. */
 void plait_stream_add(struct plait_request *r);

@@ -14,6 +14,7 @@
  * control block when the comm is made; to others, and for receives that read in place, such memory is staged.
  */
 #include "../lib/comm.h"
+#include "../lib/device_comm.h"
 #include "../lib/wait.h"
 
 #include <stdlib.h>
@@ -40,6 +41,21 @@ static struct shm_link *shm(const struct plait_link *link)
     return (struct shm_link *)(uintptr_t)link;
 }
 
+/* The lines of a rank whose arena begins at `base`; NULL: it has made none for this channel yet. */
+static struct plait_post *lines_of(const struct plait_control *c, const char *base, enum plait_channel channel,
+                                   uint32_t nrank, uint32_t to, _Atomic uint32_t **acks)
+{
+    const uint64_t at = channel == PLAIT_CHANNEL_DEVICE ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
+
+    if (channel != PLAIT_CHANNEL_DEVICE) {
+        *acks = plait_control_ack(c, channel, nrank, to);
+        return plait_control_post(c, channel, nrank, to);
+    }
+    struct plait_post *post = ((struct plait_device_shown *)(uintptr_t)(base + at))->post;
+    *acks = (_Atomic uint32_t *)(void *)(post + (size_t)nrank * PLAIT_WINDOW) + to * PLAIT_WINDOW;
+    return at > 0 ? post + to * PLAIT_WINDOW : NULL;
+}
+
 static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct shm_link *s = calloc(1, sizeof *s);
@@ -57,10 +73,12 @@ static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, en
     s->process = p->process;
     s->base = p->process->base;
     s->own_base = s->one_process ? NULL : arena->base;
-    s->out = plait_control_post(comm->own, channel, comm->nrank, peer);
-    s->in_ack = plait_control_ack(comm->own, channel, comm->nrank, peer);
-    s->in = plait_control_post(p->control, channel, comm->nrank, comm->rank);
-    s->out_ack = plait_control_ack(p->control, channel, comm->nrank, comm->rank);
+    s->out = lines_of(comm->own, arena->base, channel, comm->nrank, peer, &s->in_ack);
+    s->in = lines_of(p->control, s->one_process ? arena->base : s->base, channel, comm->nrank, comm->rank, &s->out_ack);
+    if (s->out == NULL || s->in == NULL) {
+        free(s);
+        return NULL;
+    }
     return &s->link;
 }
 

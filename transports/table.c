@@ -3,13 +3,13 @@
 #include "../lib/comm.h"
 #include "paced.h"
 
-extern const struct plait_transport plait_transport_shm, plait_transport_net;
+extern const struct plait_transport plait_transport_shm, plait_transport_net, plait_transport_device;
 
 const struct plait_transport *const plait_transports[] = {
-    &plait_transport_paced, /* for tests: any of those below */
-    &plait_transport_net,   /* to ranks for which the comm has been given an address */
-    &plait_transport_shm,
-    NULL,
+    &plait_transport_paced,  /* for tests: any of those below */
+    &plait_transport_device, /* of their channel only: over one of those below */
+    &plait_transport_net,    /* to ranks for which the comm has been given an address */
+    &plait_transport_shm,    NULL,
 };
 
 struct plait_link *plait_connect_by(const struct plait_transport *const *transports, struct plait_comm *comm,

@@ -18,6 +18,20 @@
 extern "C" {
 #endif
 
+/* Where memory lies. symbol, name */
+#define PLAIT_MEMORY_LIST(X)                                                          \
+    X(PLAIT_MEMORY_HOST, "host")       /* of any allocator of the processor's */      \
+    X(PLAIT_MEMORY_PINNED, "pinned")   /* the processor's; a GPU's driver knows it */ \
+    X(PLAIT_MEMORY_MANAGED, "managed") /* moves between both */                       \
+    X(PLAIT_MEMORY_DEVICE, "device")   /* a GPU's */
+
+enum plait_memory {
+#define PLAIT_X(symbol, name) symbol,
+    PLAIT_MEMORY_LIST(PLAIT_X)
+#undef PLAIT_X
+        PLAIT_NMEMORY
+};
+
 /**
  * Allocate `bytes` of library memory, zeroed, aligned to 4096 bytes.
  *
@@ -31,6 +45,23 @@ extern "C" {
 PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 
 /**
+ * Allocate memory of some kind, zeroed: of the calling thread's current GPU, or of the first.
+ *
+ * kind   PLAIT_MEMORY_HOST: as plait_mem_alloc()
+ * out    free it with plait_mem_free()
+ * Ownership: the caller's. Collectives that are not over need it.
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG, PLAIT_ERR_NOMEM; PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in)
+ */
+PLAIT_API enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out);
+
+/** What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host. Thread: any. */
+PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
+
+/** The name in the list above; "?" for an unknown value. Thread: any. */
+PLAIT_API const char *plait_memory_name(enum plait_memory kind);
+
+/**
  * Keep library memory until it is freed once more: after plait_mem_free(), after the fusion in whose buckets it lies was
  * destroyed or has got another layout.
  *
@@ -42,7 +73,7 @@ PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
 
 /**
- * Free memory of plait_mem_alloc() or plait_mem_share(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
+ * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
  * call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);

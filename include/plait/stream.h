@@ -24,9 +24,27 @@ struct plait_stream;
 PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
 
 /**
+ * Take a stream of CUDA's (a CUstream or cudaStream_t, NULL for the default one) as a stream: calls with it are on memory
+ * of its GPU, and what they do is put on it.
+ *
+ * cuda     stays the caller's, who destroys it after this one
+ * A call with it (call->stream) returns when its steps are on the stream, for which the ranks it exchanges data with must
+ *          have called too: who drives several ranks from one thread begins their calls in a group. Where the stream is
+ *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
+ *          every launch. Operations of a comm must not overlap: whoever launches graphs on other streams than those of
+ *          its other calls orders them with events.
+ * plait_stream_destroy() of it waits for nothing.
+ * Thread:  any
+ * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the
+ *          primary one of its GPU)
+ */
+PLAIT_API enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out);
+
+/**
  * Do something in its turn.
  *
- * function  called with `context` by the stream's thread; may call this library, but not wait for this stream
+ * function  called with `context` by the stream's thread; may call this library, but not wait for this stream; on a
+ *           stream of CUDA's: may call neither this library nor CUDA
  * Thread:   any; the order of calls from several threads is theirs to settle
  */
 PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),

@@ -3,6 +3,7 @@
 #include "elastic.h"
 
 #include "../arguments.h"
+#include "../devices.h"
 #include "../failure.h"
 #include "../hash.h"
 #include "../status.h"
@@ -142,7 +143,7 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
     if (status == PLAIT_OK && o->weights == NULL && comm->rank < comm->nrank - nserver)
         status =
             plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", comm->rank);
-    return status;
+    return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", "weights", o->weights) : status;
 }
 
 /* ---- On all ranks ------------------------------------------------------------------------------------------ */

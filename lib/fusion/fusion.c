@@ -2,6 +2,7 @@
 #include "fusion.h"
 
 #include "../call.h"
+#include "../devices.h"
 #include "../failure.h"
 #include "../progress.h"
 
@@ -48,6 +49,8 @@ static enum plait_status check_tensors(const struct plait_fusion_options *o)
         if (size == 0 || x->count == 0 || x->count > PLAIT_MOST_BYTES / size)
             return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensor %u '%s' has type %d and %zu elements", t,
                               x->name, (int)x->type, x->count);
+        if (plait_device_refuse("plait_fusion_create", x->name, x->data) != PLAIT_OK)
+            return PLAIT_ERR_UNSUPPORTED;
     }
     return PLAIT_OK;
 }
@@ -68,8 +71,8 @@ static enum plait_status check_options(const struct plait_fusion_options *o)
     if (o->weights != PLAIT_NDTYPE && (!o->sharded || plait_dtype_size(o->weights) == 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
                           o->sharded ? "" : ", but sharded is 0");
-    const enum plait_status status = check_tensors(o);
-    return status == PLAIT_OK ? check_layout("plait_fusion_create", &o->layout, o->ntensor) : status;
+    const enum plait_status s = check_tensors(o);
+    return s == PLAIT_OK ? check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
 }
 
 /* ---- Copies ----------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "optim.h"
 
 #include "../arguments.h"
+#include "../devices.h"
 #include "../status.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@ static enum plait_status check_part(const struct plait_optim_options *o, uint32_
             k, is_float(p->type) ? "copy_type" : "type", plait_dtype_name(is_float(p->type) ? p->copy_type : p->type));
     if ((p->flags & ~PLAIT_OPTIM_PLAIN) != 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].flags is %#x; there are 1 and 2", k, p->flags);
-    return PLAIT_OK;
+    const enum plait_status status = plait_device_refuse("plait_optim_create", "a gradient", p->gradient);
+    return status == PLAIT_OK ? plait_device_refuse("plait_optim_create", "a master", p->master) : status;
 }
 
 /* All parts of a tensor have the same, or its weights would not be one tensor's. */

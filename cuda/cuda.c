@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plug-in for NVIDIA GPUs: lib/device.h over CUDA's driver. */
+#include "gpu.h"
+
+#include "../lib/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct plait_queue {
+    struct gpu *gpu;
+    void *stream;
+    bool own;
+};
+
+struct plait_mark {
+    struct gpu *gpu;
+    void *event;
+};
+
+/* What is done inside a GPU's context, whatever state the thread is in. */
+#define INSIDE(gpu, statement)                 \
+    do {                                       \
+        struct inside inside_;                 \
+        why = plait_cuda_enter(gpu, &inside_); \
+        if (why == NULL) {                     \
+            statement;                         \
+            plait_cuda_leave(&inside_);        \
+        }                                      \
+    } while (0)
+#define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+static const char *place(const void *memory, struct plait_spot *out)
+{
+    unsigned type = 0, managed = 0;
+    int device = -1;
+    unsigned long long id = 0;
+    void *start = NULL;
+    size_t size = 0;
+    int attributes[] = { DRIVER_POINTER_MEMORY_TYPE, DRIVER_POINTER_IS_MANAGED,  DRIVER_POINTER_DEVICE_ORDINAL,
+                         DRIVER_POINTER_BUFFER_ID,   DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
+    void *data[] = { &type, &managed, &device, &id, &start, &size };
+    const char *why;
+
+    CALL(NULL, "cuPointerGetAttributes",
+         plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
+    if (why != NULL)
+        return why;
+    *out = (struct plait_spot){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
+                                         : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
+                                         : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
+                                                                        : PLAIT_MEMORY_HOST,
+                                 .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1,
+                                 .base = (uintptr_t)start,
+                                 .bytes = size,
+                                 .id = id };
+    return NULL;
+}
+
+static const char *zero(const struct gpu *gpu, cu_address memory, size_t bytes)
+{
+    const char *why = plait_cuda_why(plait_cuda.memset32_async(memory, 0, bytes / 4, gpu->stream), "cuMemsetD32Async");
+
+    return why == NULL ? plait_cuda_why(plait_cuda.stream_synchronize(gpu->stream), "cuStreamSynchronize") : why;
+}
+
+static const char *alloc_device(const struct gpu *gpu, size_t bytes, void **out)
+{
+    cu_address memory = 0;
+    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, bytes), "cuMemAlloc");
+
+    if (why == NULL)
+        why = zero(gpu, memory, bytes);
+    if (why == NULL)
+        *out = (void *)(uintptr_t)memory;
+    else if (memory != 0)
+        plait_cuda.mem_free(memory);
+    return why;
+}
+
+static const char *alloc_other(enum plait_memory kind, size_t bytes, void **out)
+{
+    cu_address memory = 0;
+    void *host = NULL;
+    const bool managed = kind == PLAIT_MEMORY_MANAGED;
+    const char *why =
+        managed
+            ? plait_cuda_why(plait_cuda.mem_alloc_managed(&memory, bytes, DRIVER_MANAGED_GLOBAL), "cuMemAllocManaged")
+            : plait_cuda_why(plait_cuda.mem_alloc_host(&host, bytes, DRIVER_HOST_PORTABLE), "cuMemHostAlloc");
+
+    if (why != NULL)
+        return why;
+    *out = managed ? (void *)(uintptr_t)memory : host;
+    memset(*out, 0, bytes);
+    return NULL;
+}
+
+static const char *alloc(enum plait_memory kind, int device, size_t bytes, void **out)
+{
+    const size_t whole = (bytes + 3) / 4 * 4;
+    struct gpu *gpu;
+    const char *why = plait_cuda_gpu(device, &gpu);
+
+    if (why == NULL)
+        INSIDE(gpu, why = kind == PLAIT_MEMORY_DEVICE ? alloc_device(gpu, whole, out) : alloc_other(kind, whole, out));
+    return why;
+}
+
+static const char *free_memory(enum plait_memory kind, void *memory)
+{
+    const char *why;
+
+    if (kind == PLAIT_MEMORY_PINNED)
+        CALL(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
+    else
+        CALL(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
+    return why;
+}
+
+/* ---- Other processes, other GPUs -------------------------------------------------------------------- */
+
+static const char *lend(const struct plait_spot *p, struct plait_handle *out)
+{
+    cu_ipc_handle handle;
+    const char *why;
+
+    _Static_assert(sizeof handle == sizeof out->bytes, "one is the other");
+    CALL(NULL, "cuIpcGetMemHandle", plait_cuda.ipc_get(&handle, p->base));
+    if (why == NULL)
+        memcpy(out->bytes, &handle, sizeof handle);
+    return why;
+}
+
+static const char *map(const struct plait_handle *handle, int device, void **out)
+{
+    struct gpu *gpu;
+    cu_ipc_handle copy;
+    cu_address at = 0;
+    const char *why = plait_cuda_gpu(device, &gpu);
+
+    memcpy(&copy, handle->bytes, sizeof copy);
+    if (why == NULL)
+        CALL(gpu, "cuIpcOpenMemHandle", plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
+    if (why == NULL)
+        *out = (void *)(uintptr_t)at;
+    return why;
+}
+
+static const char *unmap(void *mapped)
+{
+    const char *why;
+
+    CALL(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
+    return why;
+}
+
+static const char *reach(int device, int other)
+{
+    struct gpu *gpu, *peer;
+    int able = 0;
+    const char *why = plait_cuda_gpu(device, &gpu);
+
+    if (why != NULL || device == other)
+        return why;
+    why = plait_cuda_gpu(other, &peer);
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.can_access(&able, device, other), "cuDeviceCanAccessPeer");
+    if (why == NULL && !able)
+        return plait_cuda_say("GPU %d cannot reach the memory of GPU %d", device, other);
+    if (why == NULL) {
+        int error = DRIVER_OK;
+        INSIDE(gpu, error = plait_cuda.enable_peer(peer->context, 0));
+        if (why == NULL && error != DRIVER_PEER_ALREADY)
+            why = plait_cuda_why(error, "cuCtxEnablePeerAccess");
+    }
+    return why;
+}
+
+/* ---- Queues ----------------------------------------------------------------------------------------- */
+
+static const char *device_of_stream(void *stream, int *device, void **context)
+{
+    struct inside inside;
+    const char *why = plait_cuda_enter(NULL, &inside);
+
+    if (why != NULL)
+        return why;
+    why = plait_cuda_why(plait_cuda.stream_context(stream, context), "cuStreamGetCtx");
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.context_push(*context), "cuCtxPushCurrent");
+    if (why == NULL) {
+        void *popped;
+        why = plait_cuda_why(plait_cuda.context_device(device), "cuCtxGetDevice");
+        plait_cuda.context_pop(&popped);
+    }
+    plait_cuda_leave(&inside);
+    return why;
+}
+
+static const char *open_queue(void *native, bool own, int device, struct plait_queue **out)
+{
+    struct plait_queue *q = calloc(1, sizeof *q);
+    void *context = NULL;
+    const char *why = q == NULL ? plait_cuda_say("out of memory for a stream") : NULL;
+
+    if (why == NULL && !own)
+        why = device_of_stream(native, &device, &context);
+    if (why == NULL)
+        why = plait_cuda_gpu(device, &q->gpu);
+    if (why == NULL && !own && context != q->gpu->context)
+        why = plait_cuda_say("the stream is of another context than GPU %d's primary one, which cudaSetDevice() gives",
+                             device);
+    if (why == NULL && own)
+        CALL(q->gpu, "cuStreamCreate", plait_cuda.stream_create(&native, DRIVER_STREAM_NON_BLOCKING));
+    if (why != NULL) {
+        free(q);
+        return why;
+    }
+    q->stream = native;
+    q->own = own;
+    *out = q;
+    return NULL;
+}
+
+static void close_queue(struct plait_queue *q)
+{
+    const char *why;
+
+    if (q != NULL && q->own)
+        CALL(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
+    free(q);
+}
+
+static int device_of(const struct plait_queue *q)
+{
+    return q->gpu->device;
+}
+
+static const char *drain(struct plait_queue *q)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuStreamSynchronize", plait_cuda.stream_synchronize(q->stream));
+    return why;
+}
+
+static const char *query(struct plait_queue *q, bool *done)
+{
+    int error = DRIVER_OK;
+    const char *why;
+
+    INSIDE(q->gpu, error = plait_cuda.stream_query(q->stream));
+    *done = error == DRIVER_OK;
+    return why != NULL || error == DRIVER_NOT_READY ? why : plait_cuda_why(error, "cuStreamQuery");
+}
+
+static const char *capturing(struct plait_queue *q, bool *out)
+{
+    int status = DRIVER_CAPTURE_NONE;
+    const char *why;
+
+    CALL(q->gpu, "cuStreamIsCapturing", plait_cuda.stream_capturing(q->stream, &status));
+    *out = status != DRIVER_CAPTURE_NONE;
+    return why;
+}
+
+static const char *call_host(struct plait_queue *q, void (*function)(void *context), void *context)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuLaunchHostFunc", plait_cuda.stream_call(q->stream, function, context));
+    return why;
+}
+
+static const char *give(struct plait_queue *q, uint64_t flag)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuStreamWriteValue32", plait_cuda.stream_write(q->stream, flag, 1, 0));
+    return why;
+}
+
+static const char *take(struct plait_queue *q, uint64_t flag)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuStreamWaitValue32", plait_cuda.stream_wait(q->stream, flag, 1, DRIVER_WAIT_EQ));
+    if (why == NULL)
+        CALL(q->gpu, "cuStreamWriteValue32", plait_cuda.stream_write(q->stream, flag, 0, 0));
+    return why;
+}
+
+static const char *fill(struct plait_queue *q, uint64_t words, uint32_t value, size_t n)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuMemsetD32Async", plait_cuda.memset32_async(words, value, n, q->stream));
+    return why;
+}
+
+static const char *copy(struct plait_queue *q, void *to, const void *from, size_t bytes)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuMemcpyAsync",
+         plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
+    return why;
+}
+
+static const size_t sizes[] = {
+#define PLAIT_X(symbol, value, bytes, name) [value] = bytes,
+    PLAIT_DTYPE_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+static const char *combine(struct plait_queue *q, const struct plait_combine *c)
+{
+    struct plait_cuda_reduce a = { .dst = c->dst,
+                                   .count = c->count,
+                                   .wide = c->wide,
+                                   .nsrc = c->nsrc,
+                                   .op = (uint32_t)c->op,
+                                   .divisor = c->divisor,
+                                   .wide_dst = c->wide_dst };
+    const unsigned blocks = plait_cuda_blocks(c->count * sizes[c->type], q->gpu->most_blocks);
+    const char *why;
+
+    if (c->nsrc > PLAIT_CUDA_SOURCES)
+        return plait_cuda_say("%u blocks are combined at once, and on a GPU at most %d can be: use another algorithm, "
+                              "such as halving-doubling",
+                              c->nsrc, PLAIT_CUDA_SOURCES);
+    memcpy(a.source, c->src, c->nsrc * sizeof *a.source);
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, (enum plait_cuda_kernel)c->type, blocks, &a));
+    return why;
+}
+
+static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to, const void *from, size_t count,
+                         const void *scalar)
+{
+    struct plait_cuda_scale a = { .dst = to, .src = from, .count = count, .type = (uint32_t)type };
+    const char *why;
+
+    memcpy(&a.scalar, scalar, sizes[type]);
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_scale,
+                                           plait_cuda_blocks(count * sizes[type], q->gpu->most_blocks), &a));
+    return why;
+}
+
+/* ---- Marks ------------------------------------------------------------------------------------------ */
+
+static const char *make_mark(int device, struct plait_mark **out)
+{
+    struct plait_mark *m = calloc(1, sizeof *m);
+    const char *why = m == NULL ? plait_cuda_say("out of memory for an event") : plait_cuda_gpu(device, &m->gpu);
+
+    if (why == NULL)
+        CALL(m->gpu, "cuEventCreate", plait_cuda.event_create(&m->event, DRIVER_EVENT_NO_TIMING));
+    if (why == NULL)
+        *out = m;
+    else
+        free(m);
+    return why;
+}
+
+static void free_mark(struct plait_mark *m)
+{
+    const char *why;
+
+    if (m != NULL)
+        CALL(m->gpu, "cuEventDestroy", plait_cuda.event_destroy(m->event));
+    free(m);
+}
+
+static const char *set_mark(struct plait_queue *q, struct plait_mark *m)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuEventRecord", plait_cuda.event_record(m->event, q->stream));
+    return why;
+}
+
+static const char *follow(struct plait_queue *q, struct plait_mark *m)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuStreamWaitEvent", plait_cuda.stream_wait_event(q->stream, m->event, 0));
+    return why;
+}
+
+static const char *passed(struct plait_mark *m, bool *out)
+{
+    int error = DRIVER_OK;
+    const char *why;
+
+    INSIDE(m->gpu, error = plait_cuda.event_query(m->event));
+    *out = error == DRIVER_OK;
+    return why != NULL || error == DRIVER_NOT_READY ? why : plait_cuda_why(error, "cuEventQuery");
+}
+
+__attribute__((visibility("default"))) const struct plait_device_plugin plait_device_plugin = {
+    .abi = PLAIT_DEVICE_ABI,
+    .name = "cuda",
+    .open = plait_cuda_find,
+    .place = place,
+    .alloc = alloc,
+    .free = free_memory,
+    .lend = lend,
+    .map = map,
+    .unmap = unmap,
+    .reach = reach,
+    .open_queue = open_queue,
+    .close_queue = close_queue,
+    .device_of = device_of,
+    .drain = drain,
+    .query = query,
+    .capturing = capturing,
+    .call = call_host,
+    .give = give,
+    .take = take,
+    .fill = fill,
+    .copy = copy,
+    .combine = combine,
+    .scale = scale,
+    .make_mark = make_mark,
+    .free_mark = free_mark,
+    .set_mark = set_mark,
+    .follow = follow,
+    .passed = passed,
+};

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+struct plait_cuda_driver plait_cuda;
+
+static _Thread_local char text[256];
+
+const char *plait_cuda_say(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return text;
+}
+
+const char *plait_cuda_why(int error, const char *call)
+{
+    const char *name = NULL;
+
+    if (error == DRIVER_OK)
+        return NULL;
+    if (plait_cuda.error_name == NULL || plait_cuda.error_name(error, &name) != DRIVER_OK || name == NULL)
+        return plait_cuda_say("%s: CUDA error %d", call, error);
+    return plait_cuda_say("%s: %s", call, name);
+}
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} entries[] = {
+#define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct plait_cuda_driver, name) },
+    PLAIT_CUDA_DRIVER_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+/*
+ * By dlsym() with the versioned names, which a driver keeps for ever; cuGetProcAddress() would give the same functions,
+ * as none of them depends on the version that is asked for.
+ */
+const char *plait_cuda_find(const char *path)
+{
+    void *handle = dlopen(path[0] != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+
+    if (handle == NULL)
+        return plait_cuda_say("there is no CUDA driver here: %s", dlerror());
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *function = dlsym(handle, entries[i].symbol);
+        if (function == NULL)
+            return plait_cuda_say("%s has no %s: Plait needs the driver of CUDA 12 or newer",
+                                  path[0] != '\0' ? path : "libcuda.so.1", entries[i].symbol);
+        *(void **)((char *)&plait_cuda + entries[i].offset) = function;
+    }
+    return plait_cuda_why(plait_cuda.init(0), "cuInit");
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * CUDA's driver, found at run time: the entry points that the plug-in calls, as a table of functions.
+ *
+ * The types are declared here in the words of this project, so that the plug-in builds without a toolkit; where there
+ * is one, driver_check.c compares them with cuda.h.
+ */
+#ifndef PLAIT_CUDA_DRIVER_H
+#define PLAIT_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned long long cu_address;
+typedef struct { /* by value, as the driver takes it */
+    char bytes[64];
+} cu_ipc_handle;
+
+enum { /* of enums of the driver, what is used */
+       DRIVER_OK = 0,
+       DRIVER_INVALID_VALUE = 1,
+       DRIVER_NOT_READY = 600,
+       DRIVER_PEER_ALREADY = 704,
+
+       DRIVER_MEMORY_HOST = 1,
+       DRIVER_MEMORY_DEVICE = 2,
+
+       DRIVER_POINTER_MEMORY_TYPE = 2,
+       DRIVER_POINTER_BUFFER_ID = 7,
+       DRIVER_POINTER_IS_MANAGED = 8,
+       DRIVER_POINTER_DEVICE_ORDINAL = 9,
+       DRIVER_POINTER_RANGE_START = 11,
+       DRIVER_POINTER_RANGE_SIZE = 12,
+
+       DRIVER_DEVICE_MULTIPROCESSORS = 16,
+
+       DRIVER_STREAM_NON_BLOCKING = 1,
+       DRIVER_WAIT_EQ = 1,
+       DRIVER_WAIT_GEQ = 0,
+       DRIVER_EVENT_NO_TIMING = 2,
+       DRIVER_IPC_LAZY_PEER = 1,
+       DRIVER_HOST_PORTABLE = 1,
+       DRIVER_MANAGED_GLOBAL = 1,
+       DRIVER_CAPTURE_NONE = 0,
+       DRIVER_CAPTURE_RELAXED = 2,
+};
+
+/* name as the table has it, the driver's, its arguments */
+#define PLAIT_CUDA_DRIVER_LIST(X)                                                                                   \
+    X(init, "cuInit", (unsigned flags))                                                                             \
+    X(error_name, "cuGetErrorName", (int error, const char **out))                                                  \
+    X(device_count, "cuDeviceGetCount", (int *out))                                                                 \
+    X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, int device))                              \
+    X(can_access, "cuDeviceCanAccessPeer", (int *out, int device, int other))                                       \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (void **out, int device))                                         \
+    X(context_push, "cuCtxPushCurrent_v2", (void *context))                                                         \
+    X(context_pop, "cuCtxPopCurrent_v2", (void **out))                                                              \
+    X(context_current, "cuCtxGetCurrent", (void **out))                                                             \
+    X(context_device, "cuCtxGetDevice", (int *out))                                                                 \
+    X(enable_peer, "cuCtxEnablePeerAccess", (void *context, unsigned flags))                                        \
+    X(pointer_attributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, cu_address pointer)) \
+    X(mem_alloc, "cuMemAlloc_v2", (cu_address * out, size_t bytes))                                                 \
+    X(mem_free, "cuMemFree_v2", (cu_address memory))                                                                \
+    X(mem_alloc_managed, "cuMemAllocManaged", (cu_address * out, size_t bytes, unsigned flags))                     \
+    X(mem_alloc_host, "cuMemHostAlloc", (void **out, size_t bytes, unsigned flags))                                 \
+    X(mem_free_host, "cuMemFreeHost", (void *memory))                                                               \
+    X(ipc_get, "cuIpcGetMemHandle", (cu_ipc_handle * out, cu_address memory))                                       \
+    X(ipc_open, "cuIpcOpenMemHandle_v2", (cu_address * out, cu_ipc_handle handle, unsigned flags))                  \
+    X(ipc_close, "cuIpcCloseMemHandle", (cu_address mapped))                                                        \
+    X(memset32_async, "cuMemsetD32Async", (cu_address memory, unsigned value, size_t n, void *stream))              \
+    X(copy_async, "cuMemcpyAsync", (cu_address to, cu_address from, size_t bytes, void *stream))                    \
+    X(stream_create, "cuStreamCreate", (void **out, unsigned flags))                                                \
+    X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                         \
+    X(stream_context, "cuStreamGetCtx", (void *stream, void **out))                                                 \
+    X(stream_synchronize, "cuStreamSynchronize", (void *stream))                                                    \
+    X(stream_query, "cuStreamQuery", (void *stream))                                                                \
+    X(stream_capturing, "cuStreamIsCapturing", (void *stream, int *out))                                            \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                               \
+    X(stream_write, "cuStreamWriteValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))     \
+    X(stream_wait, "cuStreamWaitValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))       \
+    X(stream_wait_event, "cuStreamWaitEvent", (void *stream, void *event, unsigned flags))                          \
+    X(stream_call, "cuLaunchHostFunc", (void *stream, void (*function)(void *), void *context))                     \
+    X(event_create, "cuEventCreate", (void **out, unsigned flags))                                                  \
+    X(event_destroy, "cuEventDestroy_v2", (void *event))                                                            \
+    X(event_record, "cuEventRecord", (void *event, void *stream))                                                   \
+    X(event_query, "cuEventQuery", (void *event))                                                                   \
+    X(module_load, "cuModuleLoadData", (void **out, const void *image))                                             \
+    X(module_function, "cuModuleGetFunction", (void **out, void *module, const char *name))                         \
+    X(launch, "cuLaunchKernel",                                                                                     \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,       \
+       unsigned block_z, unsigned shared, void *stream, void **arguments, void **extra))
+
+struct plait_cuda_driver {
+#define PLAIT_X(name, symbol, arguments) int(*name) arguments;
+    PLAIT_CUDA_DRIVER_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+extern struct plait_cuda_driver plait_cuda; /* after plait_cuda_find() */
+
+/* Load the driver and fill the table: of `path`, or, if that is "", libcuda.so.1. NULL, or why not. */
+const char *plait_cuda_find(const char *path);
+
+/* The text for a call of the driver that failed: `call` and the error's name. NULL for DRIVER_OK. */
+const char *plait_cuda_why(int error, const char *call);
+const char *plait_cuda_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu.h"
+
+#include "kernels/images.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define MOST_GPUS 64
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct gpu *) gpus[MOST_GPUS];
+
+static const struct {
+    const char *name;
+    unsigned threads;
+} kernels[] = {
+#define PLAIT_X(name, args, threads) { #name, threads },
+    PLAIT_CUDA_KERNEL_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside)
+{
+    void *current = NULL, *wanted = gpu != NULL ? gpu->context : NULL;
+
+    *inside = (struct inside){ .mode = DRIVER_CAPTURE_RELAXED };
+    if (plait_cuda.context_current(&current) != DRIVER_OK)
+        current = NULL;
+    for (size_t i = 0; wanted == NULL && current == NULL && i < MOST_GPUS; i++) {
+        const struct gpu *any = atomic_load(&gpus[i]);
+        wanted = any != NULL ? any->context : NULL;
+    }
+    if (wanted != NULL && wanted != current) {
+        const char *why = plait_cuda_why(plait_cuda.context_push(wanted), "cuCtxPushCurrent");
+        if (why != NULL)
+            return why;
+        inside->pushed = true;
+    }
+    plait_cuda.capture_mode(&inside->mode);
+    return NULL;
+}
+
+void plait_cuda_leave(const struct inside *inside)
+{
+    int mode = inside->mode;
+    void *context;
+
+    plait_cuda.capture_mode(&mode);
+    if (inside->pushed)
+        plait_cuda.context_pop(&context);
+}
+
+static const char *find_function(void *const *modules, size_t n, const char *name, void **out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (plait_cuda.module_function(out, modules[i], name) == DRIVER_OK)
+            return NULL;
+    return plait_cuda_say("this build of Plait has no device code for %s: build it where nvcc is", name);
+}
+
+static const char *load_kernels(struct gpu *gpu)
+{
+    enum { MOST = 16 };
+    void *modules[MOST];
+    size_t n = 0;
+    const char *why = NULL;
+
+    for (const struct plait_cuda_image *i = plait_cuda_images; i->name != NULL && n < MOST && why == NULL; i++)
+        why = plait_cuda_why(plait_cuda.module_load(&modules[n++], i->data), "cuModuleLoadData");
+    for (size_t k = 0; k < PLAIT_CUDA_NKERNEL && why == NULL; k++)
+        why = find_function(modules, n, kernels[k].name, &gpu->function[k]);
+    return why;
+}
+
+static const char *open_gpu(int device, struct gpu **out)
+{
+    struct gpu *gpu = calloc(1, sizeof *gpu);
+    struct inside inside;
+    int n = 0;
+    const char *why = gpu == NULL ? plait_cuda_say("out of memory for a GPU") : NULL;
+
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.context_retain(&gpu->context, device), "cuDevicePrimaryCtxRetain");
+    if (why == NULL)
+        why = plait_cuda_enter(gpu, &inside);
+    if (why != NULL) {
+        free(gpu);
+        return why;
+    }
+    gpu->device = device;
+    why =
+        plait_cuda_why(plait_cuda.device_attribute(&n, DRIVER_DEVICE_MULTIPROCESSORS, device), "cuDeviceGetAttribute");
+    gpu->most_blocks = 8 * (unsigned)n;
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (why == NULL)
+        why = load_kernels(gpu);
+    plait_cuda_leave(&inside);
+    if (why == NULL)
+        *out = gpu;
+    else
+        free(gpu); /* its context stays retained: the next try takes it again */
+    return why;
+}
+
+static int current_device(void)
+{
+    int device = 0;
+
+    return plait_cuda.context_device(&device) == DRIVER_OK ? device : 0;
+}
+
+const char *plait_cuda_gpu(int device, struct gpu **out)
+{
+    const char *why = NULL;
+    int n = 0;
+
+    if (device < 0)
+        device = current_device();
+    if (device < MOST_GPUS && (*out = atomic_load(&gpus[device])) != NULL)
+        return NULL;
+    why = plait_cuda_why(plait_cuda.device_count(&n), "cuDeviceGetCount");
+    if (why == NULL && (device >= n || device >= MOST_GPUS))
+        return plait_cuda_say("there is no GPU %d: the driver has %d", device, n);
+    pthread_mutex_lock(&lock);
+    if (why == NULL && (*out = atomic_load(&gpus[device])) == NULL) {
+        why = open_gpu(device, out);
+        if (why == NULL)
+            atomic_store(&gpus[device], *out);
+    }
+    pthread_mutex_unlock(&lock);
+    return why;
+}
+
+const char *plait_cuda_launch(const struct gpu *gpu, void *stream, enum plait_cuda_kernel kernel, unsigned blocks,
+                              const void *argument)
+{
+    void *arguments[] = { (void *)(uintptr_t)argument };
+    const int error = plait_cuda.launch(gpu->function[kernel], blocks, 1, 1, kernels[kernel].threads, 1, 1, 0, stream,
+                                        arguments, NULL);
+
+    return plait_cuda_why(error, kernels[kernel].name);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A GPU as this process uses it: its primary context, and the kernels, loaded when it is first used. */
+#ifndef PLAIT_CUDA_GPU_H
+#define PLAIT_CUDA_GPU_H
+
+#include "driver.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+
+struct gpu {
+    int device;
+    void *context;
+    void *stream; /* for what the host waits for at once */
+    unsigned most_blocks;
+    void *function[PLAIT_CUDA_NKERNEL];
+};
+
+/* The device's; or the calling thread's current one, the first where there is none (device -1). */
+const char *plait_cuda_gpu(int device, struct gpu **out);
+
+/*
+ * Work in this context, in whatever state the calling thread is, and go back: to its own, in which a graph may be
+ * captured. NULL: any of this process's, if the thread has none.
+ */
+struct inside {
+    bool pushed;
+    int mode;
+};
+const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside);
+void plait_cuda_leave(const struct inside *inside);
+
+/* The argument is copied. */
+const char *plait_cuda_launch(const struct gpu *gpu, void *stream, enum plait_cuda_kernel kernel, unsigned blocks,
+                              const void *argument);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the library asks of memory that the processor cannot address: of a GPU's.
+ *
+ * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_device_plugin plait_device_plugin`,
+ * loaded when a device is asked for (lib/plugin.h). It calls nothing of libplait. cuda/ is one.
+ *
+ * A *queue* is a stream of a device: what is put on it happens later, in order. Ranks order what they put on different
+ * queues by *flags*, words in device memory that are 0 at rest: give() makes one 1 when all before it on its queue has
+ * happened; take() holds its queue until the flag is 1 and makes it 0 again. No kernel ever waits for a flag.
+ *
+ * Functions return NULL, or why not: a text of the thread's that stays until its next call.
+ */
+#ifndef PLAIT_LIB_DEVICE_H
+#define PLAIT_LIB_DEVICE_H
+
+#include <plait/coll.h>
+#include <plait/memory.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLAIT_DEVICE_ABI    1 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_HANDLE 64
+
+struct plait_spot { /* where memory lies */
+    enum plait_memory kind;
+    int device;     /* its number; -1: the host's */
+    uint64_t base;  /* of DEVICE: the allocation; */
+    uint64_t bytes; /* */
+    uint64_t id;    /* no other allocation of this process has had or will have it */
+};
+
+struct plait_handle { /* by which another process maps an allocation */
+    unsigned char bytes[PLAIT_DEVICE_HANDLE];
+};
+
+struct plait_combine { /* dst = the canonical combination of the sources; as plait_reduce_mixed() */
+    enum plait_dtype type;
+    enum plait_op op;
+    void *dst;
+    const void *const *src; /* [nsrc] */
+    uint32_t nsrc;
+    uint32_t divisor; /* as in struct plait_how */
+    uint64_t wide;    /* bit s: source s is float32 */
+    bool wide_dst;
+    size_t count;
+};
+
+struct plait_queue;
+struct plait_mark; /* a place on a queue */
+
+struct plait_device_plugin {
+    uint32_t abi;
+    const char *name; /* "cuda" */
+
+    /* Find the driver, once: at `path`, or, if that is "", by its usual name. */
+    const char *(*open)(const char *path);
+
+    /* Memory. alloc: zeroed. device -1: the calling thread's current one, or the first. */
+    const char *(*place)(const void *memory, struct plait_spot *out);
+    const char *(*alloc)(enum plait_memory kind, int device, size_t bytes, void **out);
+    const char *(*free)(enum plait_memory kind, void *memory);
+
+    /* Between processes: of an allocation's base. No process may map its own. */
+    const char *(*lend)(const struct plait_spot *place, struct plait_handle *out);
+    const char *(*map)(const struct plait_handle *handle, int device, void **out);
+    const char *(*unmap)(void *mapped);
+    /* Between devices of one process: from now on `device` can read and write memory of `other`. */
+    const char *(*reach)(int device, int other);
+
+    /*
+     * native  the caller's stream, which stays the caller's; NULL: make one of `device`, on which nothing of others
+     *         waits
+     */
+    const char *(*open_queue)(void *native, bool own, int device, struct plait_queue **out);
+    void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
+    int (*device_of)(const struct plait_queue *queue);
+    const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
+    const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
+    const char *(*capturing)(struct plait_queue *queue, bool *out);
+    /* function(context) in its turn, by a thread that may call nothing of the device's */
+    const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
+
+    const char *(*give)(struct plait_queue *queue, uint64_t flag);
+    const char *(*take)(struct plait_queue *queue, uint64_t flag);
+    const char *(*fill)(struct plait_queue *queue, uint64_t words, uint32_t value, size_t n);
+    const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
+    const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
+    /* As plait_kernels.scale; scalar is the host's, read at the call. */
+    const char *(*scale)(struct plait_queue *queue, enum plait_dtype type, void *to, const void *from, size_t count,
+                         const void *scalar);
+
+    /* A mark says how far a queue was when it was set last; new ones are passed. */
+    const char *(*make_mark)(int device, struct plait_mark **out);
+    void (*free_mark)(struct plait_mark *mark); /* NULL is allowed */
+    const char *(*set_mark)(struct plait_queue *queue, struct plait_mark *mark);
+    const char *(*follow)(struct plait_queue *queue, struct plait_mark *mark); /* what comes on it waits for the mark */
+    const char *(*passed)(struct plait_mark *mark, bool *out);
+};
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_comm.h"
+
+#include "clock.h"
+#include "device_watch.h"
+#include "devices.h"
+#include "failure.h"
+#include "flight.h"
+#include "look.h"
+#include "progress.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
+#define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
+
+void plait_device_note(struct plait_comm *comm, const char *why)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (why != NULL && d->why[0] == '\0')
+        snprintf(d->why, sizeof d->why, "%s", why);
+}
+
+/* ---- What others see ------------------------------------------------------------------------------- */
+
+static size_t flag_words(const struct plait_comm *comm)
+{
+    return (size_t)comm->nrank * 2 * PLAIT_WINDOW;
+}
+
+static bool has_other_processes(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (comm->peers[r].process != NULL && comm->peers[r].process->base != NULL)
+            return true;
+    return false;
+}
+
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base)
+{
+    struct plait_device_comm *d = comm->device;
+    struct plait_spot place;
+    struct plait_lent *l;
+    const char *why = d->plugin->place(data, &place);
+
+    for (uint64_t n = d->nlent; why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
+        l = &d->shown->lent[n % PLAIT_NLENT];
+        if (l->id == place.id && l->base == place.base) {
+            *base = l->base;
+            return n;
+        }
+    }
+    l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
+    if (why == NULL)
+        why = d->plugin->lend(&place, &l->handle);
+    if (why != NULL)
+        return 0;
+    l->id = place.id;
+    l->base = *base = place.base;
+    return ++d->nlent;
+}
+
+static const char *lend_flags(struct plait_device_comm *d)
+{
+    struct plait_spot place;
+    struct plait_lent *l = &d->shown->flags_lent;
+    const char *why = d->plugin->place(d->flags, &place);
+
+    if (why == NULL)
+        why = d->plugin->lend(&place, &l->handle);
+    if (why == NULL)
+        l->base = place.base;
+    return why;
+}
+
+static enum plait_status show(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    const struct plait_arena *arena;
+    const size_t lines = (size_t)comm->nrank * PLAIT_WINDOW;
+    const char *why = NULL;
+    void *memory;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_post) + sizeof(uint32_t)), &memory);
+    if (status != PLAIT_OK)
+        return status;
+    d->shown = memory;
+    d->shown->device = (uint32_t)d->device;
+    d->shown->flags = (uintptr_t)d->flags;
+    if (has_other_processes(comm))
+        why = lend_flags(d);
+    if (why != NULL)
+        return plait_device_fail("memory of a GPU cannot be shown to other processes", why);
+    atomic_store_explicit(&comm->own->device, (uint64_t)((char *)memory - arena->base), memory_order_release);
+    return PLAIT_OK;
+}
+
+/* ---- Making it ------------------------------------------------------------------------------------- */
+
+static enum plait_status create(struct plait_comm *comm, int device)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    struct plait_device_comm *d = calloc(1, sizeof *d);
+    enum plait_status status;
+    const char *why;
+
+    comm->stats.allocations++;
+    if (d == NULL)
+        return plait_fail_memory("out of memory for what a comm has on a GPU");
+    comm->device = d;
+    d->comm = comm;
+    d->plugin = plugin;
+    d->device = device;
+    why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, flag_words(comm) * 4, &d->flags);
+    if (why == NULL)
+        why = plugin->make_mark(device, &d->end);
+    if (why == NULL)
+        why = plugin->open_queue(NULL, true, device, &d->rescue);
+    status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why)
+                         : plait_flights_create(comm->nrank, &d->flights);
+    if (status == PLAIT_OK)
+        status = show(comm);
+    if (status == PLAIT_OK)
+        status = plait_device_watch(d);
+    if (status != PLAIT_OK)
+        plait_device_comm_destroy(comm);
+    return status;
+}
+
+static void give_back(const struct plait_device_comm *d, void *memory)
+{
+    if (memory != NULL && !d->lost)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
+void plait_device_comm_destroy(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (d == NULL)
+        return;
+    plait_device_unwatch(d);
+    if (d->rescue != NULL)
+        d->plugin->drain(d->rescue);
+    atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
+    for (uint32_t i = 0; d->flights != NULL && i < PLAIT_NFLIGHT; i++) {
+        give_back(d, d->flights[i].memory);
+        d->flights[i].memory = NULL;
+    }
+    plait_flights_destroy(d->flights);
+    for (size_t i = 0; i < d->nretired; i++)
+        give_back(d, d->retired[i]);
+    free(d->retired);
+    give_back(d, d->scaled);
+    give_back(d, d->flags);
+    d->plugin->free_mark(d->end);
+    d->plugin->close_queue(d->rescue);
+    plait_arena_free(d->shown);
+    free(d);
+    comm->device = NULL;
+}
+
+enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out)
+{
+    struct plait_device_comm *d = comm->device;
+    const char *why = d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, bytes, out);
+
+    comm->stats.allocations++;
+    return why == NULL
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for an operation: %s", bytes, d->device, why);
+}
+
+void plait_device_retire(struct plait_comm *comm, void *memory)
+{
+    struct plait_device_comm *d = comm->device;
+    void **more = memory != NULL ? realloc(d->retired, (d->nretired + 1) * sizeof *more) : NULL;
+
+    if (more == NULL) /* or it is lost, until the process ends */
+        return;
+    d->retired = more;
+    d->retired[d->nretired++] = memory;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------------ */
+
+/*
+ * A graph's operations wait for those of graphs that are launched later. Streams that share a hardware queue wait for each
+ * other; without graphs that is no matter (device_comm.h).
+ */
+static enum plait_status check_queues(const struct plait_comm *comm)
+{
+    const char *setting = getenv("CUDA_DEVICE_MAX_CONNECTIONS"); /* the driver's */
+    const long most = setting != NULL && atol(setting) > 0 ? atol(setting) : QUEUES_BY_DEFAULT;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        n += comm->peers[r].process != NULL && comm->peers[r].process->base == NULL;
+    if ((long)n <= most)
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "%u ranks of this process capture graphs on a GPU that gives a process %ld hardware queues, so that "
+        "they could wait for each other for ever: use at most %ld, or set CUDA_DEVICE_MAX_CONNECTIONS (at "
+        "most 32)",
+        n, most, most);
+}
+
+/* It uses the comm's memory after the last one, whose queue may be another. */
+static const char *follow_last(struct plait_device_comm *d, struct plait_queue *queue)
+{
+    const char *why = NULL;
+
+    if (d->called && d->last != queue)
+        why = d->plugin->follow(queue, d->end);
+    d->last = queue;
+    return why;
+}
+
+enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue)
+{
+    enum plait_status status = PLAIT_OK;
+    const char *why;
+
+    if (comm->device == NULL)
+        status = create(comm, plait_device_used()->device_of(queue));
+    if (status != PLAIT_OK)
+        return status;
+    why = comm->device->plugin->capturing(queue, &comm->device->captures);
+    if (why == NULL && comm->device->captures) {
+        status = check_queues(comm);
+        comm->device->captured = true;
+    } else if (why == NULL) {
+        why = follow_last(comm->device, queue);
+    }
+    return why == NULL ? status : plait_device_fail("an operation cannot be put on its stream", why);
+}
+
+enum plait_status plait_device_end(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    const char *why = NULL;
+
+    if (d != NULL && !d->captures)
+        why = d->plugin->set_mark(comm->run->queue, d->end);
+    comm->run->queue = NULL;
+    if (d == NULL || d->captures)
+        return PLAIT_OK;
+    d->called |= why == NULL;
+    return why == NULL ? PLAIT_OK : plait_device_fail("the end of an operation cannot be marked on its stream", why);
+}
+
+/*
+ * What a failed rank's streams were made to pass may still read and write the others' memory. Those that are dead, stopped
+ * or broken are not waited for long: what they use stays theirs then, until the process ends.
+ */
+static bool others_are_quiet(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_control *c = comm->peers[r].control;
+        if (r != comm->rank && atomic_load(&c->device) != 0 && !atomic_load(&c->quiet) && !atomic_load(&c->departed) &&
+            !plait_peer_died(&comm->peers[r]))
+            return false;
+    }
+    return true;
+}
+
+void plait_device_settle(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    bool passed = d == NULL || !d->called;
+
+    while (!passed && d->plugin->passed(d->end, &passed) == NULL && !passed)
+        usleep(50);
+    if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
+        return;
+    const double until = plait_clock() + MOST_PATIENCE;
+    atomic_store(&comm->own->quiet, 1);
+    while (!others_are_quiet(comm) && plait_clock() < until)
+        if (!plait_progress()) /* it may be a rank of this thread's */
+            usleep(200);
+    d->lost = !others_are_quiet(comm);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a comm has on a device, made when it is first called with memory of one.
+ *
+ * The engine (engine.h) runs the plan of such a call as it runs every other; but what it starts is put on the call's
+ * queue, and what it passes between ranks are addresses (transports/device.c). So a rank's plan becomes operations of
+ * its stream: take a flag, copy, combine, give a flag. A flag is taken on a queue only after it was given on another,
+ * as the message that says where the data lies is offered after it was: whatever the plan, the streams cannot wait for
+ * each other in a circle, not even where several of them are one.
+ *
+ * A rank's flags are in its own memory, two for each message that may be on the way from or to each other rank: the data
+ * has arrived; what this rank gave was read. The other rank gives them and this one takes them, so that all are 0 when
+ * nothing is under way: what a graph captured can be replayed as often as one likes.
+ */
+#ifndef PLAIT_LIB_DEVICE_COMM_H
+#define PLAIT_LIB_DEVICE_COMM_H
+
+#include "comm.h"
+#include "device.h"
+#include "run.h"
+
+#define PLAIT_NLENT 64 /* allocations that a rank shows to other processes at the same time */
+
+struct plait_lent {
+    uint64_t id, base;
+    struct plait_handle handle;
+};
+
+/* In the rank's arena; others read it. */
+struct plait_device_shown {
+    uint32_t device;
+    uint64_t flags;                      /* address of the flags, [nrank][2][PLAIT_WINDOW] words, in */
+    struct plait_lent flags_lent;        /* their allocation */
+    struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
+    struct plait_post post[];            /* then acks: [nrank][PLAIT_WINDOW] each, as in a control block */
+};
+
+enum { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
+
+/* Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is. */
+static inline uint64_t plait_flag(uint64_t flags, uint32_t rank, int which, uint32_t number)
+{
+    return flags + ((uint64_t)rank * 2 + (uint64_t)which) * PLAIT_WINDOW * 4 + number % PLAIT_WINDOW * 4;
+}
+
+struct plait_device_comm {
+    const struct plait_device_plugin *plugin;
+    int device;
+    struct plait_device_shown *shown;
+    void *flags;
+    uint64_t nlent;
+    struct plait_flight *flights;
+    struct plait_queue *rescue; /* on it flags are given when the comm has failed */
+    struct plait_mark *end;     /* of the last operation */
+    struct plait_queue *last;   /* its queue; only to compare */
+    bool captures;              /* the operation in progress goes into a graph */
+    bool captured;              /* an operation is in a graph: who knows when it runs */
+    bool called;                /* there is an end */
+    bool lost;                  /* others may still use its memory */
+    char why[256];              /* what the device refused: the comm fails with it; "": nothing */
+    void *scaled;               /* [scaled_bytes] as comm->scaled */
+    size_t scaled_bytes;
+    void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
+    size_t nretired;
+
+    struct plait_comm *comm; /* for the watch (device_watch.h) */
+    struct plait_device_comm *next;
+};
+
+/* Begin an operation on this queue: what the comm needs on its device is there. */
+enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue);
+
+/* All of it is on the queue, which is the caller's again. */
+enum plait_status plait_device_end(struct plait_comm *comm);
+
+/* Wait until what is on the queues has happened, in a failed comm after its flags were given. */
+void plait_device_settle(struct plait_comm *comm);
+void plait_device_comm_destroy(struct plait_comm *comm);
+
+/* Memory for the comm's slices; given back when the comm is left. */
+enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
+void plait_device_retire(struct plait_comm *comm, void *memory);
+
+/* Note why something cannot be put on the queue; NULL: it was. The first stays. */
+void plait_device_note(struct plait_comm *comm, const char *why);
+
+/*
+ * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, as it is
+ * of an allocator that gives what the driver has no handle for.
+ */
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base);
+
+#endif

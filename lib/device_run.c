@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_run.h"
+
+#include "device_comm.h"
+#include "devices.h"
+#include "failure.h"
+#include "group.h"
+#include "status.h"
+#include "stream.h"
+
+#include <stdio.h>
+
+void plait_device_copy(struct plait_run *run, void *to, const void *from, size_t bytes)
+{
+    plait_device_note(run->comm, run->comm->device->plugin->copy(run->queue, to, from, bytes));
+}
+
+void plait_device_combine(struct plait_run *run, const struct plait_instr *in, void *dst, const void *const *from,
+                          size_t n)
+{
+    const struct plait_op_plan *o = run->o;
+    struct plait_combine c = { .type = o->type,
+                               .op = o->op,
+                               .dst = dst,
+                               .src = from,
+                               .nsrc = in->nsource,
+                               .divisor = in->final ? o->last.divisor : o->inner.divisor,
+                               .wide_dst = in->wide,
+                               .count = n };
+
+    for (uint32_t k = 0; k < in->nsource && k < 64; k++)
+        c.wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
+    plait_device_note(run->comm, run->comm->device->plugin->combine(run->queue, &c));
+}
+
+enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait_job *job, size_t n, const void **in)
+{
+    const struct plait_op_plan *o = job->o;
+    enum plait_status status = plait_device_begin(comm, job->queue);
+    struct plait_device_comm *d = comm->device;
+    void *to = job->out;
+
+    if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
+        if (d->scaled_bytes < n * o->size) {
+            status = plait_device_room(comm, n * o->size, &to);
+            if (status != PLAIT_OK)
+                return status;
+            plait_device_retire(comm, d->scaled);
+            d->scaled = to;
+            d->scaled_bytes = n * o->size;
+        }
+        to = d->scaled;
+    }
+    if (status != PLAIT_OK)
+        return status;
+    plait_device_note(comm, d->plugin->scale(job->queue, o->type, to, job->in, n, job->scale));
+    *in = to;
+    return PLAIT_OK;
+}
+
+/* ---- Recognition ---------------------------------------------------------------------------------- */
+
+static enum plait_status find_place(const char *name, const char *which, const void *memory, size_t bytes,
+                                    struct plait_spot *out)
+{
+    const char *why = NULL;
+
+    *out = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    if (bytes > 0 && memory != NULL)
+        why = plait_device_used()->place(memory, out);
+    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s is %p: %s", name, which, memory, why);
+}
+
+static enum plait_status check_call(const struct plait_comm *comm, const char *name, const struct plait_call *call)
+{
+    if (comm->remote != NULL)
+        return plait_fail(
+            PLAIT_ERR_UNSUPPORTED,
+            "%s: the ranks are on several hosts, where memory of GPUs is not supported yet: copy it to the "
+            "host first",
+            name);
+    if (plait_in_group() && (call == NULL || call->stream == NULL))
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: a call of a group with memory of a GPU needs call->stream, a stream of it", name);
+    if (call != NULL && call->request != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: call->request is not supported yet with memory of a GPU: use a stream of it", name);
+    if (call != NULL && call->user != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
+    if (call != NULL && call->scale != NULL && call->scale_when == PLAIT_SCALE_LATE)
+        return plait_fail(
+            PLAIT_ERR_UNSUPPORTED,
+            "%s: call->scale_when is PLAIT_SCALE_LATE, which is not supported yet with memory of a GPU: use "
+            "PLAIT_SCALE_NOW",
+            name);
+    return PLAIT_OK;
+}
+
+static enum plait_status wrong_place(const char *name, const char *which, const void *memory,
+                                     const struct plait_spot *p, const char *remedy)
+{
+    char device[32] = "";
+
+    if (p->device >= 0)
+        snprintf(device, sizeof device, " of GPU %d", p->device);
+    return plait_fail(PLAIT_ERR_ARG, "%s: %s is %p, which is %s memory%s; %s", name, which, memory,
+                      plait_memory_name(p->kind), device, remedy);
+}
+
+/* Without a stream: the comm's own queue. */
+static enum plait_status own_queue(struct plait_comm *comm, int device, struct plait_queue **out)
+{
+    const char *why = NULL;
+
+    if (comm->own_queue == NULL)
+        why = plait_device_used()->open_queue(NULL, true, device, &comm->own_queue);
+    *out = comm->own_queue;
+    return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
+}
+
+enum plait_status plait_device_find(struct plait_comm *comm, const char *name, const void *in, size_t in_bytes,
+                                    const void *out, size_t out_bytes, const struct plait_call *call,
+                                    struct plait_queue **queue)
+{
+    struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
+    struct plait_spot a, b;
+    enum plait_status status = find_place(name, "in", in, in_bytes, &a);
+
+    *queue = NULL;
+    if (status == PLAIT_OK)
+        status = find_place(name, "out", out, out_bytes, &b);
+    if (status != PLAIT_OK)
+        return status;
+    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
+    const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
+    if (q == NULL && !on_device)
+        return PLAIT_OK;
+    if (q == NULL && call != NULL && call->stream != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: call->stream is a host's, but %s is memory of a GPU: use a stream of it",
+                          name, has_in && a.kind == PLAIT_MEMORY_DEVICE ? "in" : "out");
+    const int device = q != NULL              ? plait_device_used()->device_of(q)
+                       : comm->device != NULL ? comm->device->device
+                                              : (has_in && a.kind == PLAIT_MEMORY_DEVICE ? a.device : b.device);
+    if (has_in && (a.kind != PLAIT_MEMORY_DEVICE || a.device != device))
+        return wrong_place(name, "in", in, &a, q != NULL ? "the stream needs device memory of its GPU" : "out is not");
+    if (has_out && (b.kind != PLAIT_MEMORY_DEVICE || b.device != device))
+        return wrong_place(name, "out", out, &b, q != NULL ? "the stream needs device memory of its GPU" : "in is not");
+    if (comm->device != NULL && comm->device->device != device)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank "
+                          "has one",
+                          name, device, comm->device->device);
+    status = check_call(comm, name, call);
+    if (status == PLAIT_OK && q == NULL)
+        status = own_queue(comm, device, &q);
+    *queue = q;
+    return status;
+}
+
+/* ---- Calls ---------------------------------------------------------------------------------------- */
+
+const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own)
+{
+    if (call == NULL || call->stream == NULL)
+        return call;
+    *own = *call;
+    own->stream = NULL;
+    return own;
+}
+
+enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
+                                   const struct plait_call *call)
+{
+    struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .queue = a->queue };
+
+    if (sizes != NULL)
+        job.sizes = *sizes;
+    if (call != NULL) {
+        job.scale = call->scale;
+        job.deadline = call->deadline;
+    }
+    return plait_run_job(comm, &job);
+}
+
+enum plait_status plait_device_wait(struct plait_comm *comm)
+{
+    const char *why = comm->device->plugin->drain(comm->own_queue);
+
+    if (why != NULL)
+        return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", comm->device->device, why);
+    return plait_look_for_failures(comm);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the engine's steps become on a device's queue. */
+#ifndef PLAIT_LIB_DEVICE_RUN_H
+#define PLAIT_LIB_DEVICE_RUN_H
+
+#include "prog.h"
+#include "run.h"
+
+void plait_device_copy(struct plait_run *run, void *to, const void *from, size_t bytes);
+
+/* dst = the combination of in->nsource sources `from`, of n elements. */
+void plait_device_combine(struct plait_run *run, const struct plait_instr *in, void *dst, const void *const *from,
+                          size_t n);
+
+/* Multiply the inputs of a pre-multiplied sum; *in becomes where the products are. */
+enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait_job *job, size_t n, const void **in);
+
+/*
+ * Where do the buffers of a call lie, and does that fit how it is called? *queue becomes the stream's, or, of a blocking
+ * call, the comm's own; NULL: the processor's memory. bytes: of each buffer; 0: it is not used.
+ */
+enum plait_status plait_device_find(struct plait_comm *comm, const char *name, const void *in, size_t in_bytes,
+                                    const void *out, size_t out_bytes, const struct plait_call *call,
+                                    struct plait_queue **queue);
+
+/* The options of such a call but for its stream, whose order its queue keeps. call may be NULL. */
+const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own);
+
+/* Put comm->last on the queue of `a`. sizes: of blocks that differ; else NULL. */
+enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
+                                   const struct plait_call *call);
+
+/* A blocking call on the comm's own queue: wait until it has happened. */
+enum plait_status plait_device_wait(struct plait_comm *comm);
+
+#endif

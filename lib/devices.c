@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "devices.h"
+
+#include "fork.h"
+#include "log.h"
+#include "plugin.h"
+#include "status.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define DRIVER "libcuda.so.1"
+
+_Atomic(const struct plait_device_plugin *) plait_device;
+
+struct given { /* by plait_mem_alloc_as() */
+    struct given *next;
+    void *memory;
+    enum plait_memory kind;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *all;
+
+void plait_devices_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
+enum plait_status plait_device_fail(const char *what, const char *why)
+{
+    return plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
+}
+
+static enum plait_status load(const struct plait_config *config)
+{
+    const struct plait_device_plugin *plugin;
+    enum plait_status status;
+    const char *why;
+
+    if (config->cuda_driver[0] != '\0' && !config->for_tests)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "PLAIT_CUDA_DRIVER is set, which is for tests only: unset it, or set PLAIT_FOR_TESTS=1 too");
+    status = plait_plugin_device("cuda", config->plugins, &plugin);
+    if (status != PLAIT_OK)
+        return status;
+    why = plugin->open(config->cuda_driver);
+    if (why != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "no GPU can be used: %s", why);
+    atomic_store_explicit(&plait_device, plugin, memory_order_release);
+    return PLAIT_OK;
+}
+
+static enum plait_status load_once(const struct plait_config *config, const struct plait_device_plugin **out)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&lock);
+    if (plait_device_used() == NULL)
+        status = load(config);
+    if (status == PLAIT_OK)
+        *out = plait_device_used();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum plait_status plait_device_get(const struct plait_device_plugin **out)
+{
+    struct plait_config config;
+
+    *out = plait_device_used();
+    if (*out != NULL)
+        return PLAIT_OK;
+    const enum plait_status status = plait_config_load(&config);
+    return status == PLAIT_OK ? load_once(&config, out) : status;
+}
+
+void plait_device_notice(const struct plait_config *config)
+{
+    const struct plait_device_plugin *plugin;
+    void *driver;
+
+    if (plait_device_used() != NULL)
+        return;
+    driver = dlopen(DRIVER, RTLD_LAZY | RTLD_NOLOAD);
+    if (driver == NULL)
+        return;
+    dlclose(driver);
+    if (load_once(config, &plugin) != PLAIT_OK)
+        plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", DRIVER,
+                  plait_last_error());
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
+{
+    const struct plait_device_plugin *plugin;
+    struct given *g;
+    enum plait_status status;
+    const char *why;
+
+    if (kind == PLAIT_MEMORY_HOST)
+        return plait_mem_alloc(bytes, out);
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: out is NULL");
+    if ((unsigned)kind >= PLAIT_NMEMORY)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: kind is %d, which is no enum plait_memory", (int)kind);
+    if (bytes == 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: bytes is 0; ask for at least 1");
+    status = plait_device_get(&plugin);
+    if (status != PLAIT_OK)
+        return status;
+    g = malloc(sizeof *g);
+    if (g == NULL)
+        return plait_fail_memory("out of memory for an allocation");
+    why = plugin->alloc(kind, -1, bytes, &g->memory);
+    if (why != NULL) {
+        free(g);
+        return plait_fail(PLAIT_ERR_NOMEM, "plait_mem_alloc_as: %zu bytes of memory of kind %s: %s", bytes,
+                          plait_memory_name(kind), why);
+    }
+    g->kind = kind;
+    pthread_mutex_lock(&lock);
+    g->next = all;
+    all = g;
+    pthread_mutex_unlock(&lock);
+    *out = g->memory;
+    return PLAIT_OK;
+}
+
+bool plait_device_free(void *memory, enum plait_status *status)
+{
+    struct given **at = &all, *g;
+    const char *why = NULL;
+
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && (*at)->memory != memory)
+        at = &(*at)->next;
+    g = *at;
+    if (g != NULL)
+        *at = g->next;
+    pthread_mutex_unlock(&lock);
+    if (g == NULL)
+        return false;
+    why = plait_device_used()->free(g->kind, memory);
+    *status = why == NULL ? PLAIT_OK : plait_device_fail("plait_mem_free", why);
+    free(g);
+    return true;
+}
+
+enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    struct plait_spot place = { .kind = PLAIT_MEMORY_HOST };
+    const char *why;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_kind: out is NULL");
+    why = plugin != NULL && memory != NULL ? plugin->place(memory, &place) : NULL;
+    if (why != NULL)
+        return plait_device_fail("plait_mem_kind", why);
+    *out = place.kind;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    struct plait_spot place;
+
+    if (plugin == NULL || memory == NULL || plugin->place(memory, &place) != NULL || place.kind != PLAIT_MEMORY_DEVICE)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "%s: %s is %p, memory of GPU %d, which this call does not take yet: give it the host's", call,
+                      which, memory, place.device);
+}
+
+const char *plait_memory_name(enum plait_memory kind)
+{
+    static const char *const names[] = {
+#define PLAIT_X(symbol, name) [symbol] = name,
+        PLAIT_MEMORY_LIST(PLAIT_X)
+#undef PLAIT_X
+    };
+
+    return (unsigned)kind < PLAIT_NMEMORY ? names[kind] : "?";
+}

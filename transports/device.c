@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of a device: a message of the host's says where the data lies, a flag of the device's when it is there.
+ *
+ * Both ranks put what they do on a queue: the sender gives the receiver's flag "arrived" and then offers a message with
+ * the address; the receiver, when it has that message, takes the flag on its own queue, after which it may read. Its
+ * release() gives the sender's flag "read" and releases the message; the sender takes that flag when it sees that. So
+ * "sent" and "arrived" mean here: from this place of the queue on.
+ *
+ * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena, and
+ * stay mapped.
+ */
+#include "../lib/device_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct mapped { /* an allocation of the peer's process */
+    uint64_t id, base;
+    void *at;
+};
+
+struct device_link {
+    struct plait_link link;
+    struct plait_comm *comm;
+    uint32_t peer;
+    struct plait_link *inner;               /* NULL: the peer has not used its device yet */
+    const struct plait_device_shown *shown; /* the peer's */
+    bool one_process;
+    uint64_t flags; /* the peer's, as they are here */
+    void *flags_mapped;
+    bool unread[PLAIT_WINDOW]; /* offered, and the queue does not wait yet until it was read */
+    struct mapped mapped[PLAIT_NLENT];
+    uint32_t nmapped;
+};
+
+struct letter { /* the message */
+    uint64_t address, bytes;
+    uint64_t lent; /* number of the allocation; 0: the address is good here */
+    uint64_t base; /* of the allocation */
+};
+_Static_assert(sizeof(struct letter) <= PLAIT_POST_DATA, "travels in a line");
+
+static struct device_link *device(const struct plait_link *link)
+{
+    return (struct device_link *)(uintptr_t)link;
+}
+
+static struct plait_link *device_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
+{
+    struct device_link *l =
+        channel == PLAIT_CHANNEL_DEVICE && comm->peers[peer].process != NULL ? calloc(1, sizeof *l) : NULL;
+
+    if (l == NULL)
+        return NULL;
+    l->comm = comm;
+    l->peer = peer;
+    l->one_process = comm->peers[peer].process->base == NULL;
+    return &l->link;
+}
+
+static void device_disconnect(struct plait_link *link)
+{
+    struct device_link *l = device(link);
+
+    if (l == NULL)
+        return;
+    if (l->flags_mapped != NULL)
+        l->comm->device->plugin->unmap(l->flags_mapped);
+    for (uint32_t i = 0; i < l->nmapped; i++)
+        l->comm->device->plugin->unmap(l->mapped[i].at);
+    if (l->inner != NULL)
+        l->inner->transport->disconnect(l->inner);
+    free(l);
+}
+
+/* All at once: it is not worth knowing which is the oldest. */
+static bool make_room(struct device_link *l)
+{
+    struct plait_device_comm *d = l->comm->device;
+
+    if (d->captured)
+        plait_device_note(l->comm,
+                          "graphs may use the 64 allocations of another process that are mapped: no other can be");
+    else
+        plait_device_note(l->comm, d->plugin->drain(l->comm->run->queue));
+    for (; d->why[0] == '\0' && l->nmapped > 0; l->nmapped--)
+        plait_device_note(l->comm, d->plugin->unmap(l->mapped[l->nmapped - 1].at));
+    return d->why[0] == '\0';
+}
+
+/* Where the peer's allocation is here; NULL, and a note: it cannot be mapped. */
+static char *map(struct device_link *l, uint64_t number)
+{
+    struct plait_device_comm *d = l->comm->device;
+    const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
+    struct mapped *m = l->mapped;
+    const char *why;
+
+    for (uint32_t i = 0; i < l->nmapped; i++)
+        if (m[i].id == lent->id && m[i].base == lent->base)
+            return m[i].at;
+    if (l->nmapped == PLAIT_NLENT && !make_room(l))
+        return NULL;
+    m += l->nmapped;
+    why = d->plugin->map(&lent->handle, d->device, &m->at);
+    plait_device_note(l->comm, why);
+    if (why != NULL)
+        return NULL;
+    m->id = lent->id;
+    m->base = lent->base;
+    l->nmapped++;
+    return m->at;
+}
+
+/* Where the peer's flags are, once it has some. */
+static bool find_flags(struct device_link *l)
+{
+    struct plait_device_comm *d = l->comm->device;
+
+    if (l->one_process) {
+        plait_device_note(l->comm, d->plugin->reach(d->device, (int)l->shown->device));
+        l->flags = l->shown->flags;
+        return true;
+    }
+    const char *why = d->plugin->map(&l->shown->flags_lent.handle, d->device, &l->flags_mapped);
+    plait_device_note(l->comm, why);
+    l->flags = (uintptr_t)l->flags_mapped + (l->shown->flags - l->shown->flags_lent.base);
+    return why == NULL;
+}
+
+static bool is_there(struct device_link *l)
+{
+    const struct plait_peer *p = &l->comm->peers[l->peer];
+    const struct plait_arena *arena;
+
+    if (l->inner != NULL)
+        return true;
+    const uint64_t at = atomic_load_explicit(&p->control->device, memory_order_acquire);
+    if (at == 0 || plait_arena_get(0, &arena) != PLAIT_OK)
+        return false;
+    l->shown = (const void *)((l->one_process ? arena->base : p->process->base) + at);
+    if (!find_flags(l))
+        return false;
+    l->inner = plait_connect_by(plait_transports + 2, l->comm, l->peer, PLAIT_CHANNEL_DEVICE);
+    return l->inner != NULL;
+}
+
+static bool device_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
+{
+    const struct device_link *l = device(link);
+    uint64_t base;
+
+    (void)land;
+    return l->one_process || bytes == 0 || plait_device_lend(l->comm, data, &base) > 0;
+}
+
+static bool device_ready(const struct plait_link *link, uint32_t number)
+{
+    struct device_link *l = device(link);
+    return is_there(l) && !l->unread[number % PLAIT_WINDOW] && l->inner->transport->ready(l->inner, number);
+}
+
+static uint64_t own_flag(const struct device_link *l, int which, uint32_t number)
+{
+    return plait_flag((uintptr_t)l->comm->device->flags, l->peer, which, number);
+}
+
+static void give(struct device_link *l, int which, uint32_t number)
+{
+    const uint64_t flag = plait_flag(l->flags, l->comm->rank, which, number);
+    plait_device_note(l->comm, l->comm->device->plugin->give(l->comm->run->queue, flag));
+}
+
+static void take(struct device_link *l, int which, uint32_t number)
+{
+    plait_device_note(l->comm, l->comm->device->plugin->take(l->comm->run->queue, own_flag(l, which, number)));
+}
+
+static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
+                         const void *data, size_t bytes, bool copy)
+{
+    struct device_link *l = device(link);
+    struct letter letter = { .address = (uintptr_t)data, .bytes = bytes };
+
+    (void)copy;
+    if (!l->one_process && bytes > 0)
+        letter.lent = plait_device_lend(l->comm, data, &letter.base);
+    give(l, PLAIT_FLAG_ARRIVED, number);
+    if (l->comm->device->why[0] != '\0') /* the peer must not wait for what was not given */
+        return false;
+    l->inner->transport->offer(l->inner, number, fingerprint, note, &letter, sizeof letter, true);
+    l->unread[number % PLAIT_WINDOW] = true;
+    return false;
+}
+
+static bool device_sent(const struct plait_link *link, uint32_t number)
+{
+    struct device_link *l = device(link);
+
+    if (l->inner == NULL || !l->inner->transport->sent(l->inner, number))
+        return false;
+    if (l->unread[number % PLAIT_WINDOW])
+        take(l, PLAIT_FLAG_READ, number);
+    l->unread[number % PLAIT_WINDOW] = false;
+    return true;
+}
+
+static const void *device_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                                  size_t *bytes)
+{
+    struct device_link *l = device(link);
+    size_t size = sizeof(struct letter);
+    const struct letter *letter =
+        is_there(l) ? l->inner->transport->arrived(l->inner, number, fingerprint, NULL, &size) : NULL;
+    const char *data;
+
+    (void)landing;
+    if (letter == NULL)
+        return NULL;
+    const bool wrong = letter->bytes != *bytes;
+    *bytes = letter->bytes;
+    data = (const char *)(uintptr_t)letter->address;
+    if (!wrong && letter->lent > 0) {
+        const char *at = map(l, letter->lent);
+        if (at == NULL)
+            return NULL;
+        data = at + (letter->address - letter->base);
+    }
+    if (!wrong)
+        take(l, PLAIT_FLAG_ARRIVED, number);
+    return data != NULL ? data : (const void *)letter; /* an empty one has an address too */
+}
+
+static void device_release(struct plait_link *link, uint32_t number)
+{
+    struct device_link *l = device(link);
+
+    give(l, PLAIT_FLAG_READ, number);
+    if (l->comm->device->why[0] == '\0')
+        l->inner->transport->release(l->inner, number);
+}
+
+static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+{
+    struct device_link *l = device(link);
+    return is_there(l) && l->inner->transport->peek(l->inner, number, fingerprint, note);
+}
+
+const struct plait_transport plait_transport_device = {
+    .name = "device",
+    .connect = device_connect,
+    .disconnect = device_disconnect,
+    .reaches = device_reaches,
+    .ready = device_ready,
+    .offer = device_offer,
+    .sent = device_sent,
+    .arrived = device_arrived,
+    .release = device_release,
+    .peek = device_peek,
+};
