@@ -292,14 +292,6 @@ static const char *take(struct plait_queue *q, uint64_t flag)
     return why;
 }
 
-static const char *fill(struct plait_queue *q, uint64_t words, uint32_t value, size_t n)
-{
-    const char *why;
-
-    CALL(q->gpu, "cuMemsetD32Async", plait_cuda.memset32_async(words, value, n, q->stream));
-    return why;
-}
-
 static const char *copy(struct plait_queue *q, void *to, const void *from, size_t bytes)
 {
     const char *why;
@@ -419,7 +411,6 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .call = call_host,
     .give = give,
     .take = take,
-    .fill = fill,
     .copy = copy,
     .combine = combine,
     .scale = scale,

@@ -85,7 +85,6 @@ struct plait_device_plugin {
 
     const char *(*give)(struct plait_queue *queue, uint64_t flag);
     const char *(*take)(struct plait_queue *queue, uint64_t flag);
-    const char *(*fill)(struct plait_queue *queue, uint64_t words, uint32_t value, size_t n);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
     /* As plait_kernels.scale; scalar is the host's, read at the call. */

@@ -74,7 +74,8 @@ static void look(struct plait_device_comm *d)
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
     if (atomic_load(&comm->own->failed) != PLAIT_OK)
-        d->plugin->fill(d->rescue, (uintptr_t)d->flags, 1, words);
+        for (size_t i = 0; i < words; i++)
+            d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
 }
 
 static void *work(void *arg)

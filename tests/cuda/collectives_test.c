@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives on a device's memory in the order of its streams. */
+#include "../collective.h"
+#include "../ranks.h"
+#include "../specs.h"
+#include "../tier.h"
+#include "../values.h"
+#include "device.h"
+
+#include <plait/memory.h>
+#include <plait/message.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 18 };
+
+static const struct {
+    enum plait_dtype type;
+    enum plait_op op;
+} kinds[] = {
+    { PLAIT_FLOAT32, PLAIT_SUM }, { PLAIT_INT32, PLAIT_MAX },      { PLAIT_FLOAT16, PLAIT_SUM },
+    { PLAIT_UINT8, PLAIT_PROD },  { PLAIT_BFLOAT16, PLAIT_AVG },   { PLAIT_FLOAT64, PLAIT_MIN },
+    { PLAIT_INT64, PLAIT_SUM },   { PLAIT_FLOAT8E4M3, PLAIT_SUM }, { PLAIT_INT8, PLAIT_MIN },
+    { PLAIT_UINT32, PLAIT_AVG },  { PLAIT_UINT64, PLAIT_MAX },     { PLAIT_FLOAT8E5M2, PLAIT_MAX },
+};
+#define NKIND (sizeof kinds / sizeof *kinds)
+
+/* One operation on the rank's stream, or, `blocking`, without one. */
+static int operate(struct plait_comm *comm, uint32_t rank, struct device_rank *d, const struct collective *c,
+                   bool blocking)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    const size_t size = plait_dtype_size(c->type), bytes = collective_room(c, nrank) * size;
+    const struct collective_buffers at = collective_place(c, nrank, rank, d->in, d->out);
+    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    char *want = malloc(bytes + 1), *scratch = malloc(bytes + 1);
+
+    CHECK(want != NULL && scratch != NULL && bytes <= ROOM);
+    collective_want(c, nrank, rank, scratch, want);
+    collective_fill(c, nrank, rank, d->host);
+    CHECK(at.in == NULL || device_write(d, at.in, d->host, collective_elements(c, &g.in) * size));
+    if (blocking)
+        CHECK(device.stream_synchronize(d->cuda) == 0);
+    else
+        call.stream = d->stream;
+    CHECK(collective_call(comm, c, at.in, at.out, call) == PLAIT_OK);
+    if (at.out != NULL) {
+        const size_t n = collective_elements(c, &g.out) * size;
+        char *got = scratch;
+        CHECK(device_read(d, got, at.out, n));
+        if (!collective_right(c, nrank, rank, got, want)) {
+            fprintf(stderr, "rank %u: %s of %zu %s %s root %u inplace %d %s: wrong\n", rank, plait_coll_name(c->coll),
+                    c->count, plait_dtype_name(c->type), plait_op_name(c->op), c->root, c->inplace, c->spec);
+            return 1;
+        }
+    }
+    CHECK(device.stream_synchronize(d->cuda) == 0); /* d->host is filled again */
+    free(want);
+    free(scratch);
+    return 0;
+}
+
+static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[] = { 1, 7, 1000, 0, 3001 };
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned i = 0; i < NCOLLECTIVE + 2; i++)
+        for (unsigned k = 0; k < NKIND; k++) {
+            struct collective c = { .coll = i < NCOLLECTIVE    ? collectives[i]
+                                            : i == NCOLLECTIVE ? PLAIT_ALLREDUCE
+                                                               : PLAIT_BARRIER,
+                                    .type = kinds[k].type,
+                                    .op = kinds[k].op,
+                                    .count = counts[(i + k) % 5],
+                                    .inplace = k % 2 == 1 };
+            const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, rank, 1);
+            c.root = g.rooted ? k % nrank : 0;
+            c.inplace = c.inplace && g.kind != PLAIT_KIND_PAIR && c.coll != PLAIT_BARRIER;
+            if (c.coll == PLAIT_BARRIER)
+                c.count = 0;
+            if (operate(*comm, rank, &d, &c, k % 5 == 4) != 0)
+                return 1;
+        }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
+{
+    const struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body, .arg = arg
+    };
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void every_collective_type_and_operator(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 4; n++)
+        if (full() || n != 2)
+            run(1, n, every_kind, NULL);
+}
+
+/* Each process maps what the others show it. */
+static void ranks_of_several_processes_share_a_device(void **state)
+{
+    char world[] = "/tmp/plait-device-test-XXXXXX";
+    const int fd = mkstemp(world);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    run(2, 1, every_kind, NULL);
+    run(2, 2, every_kind, NULL);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    unlink(world);
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------ */
+
+static int every_plan(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned i = 0; i <= NCOLLECTIVE; i++)
+        for (unsigned inplace = 0; inplace < 2; inplace++) {
+            const enum plait_coll coll = i < NCOLLECTIVE ? collectives[i] : PLAIT_ALLREDUCE;
+            struct specs specs;
+            specs_init(&specs, coll, nrank, inplace);
+            for (uint32_t k = 0; k < specs.n; k++) {
+                const unsigned half = (k + inplace) % 2;
+                struct collective c = { .coll = coll,
+                                        .type = half ? PLAIT_FLOAT16 : PLAIT_FLOAT32,
+                                        .round = half && specs.spec[k].alg->no_partials == 0 ? PLAIT_ROUND_ONCE
+                                                                                             : PLAIT_ROUND_DEFAULT,
+                                        .root = specs.spec[k].shape.root,
+                                        .count = 997,
+                                        .inplace = inplace };
+                if (specs.spec[k].shape.node != NULL)
+                    continue;
+                memcpy(c.spec, specs.spec[k].text, sizeof c.spec - 1);
+                if (operate(*comm, rank, &d, &c, false) != 0)
+                    return 1;
+            }
+            specs_finish(&specs);
+        }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void plans_that_run_on_the_host_run_on_the_device(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 5; n += 3)
+        run(1, n, every_plan, NULL);
+}
+
+/* ---- Graphs ----------------------------------------------------------------------------------------------- */
+
+static int sum_is(const struct device_rank *d, uint32_t rank, int32_t want)
+{
+    int32_t got[100];
+
+    CHECK(device_read(d, got, d->out, sizeof got));
+    for (int i = 0; i < 100; i++)
+        CHECK(got[i] == want);
+    return 0;
+}
+
+static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const int32_t nrank = (int32_t)plait_comm_nrank(*comm);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+    void *graph, *exec;
+    int32_t in[100];
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    for (int32_t k = 0; k < (full() ? 1000 : 100); k++) {
+        for (int i = 0; i < 100; i++)
+            in[i] = k + (int32_t)rank;
+        CHECK(device_write(&d, d.in, in, sizeof in));
+        if (k % 3 == 2)
+            CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        else
+            CHECK(device.launch(exec, d.cuda) == 0);
+        if (sum_is(&d, rank, nrank * k + nrank * (nrank - 1) / 2) != 0)
+            return 1;
+    }
+    CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void a_graph_runs_again_and_again_between_other_calls(void **state)
+{
+    (void)state;
+    run(1, 3, replay, NULL);
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------------------- */
+
+static _Atomic int gate, called;
+
+static void wait_at_gate(void *context)
+{
+    (void)context;
+    while (!atomic_load(&gate))
+        usleep(100);
+}
+
+/* Rank 1's stream is held up; rank 0's waits for it, and passes when the comm fails. */
+static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+    int done = 0;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_query(d.stream, &done) == PLAIT_OK && !done);
+    atomic_fetch_add(&called, 1);
+    while (rank == 0 && atomic_load(&called) < 2)
+        usleep(100);
+    if (rank == 0) {
+        CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+        atomic_store(&gate, 1);
+    }
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+    while (plait_comm_status(*comm) == PLAIT_OK)
+        usleep(100);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), "enough") != NULL);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void an_aborted_comm_holds_no_stream(void **state)
+{
+    (void)state;
+    run(1, 2, abort_one, NULL);
+}
+
+/* ---- What is refused -------------------------------------------------------------------------------------- */
+
+static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const char *const words[] = { "is host memory; the stream needs device memory", "call->request",
+                                         "which this call does not take yet", "which messages do not take" };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+    struct device_rank d;
+    enum plait_memory kind;
+    int32_t host[4] = { 0 };
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, host, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
+    CHECK(plait_allreduce(*comm, d.in, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_send(*comm, host, 4, PLAIT_INT32, !rank, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), words[3]) != NULL);
+    CHECK(plait_send(*comm, d.in, 4, PLAIT_INT32, !rank, NULL) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), words[2]) != NULL);
+    call.stream = NULL;
+    call.request = &r;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), words[1]) != NULL);
+    CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
+    CHECK(plait_mem_kind(d.in + 5, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);
+    CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK); /* nothing has happened */
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+    run(1, 2, refuse, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_type_and_operator),
+        cmocka_unit_test(ranks_of_several_processes_share_a_device),
+        cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
+        cmocka_unit_test(a_graph_runs_again_and_again_between_other_calls),
+        cmocka_unit_test(an_aborted_comm_holds_no_stream),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device.h"
+
+#include <plait/memory.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct device device;
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+    bool graphs;
+} entries[] = {
+    { "cuInit", offsetof(struct device, init), false },
+    { "cuDevicePrimaryCtxRetain", offsetof(struct device, context_retain), false },
+    { "cuCtxPushCurrent_v2", offsetof(struct device, context_push), false },
+    { "cuStreamCreate", offsetof(struct device, stream_create), false },
+    { "cuStreamDestroy_v2", offsetof(struct device, stream_destroy), false },
+    { "cuStreamSynchronize", offsetof(struct device, stream_synchronize), false },
+    { "cuMemcpyAsync", offsetof(struct device, copy), false },
+    { "cuStreamBeginCapture_v2", offsetof(struct device, capture_begin), true },
+    { "cuStreamEndCapture", offsetof(struct device, capture_end), true },
+    { "cuGraphInstantiateWithFlags", offsetof(struct device, instantiate), true },
+    { "cuGraphLaunch", offsetof(struct device, launch), true },
+    { "cuGraphExecDestroy", offsetof(struct device, exec_destroy), true },
+    { "cuGraphDestroy", offsetof(struct device, graph_destroy), true },
+};
+
+static bool load(void)
+{
+    const char *path = getenv("PLAIT_CUDA_DRIVER");
+    void *handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+
+    if (handle == NULL) {
+        fprintf(stderr, "PLAIT_CUDA_DRIVER is %s: %s\n", path != NULL ? path : "not set", dlerror());
+        return false;
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *function = dlsym(handle, entries[i].symbol);
+        if (function == NULL && !entries[i].graphs) {
+            fprintf(stderr, "%s has no %s\n", path, entries[i].symbol);
+            return false;
+        }
+        *(void **)(void *)((char *)&device + entries[i].offset) = function;
+    }
+    return device.init(0) == 0;
+}
+
+/* In the process of the rank: a forked child cannot use what its parent has loaded. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool loaded;
+
+static void load_once(void)
+{
+    loaded = load();
+}
+
+bool device_begin(struct device_rank *d, size_t bytes)
+{
+    void *context;
+
+    memset(d, 0, sizeof *d);
+    pthread_once(&once, load_once);
+    d->bytes = bytes;
+    d->host = malloc(bytes);
+    return loaded && d->host != NULL && device.context_retain(&context, 0) == 0 && device.context_push(context) == 0 &&
+           device.stream_create(&d->cuda, 1) == 0 && plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
+           plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->in) == PLAIT_OK &&
+           plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->out) == PLAIT_OK;
+}
+
+bool device_end(struct device_rank *d)
+{
+    const bool right = plait_stream_synchronize(d->stream) == PLAIT_OK && plait_mem_free(d->in) == PLAIT_OK &&
+                       plait_mem_free(d->out) == PLAIT_OK && plait_stream_destroy(d->stream) == PLAIT_OK &&
+                       device.stream_destroy(d->cuda) == 0;
+
+    free(d->host);
+    return right;
+}
+
+bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes)
+{
+    return bytes == 0 || device.copy((uintptr_t)to, (uintptr_t)from, bytes, d->cuda) == 0;
+}
+
+bool device_read(const struct device_rank *d, void *to, const void *from, size_t bytes)
+{
+    return device_write(d, to, from, bytes) && device.stream_synchronize(d->cuda) == 0;
+}

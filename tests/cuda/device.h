@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank of a test with memory and a stream of a device: of the driver that PLAIT_CUDA_DRIVER names. */
+#ifndef PLAIT_TESTS_DEVICE_H
+#define PLAIT_TESTS_DEVICE_H
+
+#include <plait/stream.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device { /* of the driver's: what tests call of it */
+    int (*init)(unsigned flags);
+    int (*context_retain)(void **out, int device);
+    int (*context_push)(void *context);
+    int (*stream_create)(void **out, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_synchronize)(void *stream);
+    int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream);
+    int (*capture_begin)(void *stream, int mode);
+    int (*capture_end)(void *stream, void **graph);
+    int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+    int (*launch)(void *exec, void *stream);
+    int (*exec_destroy)(void *exec);
+    int (*graph_destroy)(void *graph);
+};
+extern struct device device; /* after device_begin() */
+
+struct device_rank {
+    void *cuda; /* stream */
+    struct plait_stream *stream;
+    char *in, *out; /* [bytes] of the device's memory */
+    char *host;     /* [bytes] */
+    size_t bytes;
+};
+
+bool device_begin(struct device_rank *d, size_t bytes);
+bool device_end(struct device_rank *d);
+
+/* On the rank's stream. */
+bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes);
+bool device_read(const struct device_rank *d, void *to, const void *from, size_t bytes); /* and waits for it */
+
+#endif
