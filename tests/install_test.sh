@@ -81,6 +81,13 @@ man_pages_are_installed() {
 compile() {
     $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -pthread "$1" -o "$2" $(pkg-config --cflags --libs plait)
 }
+# Never where a loader would take it for NVIDIA's; and it finds libplait from there.
+libnccl_is_in_a_folder_of_its_own() {
+    [ -e "$build/nccl/libnccl.so.2" ] || return 0
+    ! find "$dest" -name 'libnccl*' ! -path '*/plait/nccl/*' | grep .
+    env -u LD_LIBRARY_PATH ldd "$lib/plait/nccl/libnccl.so.2" | grep "libplait.so.0 => $lib/plait/nccl/../../libplait.so.0"
+    [ -f "$lib/plait/nccl/include/nccl.h" ]
+}
 a_small_program_runs_against_the_copy() {
     compile "$source/tests/install/hello.c" "$room/hello"
     "$room/hello"
@@ -109,6 +116,7 @@ run each_header_compiles_alone_as_cxx
 run pkg_config_knows_the_version
 run installed_programs_run
 run man_pages_are_installed
+run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
 exit $failed
