@@ -86,10 +86,14 @@ void plait_device_notice(const struct plait_config *config)
 
     if (plait_device_used() != NULL)
         return;
+    /* A child forked while the loader looks for files would crash in its own loader. */
+    pthread_mutex_lock(&lock);
     driver = dlopen(DRIVER, RTLD_LAZY | RTLD_NOLOAD);
+    if (driver != NULL)
+        dlclose(driver);
+    pthread_mutex_unlock(&lock);
     if (driver == NULL)
         return;
-    dlclose(driver);
     if (load_once(config, &plugin) != PLAIT_OK)
         plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", DRIVER,
                   plait_last_error());

@@ -113,10 +113,11 @@ enum plait_status state_save(struct run *r, bool best)
     if (status != PLAIT_OK || r->rank > 0)
         return status;
     take_mean(s, r->nrank);
-    resume_save(s->list, r->keeper, r->step, best);
-    const char *trouble = keeper_trouble(r->keeper);
+    keeper_wait(r->keeper);
+    const char *trouble = keeper_trouble(r->keeper); /* of the one before: of the last state_saved() tells */
     if (trouble != NULL)
         complain("%s; the training goes on, and the next is tried", trouble);
+    resume_save(s->list, r->keeper, r->step, best);
     return PLAIT_OK;
 }
 

@@ -280,6 +280,7 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         out->behind_max = e->behind_max;
         out->pull = e->last_pull;
         out->forces = e->forces;
+        out->movement = e->movement;
     }
     for (uint32_t i = 0; i < ncomm; i++) {
         plait_comm_stats(e->nserver > 0 ? e->ends[i].comm : e->comm, &stats);

@@ -120,7 +120,7 @@ struct plait_elastic {
     _Atomic uint32_t alive;          /* server: workers */
     _Atomic uint32_t left, died;
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
-    _Atomic double forces, last_pull;
+    _Atomic double forces, last_pull, movement;
 };
 
 /* ---- options.c */

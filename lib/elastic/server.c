@@ -431,7 +431,7 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
         if (!e->ends[w].gone && plait_start(e->ends[w].note) != PLAIT_OK)
             has_died(e, &e->ends[w]);
     status = run_shifts(s, n);
-    e->counts.movement = sum_of(e->centre, e->own.count) - before;
+    e->movement = sum_of(e->centre, e->own.count) - before;
     finish_shifts(s, n);
     return status;
 }
