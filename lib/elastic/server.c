@@ -35,7 +35,7 @@ struct shift { /* what one thread serves: every n-th worker from the first on */
     struct plait_request **awaited; /* [nworker + nserver] */
     uint32_t *who;                  /* the same: a worker, or nworker + a server of the council */
     bool cancelled;                 /* it does nothing */
-    struct plait_kept why;          /* it did not come to a good end */
+    enum plait_status status;
     pthread_t thread;
 };
 
@@ -324,7 +324,7 @@ static void *work(void *arg)
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
         if (i == n) { /* nothing was there to wait for */
-            plait_keep_error(&s->why, status);
+            s->status = status;
             break;
         }
         if (s->who[i] >= e->nworker) {
@@ -337,8 +337,8 @@ static void *work(void *arg)
         s->next = (s->who[i] + 1) % e->nworker;
         hear(e, end, status);
     }
-    if (s->council != NULL && !s->cancelled && s->why.status == PLAIT_OK)
-        plait_keep_error(&s->why, plait_council_close(s->council));
+    if (s->council != NULL && !s->cancelled && s->status == PLAIT_OK)
+        s->status = plait_council_close(s->council);
     plait_fpenv_leave(environment);
     return NULL;
 }
@@ -398,12 +398,12 @@ static enum plait_status run_shifts(struct shift *s, uint32_t n)
     pthread_mutex_unlock(&gate);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     work(&s[0]);
-    const struct plait_kept *why = &s[0].why;
+    enum plait_status status = s[0].status;
     for (uint32_t t = 1; t < started; t++) {
         pthread_join(s[t].thread, NULL);
-        why = why->status == PLAIT_OK ? &s[t].why : why;
+        status = status == PLAIT_OK ? s[t].status : status;
     }
-    return error == 0 ? plait_tell_error(why)
+    return error == 0 ? status
                       : plait_fail_errno(error, "plait_elastic_serve: cannot start thread %u of %u", started, n);
 }
 
