@@ -155,7 +155,6 @@ static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, c
         return PLAIT_OK;
     }
     w->limit = head->letter.deadline;
-    w->patience = head->letter.patience;
     return plait_wait_glance(comm, w, rarely);
 }
 

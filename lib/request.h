@@ -26,7 +26,6 @@ struct plait_letter { /* a message and how far it is */
     uint64_t place;  /* in the ring; 0: it was never first in its queue */
     uint64_t began;  /* nanoseconds; 0: not known */
     double deadline; /* 0: the comm's */
-    enum plait_patience patience;
 };
 
 /*

@@ -6,7 +6,6 @@
 #include "remote/remote.h"
 #include "report.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -205,32 +204,10 @@ static void blame_one(const struct plait_comm *comm, const struct plait_wait *w,
     add(v, "%s", text);
 }
 
-static enum plait_patience patience_of(const struct plait_wait *w)
-{
-    return plait_wait_is_for_all(w) ? PLAIT_PATIENCE_NONE : w->patience;
-}
-
 double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait *w)
 {
     const double own = plait_wait_is_for_all(w) ? comm->limit : w->limit;
-
-    if (patience_of(w) == PLAIT_PATIENCE_FOREVER)
-        return INFINITY;
     return own > 0 ? own : comm->deadline;
-}
-
-/* The rank that is awaited has looked around: the clock starts again from there. */
-static void excuse(const struct plait_comm *comm, struct plait_wait *w)
-{
-    uint32_t rank;
-
-    if (patience_of(w) != PLAIT_PATIENCE_WHILE_ALIVE || w->awaited(w->context, &rank, 1) == 0)
-        return;
-    const double seen = atomic_load_explicit(&comm->peers[rank].control->seen, memory_order_relaxed);
-    if (seen <= w->start)
-        return;
-    w->start = seen;
-    w->warned = false;
 }
 
 /* The warning and the error say the same, at different times. */
@@ -238,12 +215,11 @@ static void excuse(const struct plait_comm *comm, struct plait_wait *w)
 
 enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
 {
+    const double waited = now - w->start;
     const double deadline = plait_deadline_of(comm, w);
     struct verdict v;
 
-    excuse(comm, w);
-    const double waited = now - w->start;
-    if (patience_of(w) == PLAIT_PATIENCE_FOREVER || (waited < deadline && (waited < comm->warn || w->warned)))
+    if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
     (plait_wait_is_for_all(w) ? blame : blame_one)(comm, w, now, &v);
     if (waited >= deadline)

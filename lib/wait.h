@@ -34,13 +34,6 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
-/* When is who is awaited late? Its failure and its death end the wait in any case. */
-enum plait_patience {
-    PLAIT_PATIENCE_NONE,        /* after the deadline, which a warning precedes */
-    PLAIT_PATIENCE_WHILE_ALIVE, /* the same, but only the time counts in which it does not look around: it waits, too */
-    PLAIT_PATIENCE_FOREVER      /* never: it comes when it likes */
-};
-
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
@@ -56,7 +49,6 @@ struct plait_wait {
     const void *context;
     const struct plait_wait_kind *kind; /* NULL: a collective of all ranks is awaited */
     double limit;                       /* of another kind, its deadline; 0: the comm's */
-    enum plait_patience patience;       /* of another kind */
     struct plait_bells bells;           /* of the last announcement */
 };
 
@@ -70,10 +62,8 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
     w->steps = NULL;
     w->context = context;
     w->kind = kind;
-    if (kind != NULL) {
+    if (kind != NULL)
         w->limit = 0;
-        w->patience = PLAIT_PATIENCE_NONE;
-    }
 }
 
 static inline bool plait_wait_is_for_all(const struct plait_wait *w)

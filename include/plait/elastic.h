@@ -58,8 +58,6 @@
  * the weights where they lie and answer in a slot for each worker; over a network weights and answers are messages, and
  * several servers apply an exchange when all of them have it: server 0 hears so from the others and tells them, which
  * takes two small messages longer. Where a server dies, its part of the centre is lost: an error on all workers.
- * A worker that asks for nothing is never late. A server that does not answer, a server that another one waits for, and
- * a worker whose weights do not arrive although it has asked are: PLAIT_WARN and the deadline hold for them.
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *
@@ -205,8 +203,7 @@ PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, 
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
  * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see
- *         plait_elastic_counts. Where weights are messages, when all workers are gone: PLAIT_ERR_PEER and
- *         PLAIT_ERR_TIMEOUT name another server that died, or did not answer for as long as the comm's deadline
+ *         plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 

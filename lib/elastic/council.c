@@ -13,22 +13,15 @@
  * exchange under way, so each server says HAS once at most between two decisions. Server 0 stays until all have
  * ended, so nobody who has something waits in vain. Each serving thread sits in a council of its own, with those of the
  * other servers that serve the same workers.
- *
- * A server that lives looks around while it waits for others, so it is late only when it has not done that for long: it
- * is stopped, its host is cut off, or it does not serve.
  */
 #include "council.h"
 
-#include "../request.h"
 #include "../status.h"
 
 #include <plait/message.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* Of the comm's deadline: a little earlier than the workers, who know only that nobody answers. */
-#define SHARE 0.75
 
 enum { HAS, LOST, END, APPLY, DROP };
 
@@ -42,7 +35,6 @@ struct letter {
 };
 
 struct plait_council {
-    const struct plait_elastic *e;
     struct plait_comm *comm; /* of the servers, in their order */
     uint32_t nserver, nworker, self;
     struct vote *heard;          /* [nserver] */
@@ -50,8 +42,7 @@ struct plait_council {
     bool *ended;                 /* [nserver] says nothing more */
     struct letter *letters;      /* [nworker + 1][nserver] the last that was said to each of each; of END */
     bool opened;
-    bool broken; /* a server is dead, or does not answer: nothing can be complete any more */
-    struct plait_kept why;
+    bool broken; /* a server is dead: nothing can be complete any more */
 
     /* Server 0: */
     bool *has;  /* [nworker][nserver] since the last decision */
@@ -62,17 +53,16 @@ struct plait_council {
 
 static enum plait_status hear_all(struct plait_council *c)
 {
+    struct plait_call call = PLAIT_CALL_DEFAULT;
     enum plait_status status = PLAIT_OK;
 
+    call.persistent = 1;
+    call.deadline = PLAIT_FOREVER;
     for (uint32_t s = 0; s < c->nserver && status == PLAIT_OK; s++) {
-        struct plait_call call = plait_elastic_as_request(&c->next[s]);
-        call.persistent = 1;
-        call.deadline = SHARE * c->comm->deadline;
         c->ended[s] = s == c->self || (c->self > 0 && s > 0);
+        call.request = &c->next[s];
         if (!c->ended[s])
             status = plait_recv(c->comm, &c->heard[s], sizeof *c->heard, PLAIT_UINT8, s, &call);
-        if (c->next[s] != NULL)
-            c->next[s]->letter.patience = PLAIT_PATIENCE_WHILE_ALIVE;
     }
     return status;
 }
@@ -86,7 +76,7 @@ enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, 
     snprintf(name, sizeof name, "%.30s: servers, thread %u", e->name, shift);
     *out = c; /* also half made */
     if (c != NULL) {
-        *c = (struct plait_council){ .nserver = ns, .nworker = nw, .self = e->comm->rank - nw, .e = e };
+        *c = (struct plait_council){ .nserver = ns, .nworker = nw, .self = e->comm->rank - nw };
         c->heard = calloc(ns, sizeof *c->heard);
         c->next = calloc(ns, sizeof(struct plait_request *));
         c->ended = calloc(ns, sizeof *c->ended);
@@ -98,7 +88,11 @@ enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, 
         c->lost == NULL)
         return plait_fail_memory("out of memory for %u servers of %u workers", ns, nw);
     enum plait_status status = plait_comm_split(e->comm, 0, 0, name, &c->comm);
-    return status == PLAIT_OK ? hear_all(c) : status;
+    if (status == PLAIT_OK) {
+        c->comm->warn = PLAIT_FOREVER;
+        status = hear_all(c);
+    }
+    return status;
 }
 
 static void end_request(struct plait_request **r)
@@ -134,24 +128,18 @@ void plait_council_destroy(struct plait_council *c)
 
 /* ---- Saying and hearing ------------------------------------------------------------------------------------ */
 
-/* Nothing comes from this server any more. The first error is kept: it names who is at fault, perhaps another. */
-static void end_with(struct plait_council *c, uint32_t server, enum plait_status status)
+static bool await_next(struct plait_council *c, uint32_t s)
 {
-    const uint32_t culprit = atomic_load(&c->comm->own->failed) != PLAIT_OK ? c->comm->own->culprit : 0;
-
-    c->ended[server] = true;
-    if (!c->broken)
-        plait_keep_error(&c->why, plait_elastic_blame(c->e, culprit > 0 ? culprit - 1 : server, "", status));
-    c->broken = true;
+    c->ended[s] |= plait_start(c->next[s]) != PLAIT_OK;
+    c->broken |= c->ended[s];
+    return !c->ended[s];
 }
 
 void plait_council_open(struct plait_council *c)
 {
-    for (uint32_t s = 0; s < c->nserver && !c->opened; s++) {
-        const enum plait_status status = c->ended[s] ? PLAIT_OK : plait_start(c->next[s]);
-        if (status != PLAIT_OK)
-            end_with(c, s, status);
-    }
+    for (uint32_t s = 0; s < c->nserver && !c->opened; s++)
+        if (!c->ended[s])
+            await_next(c, s);
     c->opened = true;
 }
 
@@ -159,10 +147,12 @@ void plait_council_open(struct plait_council *c)
 static void say(struct plait_council *c, uint32_t server, uint32_t kind, uint32_t worker)
 {
     struct letter *l = &c->letters[(size_t)worker * c->nserver + server];
-    struct plait_call call = plait_elastic_as_request(&l->sent);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
 
     if (c->ended[server])
         return;
+    call.request = &l->sent;
+    call.deadline = PLAIT_FOREVER;
     if (plait_wait(&l->sent) == PLAIT_OK) {
         l->vote = (struct vote){ kind, worker };
         plait_send(c->comm, &l->vote, sizeof l->vote, PLAIT_UINT8, server, &call);
@@ -220,9 +210,10 @@ enum plait_decision plait_council_report(struct plait_council *c, uint32_t worke
 }
 
 /* Those who wait for its part have waited in vain. */
-static enum plait_decision lose_server(struct plait_council *c, uint32_t server, enum plait_status status)
+static enum plait_decision lose_server(struct plait_council *c, uint32_t server)
 {
-    end_with(c, server, status);
+    c->ended[server] = true;
+    c->broken = true;
     for (uint32_t w = 0; c->self == 0 && w < c->nworker; w++)
         drop(c, w);
     return PLAIT_DECISION_DROP_ALL;
@@ -239,12 +230,8 @@ enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server,
         c->ended[server] = true;
         return PLAIT_DECISION_NONE;
     }
-    if (status == PLAIT_OK && v.worker >= c->nworker)
-        status = plait_fail(PLAIT_ERR_PEER, "it speaks of worker %u of %u", v.worker, c->nworker);
-    if (status == PLAIT_OK)
-        status = plait_start(c->next[server]);
-    if (status != PLAIT_OK)
-        return lose_server(c, server, status);
+    if (status != PLAIT_OK || v.worker >= c->nworker || !await_next(c, server))
+        return lose_server(c, server);
     switch (v.kind) {
     case HAS:
         return count(c, v.worker, server);
@@ -269,20 +256,11 @@ uint32_t plait_council_awaited(const struct plait_council *c, struct plait_reque
     return n;
 }
 
-enum plait_status plait_council_close(struct plait_council *c)
+void plait_council_close(struct plait_council *c)
 {
-    if (!c->ended[0] && c->self > 0) {
-        say(c, 0, END, c->nworker);
-        /* Nothing else can come: whoever is gone here has nothing to be decided. */
-        const enum plait_status status = plait_wait(&c->next[0]);
-        if (status != PLAIT_OK)
-            end_with(c, 0, status);
-        c->ended[0] = true;
-    }
-    return plait_tell_error(&c->why);
-}
-
-const char *plait_council_failure(const struct plait_council *c)
-{
-    return c->broken ? c->why.text : NULL;
+    if (c->self == 0 || c->ended[0])
+        return;
+    say(c, 0, END, c->nworker);
+    plait_wait(&c->next[0]); /* nothing else can come: whoever is gone here has nothing to be decided */
+    c->ended[0] = true;
 }

@@ -9,7 +9,7 @@ enum plait_decision {
     PLAIT_DECISION_NONE,    /* yet */
     PLAIT_DECISION_APPLY,   /* what this worker sent */
     PLAIT_DECISION_DROP,    /* it: there is a server that lacks it for ever */
-    PLAIT_DECISION_DROP_ALL /* what any worker sent: a server is dead, or does not answer */
+    PLAIT_DECISION_DROP_ALL /* what any worker sent: a server is dead */
 };
 
 /* Of thread `shift`. Collective among servers. *out is to be destroyed, also after an error; NULL is allowed. */
@@ -27,10 +27,7 @@ uint32_t plait_council_awaited(const struct plait_council *c, struct plait_reque
 enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
                                        uint32_t *worker);
 
-/* No worker is left: server 0 hears so, and all have ended. The error of a server that could not be heard names it. */
-enum plait_status plait_council_close(struct plait_council *c);
-
-/* The text of that error so far; NULL: there is none. */
-const char *plait_council_failure(const struct plait_council *c);
+/* No worker is left: waits until server 0 has heard so. Server 0: nothing. */
+void plait_council_close(struct plait_council *c);
 
 #endif

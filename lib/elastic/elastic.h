@@ -11,6 +11,9 @@
 struct plait_elastic;
 struct plait_council;
 
+/* A server waits for whoever comes, for any time: that is no stall. */
+#define PLAIT_FOREVER 1e9
+
 /* How exchanges go. start() and finish() are one exchange of the whole. */
 struct plait_elastic_way {
     enum plait_status (*prepare)(struct plait_elastic *e);
@@ -142,18 +145,6 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 /* The same, and no exchange is under way. */
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
-
-/* The last error becomes that of a server, by its name; `why` follows: ", as ..", or nothing. */
-enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
-                                      enum plait_status status);
-
-static inline struct plait_call plait_elastic_as_request(struct plait_request **request)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = request;
-    return call;
-}
 
 /* ---- state.c: rank 0's `from` becomes the centre. */
 enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);

@@ -10,7 +10,6 @@
 #include "../config.h"
 #include "../failure.h"
 #include "../progress.h"
-#include "../request.h"
 #include "../status.h"
 #include "../wait.h"
 
@@ -46,6 +45,7 @@ static enum plait_status make_comms(struct plait_elastic *e)
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
+        comm->warn = e->serves ? PLAIT_FOREVER : comm->warn;
     }
     return status;
 }
@@ -77,17 +77,15 @@ static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *com
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
-/* What the other says, each time it is started. A worker asks when it likes. */
+/* What the other says, each time it is started. */
 static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = plait_elastic_as_request(&end->note);
-    enum plait_status status;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.persistent = 1;
-    status = plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
-    if (status == PLAIT_OK && e->serves)
-        end->note->letter.patience = PLAIT_PATIENCE_FOREVER;
-    return status;
+    call.request = &end->note;
+    call.deadline = e->serves ? PLAIT_FOREVER : 0;
+    return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */

@@ -39,6 +39,15 @@ struct shift { /* what one thread serves: every n-th worker from the first on */
     pthread_t thread;
 };
 
+static struct plait_call forever(struct plait_request **request)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    call.deadline = PLAIT_FOREVER;
+    return call;
+}
+
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
 static void note_staleness(struct plait_elastic *e, struct plait_pair_end *end)
@@ -115,12 +124,9 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 /* What it has sent is not applied by any server, and no answer comes from this one. */
 static void drop(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    const char *why = plait_council_failure(council_of(e, end));
-
     end->waits = end->told = false;
-    plait_comm_abort(end->comm, why != NULL ? why
-                                            : "another server cannot have this worker's exchange, as the worker is "
-                                              "dead or has given up");
+    plait_comm_abort(end->comm,
+                     "another server cannot have this worker's exchange: it, or the worker, is dead or has given up");
     has_died(e, end);
 }
 
@@ -142,7 +148,7 @@ static bool may_apply(struct plait_elastic *e, struct plait_pair_end *end)
 /* What is in the slot, and then the next note. */
 static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
 {
-    struct plait_call call = plait_elastic_as_request(&end->sent);
+    struct plait_call call = forever(&end->sent);
 
     end->said.kind = end->heard.kind;
     end->said.number = end->heard.number;
@@ -174,7 +180,7 @@ static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
 /* The weights of who has asked: they are there, or on their way from now on. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = plait_elastic_as_request(&end->data);
+    struct plait_call call = forever(&end->data);
 
     end->asks = false;
     end->waits = end->weights != NULL;
@@ -338,7 +344,7 @@ static void *work(void *arg)
         hear(e, end, status);
     }
     if (s->council != NULL && !s->cancelled && s->status == PLAIT_OK)
-        s->status = plait_council_close(s->council);
+        plait_council_close(s->council);
     plait_fpenv_leave(environment);
     return NULL;
 }

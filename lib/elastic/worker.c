@@ -23,6 +23,14 @@
 
 enum { SERVER = 1 };
 
+static struct plait_call as_request(struct plait_request **request)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    return call;
+}
+
 /* What all servers will find, also when this worker is dead before it has sent a note to each. */
 static void publish(struct plait_elastic *e, enum plait_note_kind kind, double pull)
 {
@@ -39,7 +47,7 @@ static enum plait_dtype answer_type(const struct plait_elastic *e, enum plait_no
 static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_note_kind kind,
                                  double pull)
 {
-    struct plait_call call = plait_elastic_as_request(&end->data);
+    struct plait_call call = as_request(&end->data);
 
     end->said = (struct plait_note){ .kind = kind, .number = e->number, .pull = pull };
     enum plait_status status = plait_start(end->note);
@@ -47,21 +55,24 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
         status = plait_recv(end->comm, end->slot, end->part.count, answer_type(e, kind), SERVER, &call);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, SERVER, NULL);
-    call = plait_elastic_as_request(&end->sent);
+    call = as_request(&end->sent);
     if (status == PLAIT_OK && !e->mapped && kind == PLAIT_NOTE_EXCHANGE)
         status = plait_send(end->comm, e->offered + end->part.start, end->part.count, PLAIT_FLOAT32, SERVER, &call);
     return status;
 }
 
+/* The error of a server, by its name. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
     const struct plait_desk *desk = e->ends[server].desk;
     const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
-    char why[64] = "";
+    char text[400], why[64] = "";
 
+    snprintf(text, sizeof text, "%s", plait_last_error());
     if (turn != e->comm->rank)
         snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
-    return plait_elastic_blame(e, server, why, status);
+    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
+                      why, text);
 }
 
 /*
@@ -70,7 +81,7 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
  */
 static void withdraw(struct plait_elastic *e)
 {
-    const double end = plait_clock() + e->comm->deadline;
+    const double end = plait_clock() + e->comm->config.deadline;
 
     atomic_store(&e->offer->number, 0);
     for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
