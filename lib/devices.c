@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "devices.h"
 
+#include "build.h"
+
 #include "fork.h"
 #include "log.h"
 #include "plugin.h"
@@ -84,7 +86,7 @@ void plait_device_notice(const struct plait_config *config)
     const struct plait_device_plugin *plugin;
     void *driver;
 
-    if (plait_device_used() != NULL)
+    if (!PLAIT_HAVE_CUDA || plait_device_used() != NULL)
         return;
     /* A child forked while the loader looks for files would crash in its own loader. */
     pthread_mutex_lock(&lock);
