@@ -234,6 +234,7 @@ const struct plait_alg plait_alg_torus = {
     .text = "a ring along each dimension of a grid",
     .source = "Mikami et al. 2018; Ueno & Yokota 2019",
     .parse = torus_parse, .applies = torus_applies, .emit = emit, .claim = claim,
+    .remedy = "the product of its factors must be the number of ranks, or be below it and above half of it",
 };
 
 const struct plait_alg plait_alg_halving = {

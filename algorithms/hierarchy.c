@@ -245,4 +245,5 @@ const struct plait_alg plait_alg_hierarchy = {
     .text = "reduce to each node's master, all-reduce among masters, broadcast in each node",
     .source = "Jia et al. 2018",
     .parse = parse, .applies = applies, .emit = emit, .claim = claim,
+    .remedy = "the ranks must lie on two nodes or more, and ALGORITHM fit as many ranks as there are nodes",
 };

@@ -6,6 +6,7 @@
 #include "verify.h"
 
 #include <plait/comm.h>
+#include <plait/config.h>
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
@@ -227,6 +228,26 @@ static void refuse(int fd)
     send(fd, &r, sizeof r, MSG_NOSIGNAL);
 }
 
+/* Did the user choose the value of this setting, in whatever way? */
+static bool is_chosen(const char *name)
+{
+    struct plait_setting s;
+
+    for (size_t i = 0; plait_config_get(i, &s) == PLAIT_OK; i++)
+        if (strcmp(s.name, name) == 0)
+            return strcmp(s.origin, "default") != 0;
+    return false;
+}
+
+/* Who holds up an operation is known to the library, who is late to the coordinator: the library is to speak first. */
+static void limit_stalls(struct plait_comm_options *comm, double timeout)
+{
+    if (!is_chosen("PLAIT_WARN"))
+        comm->warn = timeout / 4;
+    if (!is_chosen("PLAIT_DEADLINE"))
+        comm->deadline = timeout / 2;
+}
+
 static bool create(struct plait_rank *self, const struct options *o, const struct plait_unique_id *id)
 {
     struct plait_comm_options comm = PLAIT_COMM_OPTIONS_DEFAULT;
@@ -238,6 +259,7 @@ static bool create(struct plait_rank *self, const struct options *o, const struc
     comm.node = o->node;
     comm.reproducible = o->reproducible;
     comm.round = o->round;
+    limit_stalls(&comm, o->timeout);
     self->library_memory = o->library_memory;
     self->reproducible = o->reproducible;
     self->call = (struct plait_call)PLAIT_CALL_DEFAULT;

@@ -352,7 +352,7 @@ static const struct row rows[] = {
     { 'S', "report_timestamps", "0|1", NUMBER, AT(timestamps), 0, 1, NULL, "add the time of day to each row (0)" },
     { 'J', "output_file", "FILE", TEXT, AT(json), 0, 0, NULL, "write results as JSON too" },
     { 'u', "unalign", "N", NUMBER, AT(unalign), 0, 4096, NULL, "move the buffers N elements off their alignment (0)" },
-    { 'T', "timeout", "SECONDS", SECONDS, AT(timeout), 0, 0, NULL, "give up on a rank after this (120)" },
+    { 'T', "timeout", "SECONDS", SECONDS, AT(timeout), 0, 0, NULL, "give up on a rank (120), on a stall after half" },
     { 't', "nthreads", "N", PARSED, 0, 0, 0, parse_threads, "same as --ranks N --as threads" },
     { 'r', "root", "N", PARSED, 0, 0, 0, parse_root, "root of broadcast, reduce, gather, scatter, or all (0)" },
     { 'z', "blocking", "0|1", NUMBER, AT(blocking), 0, 1, NULL, "accepted; every operation here blocks" },

@@ -370,7 +370,8 @@ static bool measure_all(struct bench *b)
 
     for (size_t i = 0; i < b->ncell; i++) {
         if (!mode->measure(b, &b->cell[i])) {
-            b->ncell = i; /* report what was measured before */
+            while (b->ncell > i) /* report what was measured before */
+                cell_finish(&b->cell[--b->ncell]);
             return false;
         }
         mode->report(b, &b->cell[i]);

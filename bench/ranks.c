@@ -264,20 +264,51 @@ static bool receive_reply(struct ranks *r, uint32_t rank, const struct command *
     return bytes == 0 || greet_receive(fd, stage_times(r->stage, rank), bytes);
 }
 
+/* Its state follows its name, which may hold anything, in brackets. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    size_t n = 0;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    if (f != NULL) {
+        n = fread(text, 1, sizeof text - 1, f);
+        fclose(f);
+    }
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');
+    return end != NULL && (strncmp(end, ") T", 3) == 0 || strncmp(end, ") t", 3) == 0);
+}
+
+/* Those of this machine's ranks that a signal or a debugger stopped, as "; rank 1 (process 7) is stopped"; "": none. */
+static void list_stopped(const struct ranks *r, char *text, size_t room)
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; !r->apart && i < r->nrank && n < room; i++)
+        if (is_stopped(r->hello[i].pid))
+            n += (size_t)snprintf(text + n, room - n, "; rank %u (process %ld) is stopped", i, (long)r->hello[i].pid);
+}
+
 /* Those that have not answered: one may hold up the others. */
 static bool explain_silence(struct ranks *r, const struct pollfd *p, double seconds)
 {
-    char tail[TAIL + 1], late[256] = "";
+    char tail[TAIL + 1], late[256] = "", stopped[512];
     size_t n = 0;
 
     for (uint32_t i = 0; i < r->nrank && n < sizeof late; i++)
         if (p[i].fd >= 0)
             n += (size_t)snprintf(late + n, sizeof late - n, "%s%u", n > 0 ? ", " : "", i);
+    list_stopped(r, stopped, sizeof stopped);
     read_tail(r, tail);
-    return complain(
-        "%s: rank %s did not answer within %g s; one that is stopped, or that others slow down, holds up all "
-        "(plait-info --dump PID says who waits for whom); a longer limit: -T%s%s",
-        r->name, late, seconds, *tail != '\0' ? "\n" : "", tail);
+    return complain("%s: rank %s did not answer within %g s%s%s; a longer limit: -T%s%s", r->name, late, seconds,
+                    stopped,
+                    *stopped != '\0' ? ", which holds up all"
+                                     : "; one that others slow down holds up all (plait-info --dump PID says who waits "
+                                       "for whom)",
+                    *tail != '\0' ? "\n" : "", tail);
 }
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)

@@ -49,13 +49,13 @@ static const char *place(const void *memory, struct plait_spot *out)
     if (why != NULL)
         return why;
     *out = (struct plait_spot){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
-                                         : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
-                                         : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
-                                                                        : PLAIT_MEMORY_HOST,
-                                 .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1,
-                                 .base = (uintptr_t)start,
-                                 .bytes = size,
-                                 .id = id };
+                                        : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
+                                        : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
+                                                                       : PLAIT_MEMORY_HOST,
+                                .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1,
+                                .base = (uintptr_t)start,
+                                .bytes = size,
+                                .id = id };
     return NULL;
 }
 

@@ -59,7 +59,8 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
             return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s': parameters '%s' are not of the form %s%s", spec,
                               params, alg->name, alg->params);
         if (!alg->applies(alg, shape))
-            return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s' does not fit %u ranks", spec, shape->nrank);
+            return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s' does not fit %u ranks%s%s", spec, shape->nrank,
+                              alg->remedy != NULL ? "; " : "", alg->remedy != NULL ? alg->remedy : "");
         *out = alg;
         return PLAIT_OK;
     }

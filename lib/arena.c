@@ -329,15 +329,17 @@ void plait_arena_fork(enum plait_fork when)
     pthread_mutex_unlock(&lock);
 }
 
-void plait_arena_unload(void)
+bool plait_arena_unload(void)
 {
     pthread_mutex_lock(&lock);
-    if (generation == plait_generation && nuser == 0) {
+    const bool stays = generation == plait_generation && nuser > 0;
+    if (generation == plait_generation && !stays) {
         munmap(arena.base, arena.size);
         drop();
         generation = 0;
     }
     pthread_mutex_unlock(&lock);
+    return !stays;
 }
 
 /* The arena, which may be there before any comm: as large as the configuration says. */

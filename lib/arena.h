@@ -68,8 +68,8 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
-/* Unmap it and close its descriptors, unless the caller still has memory in it; nobody else uses it any more. */
-void plait_arena_unload(void);
+/* Unmap it and close its descriptors, unless the caller still has memory in it (false); nobody else uses it any more. */
+bool plait_arena_unload(void);
 
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@ struct plait_args { /* of a call */
     size_t count;
     const void *in;
     void *out;
-    bool alias; /* the buffers lie as they do in place */
+    bool alias;                /* the buffers lie as they do in place */
     struct plait_queue *queue; /* of a device, on which it runs in stream order; NULL: on the processor */
     bool sized; /* blocks differ in size (plait_sizes); count: of the largest, if it decides what runs; else 0 */
 };
@@ -33,6 +33,13 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, enu
 /* The options alone; and what premulsum and user need of them, and others do not take. */
 enum plait_status plait_check_call(const struct plait_call *call);
 enum plait_status plait_check_op(enum plait_op op, const struct plait_call *call);
+
+/*
+ * Options that begin with their size: are they there, and of this library's? what: "options"; from: the macro that they
+ * start from.
+ */
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from);
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 

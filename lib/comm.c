@@ -25,6 +25,7 @@
 #include <plait/topology.h>
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -69,12 +70,25 @@ static enum plait_status check_identity(const struct plait_comm_options *o, stru
     return PLAIT_OK;
 }
 
+/* setting: what 0 stands for. */
+static enum plait_status check_seconds(const char *name, double value, double most, const char *setting)
+{
+    if (value >= 0 && value <= most)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is %g; 0 (%s holds) to %g seconds are allowed", name, value,
+                      setting, most);
+}
+
 static enum plait_status check_options(const struct plait_comm_options *o)
 {
-    if (!(o->timeout >= 0 && o->timeout <= 1e6) || !(o->deadline >= 0 && o->deadline <= 1e9) || !(o->warn >= 0))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_comm_create: timeout %g, deadline %g, warn %g: not all are times in seconds",
-                          o->timeout, o->deadline, o->warn);
+    enum plait_status status = check_seconds("timeout", o->timeout, 1e6, "PLAIT_TIMEOUT");
+
+    if (status == PLAIT_OK)
+        status = check_seconds("deadline", o->deadline, 1e9, "PLAIT_DEADLINE");
+    if (status == PLAIT_OK)
+        status = check_seconds("warn", o->warn, INFINITY, "PLAIT_WARN");
+    if (status != PLAIT_OK)
+        return status;
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: round is %d, which is no enum plait_round", (int)o->round);
     return PLAIT_OK;

@@ -442,8 +442,8 @@ static enum plait_status parse_all(const struct reading *r, struct plait_config 
 static void warn_name(const char *where, const char *name, size_t length)
 {
     char copy[64];
-    const char *best = "";
-    unsigned least = UINT32_MAX;
+    const char *best = NULL;
+    unsigned least = PLAIT_NEAR + 1;
 
     snprintf(copy, sizeof copy, "%.*s", (int)(length < sizeof copy ? length : sizeof copy - 1), name);
     for (size_t i = 0; i < NROW; i++) {
@@ -453,8 +453,11 @@ static void warn_name(const char *where, const char *name, size_t length)
             best = table[i].name;
         }
     }
-    plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; did you mean %s? (plait-info --config lists all)", where,
-              copy, best);
+    if (best == NULL)
+        plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; plait-info --config lists all", where, copy);
+    else
+        plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; did you mean %s? (plait-info --config lists all)",
+                  where, copy, best);
 }
 
 /* Or another reader's: the tests', and that of packages for other languages, which find this library by it. */

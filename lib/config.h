@@ -29,26 +29,26 @@ struct plait_ports {
 };
 
 struct plait_config {
-    char algo[64];      /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
-    size_t arena;       /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
-    int check;          /* PLAIT_CHECK      1: prove every plan before its first run */
-    int cma;            /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
-    char file[256];     /* PLAIT_CONFIG     "" or the file that the settings were read from */
+    char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
+    size_t arena;          /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
+    int check;             /* PLAIT_CHECK      1: prove every plan before its first run */
+    int cma;               /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
+    char file[256];        /* PLAIT_CONFIG     "" or the file that the settings were read from */
     char cuda_driver[256]; /* PLAIT_CUDA_DRIVER "" or the file to load as CUDA's driver, which needs PLAIT_FOR_TESTS */
-    double deadline;    /* PLAIT_DEADLINE   seconds, 600 */
-    char ifname[64];    /* PLAIT_IFNAME     "" or NCCL's syntax: interfaces for other hosts */
-    char isa[16];       /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
-    char launcher[16];  /* PLAIT_LAUNCHER   "" or the launcher that started this process */
-    int log;            /* PLAIT_LOG        enum plait_log_level by name, "warn" */
-    char log_file[256]; /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
-    int reproducible;   /* PLAIT_REPRODUCIBLE 1: as if every comm's options said so; 0 */
-    int require_secret; /* PLAIT_REQUIRE_SECRET 1: launchers' comms need a secret; 0 */
-    char secret[80];    /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
-    size_t slice;       /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
-    double timeout;     /* PLAIT_TIMEOUT    seconds, 60 */
-    char plugins[256];  /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
-    int progress;       /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
-    double warn;        /* PLAIT_WARN       seconds, 30 */
+    double deadline;       /* PLAIT_DEADLINE   seconds, 600 */
+    char ifname[64];       /* PLAIT_IFNAME     "" or NCCL's syntax: interfaces for other hosts */
+    char isa[16];          /* PLAIT_ISA        "", "scalar", "avx2", "avx512" */
+    char launcher[16];     /* PLAIT_LAUNCHER   "" or the launcher that started this process */
+    int log;               /* PLAIT_LOG        enum plait_log_level by name, "warn" */
+    char log_file[256];    /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
+    int reproducible;      /* PLAIT_REPRODUCIBLE 1: as if every comm's options said so; 0 */
+    int require_secret;    /* PLAIT_REQUIRE_SECRET 1: launchers' comms need a secret; 0 */
+    char secret[80];       /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
+    size_t slice;          /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
+    double timeout;        /* PLAIT_TIMEOUT    seconds, 60 */
+    char plugins[256];     /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
+    int progress;          /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
+    double warn;           /* PLAIT_WARN       seconds, 30 */
 
     struct plait_ports ports; /* PLAIT_PORTS  at which rank 0 of a comm over TCP may listen, 20000-29999 */
 
@@ -63,7 +63,7 @@ struct plait_config {
 
 /*
  * Read the environment and the file of PLAIT_CONFIG, and set up the log. Unknown PLAIT_* names are
- * logged once per process with the nearest name. PLAIT_ERR_CONFIG names the variable, its value and
+ * logged once per process, with the nearest name if one is near. PLAIT_ERR_CONFIG names the variable, its value and
  * what is allowed, and for a file its line.
  */
 enum plait_status plait_config_load(struct plait_config *out);

@@ -33,12 +33,35 @@ struct creation { /* of a comm */
 /* Arguments that are copied lie behind it, aligned as anything. */
 #define CREATION ((sizeof(struct creation) + 15) / 16 * 16)
 
+struct outcome {
+    enum plait_status status; /* the first that is an error */
+    char text[1024];          /* a line for each cause: a comm that fails ends many calls */
+};
+
+/* Not all zeroes: that takes as long as a short message. */
+static void clear(struct outcome *o)
+{
+    o->status = PLAIT_OK;
+    o->text[0] = '\0';
+}
+
+static void note(struct outcome *o, enum plait_status status, const char *text)
+{
+    if (status == PLAIT_OK)
+        return;
+    const size_t n = strlen(o->text);
+    if (o->status == PLAIT_OK)
+        o->status = status;
+    if (n > 0 && strstr(o->text, text) != NULL)
+        return;
+    snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
+}
+
 struct group {
     unsigned depth;
     struct plait_request *first, **end;
     struct creation *creations, **last_creation;
-    enum plait_status refused; /* the first call that was */
-    char text[512];
+    struct outcome refused; /* calls */
 };
 
 _Atomic unsigned plait_ngroup;
@@ -68,10 +91,8 @@ void plait_group_add(struct plait_request *r, bool own)
 
 enum plait_status plait_refuse(enum plait_status status)
 {
-    if (plait_in_group() && group.refused == PLAIT_OK) {
-        group.refused = status;
-        snprintf(group.text, sizeof group.text, "%s", plait_last_error());
-    }
+    if (plait_in_group())
+        note(&group.refused, status, plait_last_error());
     return status;
 }
 
@@ -110,28 +131,11 @@ enum plait_status plait_group_start(void)
     atomic_fetch_add(&plait_ngroup, 1);
     group.end = &group.first;
     group.last_creation = &group.creations;
-    group.refused = PLAIT_OK;
+    clear(&group.refused);
     return PLAIT_OK;
 }
 
 /* ---- The end --------------------------------------------------------------------------------------------- */
-
-struct outcome {
-    enum plait_status status; /* the first that is an error */
-    char text[1024];          /* a line for each cause: a comm that fails ends many calls */
-};
-
-static void note(struct outcome *o, enum plait_status status, const char *text)
-{
-    if (status == PLAIT_OK)
-        return;
-    const size_t n = strlen(o->text);
-    if (o->status == PLAIT_OK)
-        o->status = status;
-    if (n > 0 && strstr(o->text, text) != NULL)
-        return;
-    snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
-}
 
 static void make(struct creation *c, enum plait_status own)
 {
@@ -240,11 +244,8 @@ static void open_up(struct plait_request *first)
 {
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
         r->grouped = false;
-        if (r->comm == NULL && group.refused == PLAIT_OK) {
-            group.refused = PLAIT_ERR_ARG;
-            snprintf(group.text, sizeof group.text,
-                     "plait_group_end: a comm of this group's calls was destroyed before");
-        }
+        if (r->comm == NULL)
+            note(&group.refused, PLAIT_ERR_ARG, "plait_group_end: a comm of this group's calls was destroyed before");
     }
 }
 
@@ -256,22 +257,21 @@ enum plait_status plait_group_end(void)
         return PLAIT_OK;
     struct plait_request *first = group.first, *r, *next;
     struct creation *creations = group.creations;
-    struct outcome o;        /* not made of zeroes: that takes as long as a short message */
+    struct outcome o;
     const int saved = errno; /* of calls that fail on the way to success */
-    o.status = PLAIT_OK;
-    o.text[0] = '\0';
+    clear(&o);
     group.first = NULL;
     group.creations = NULL;
     atomic_fetch_sub(&plait_ngroup, 1);
     open_up(first);
-    note(&o, group.refused, group.text);
+    note(&o, group.refused.status, group.refused.text);
     if (o.status == PLAIT_OK && creations != NULL)
         create_all(creations, &o);
-    const bool begun = group.refused == PLAIT_OK && plait_exchange_group(first);
-    for (r = begun ? first : begin_all(first, group.refused); r != NULL; r = next) {
+    const bool begun = group.refused.status == PLAIT_OK && plait_exchange_group(first);
+    for (r = begun ? first : begin_all(first, group.refused.status); r != NULL; r = next) {
         next = r->next_of_group;
         const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
-        if (group.refused == PLAIT_OK)
+        if (group.refused.status == PLAIT_OK)
             note(&o, status, plait_last_error());
     }
     while (creations != NULL) {
@@ -332,11 +332,13 @@ enum plait_status plait_group_estimate(double latency, double bandwidth, double 
     if (group.depth != 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: this thread has %s",
                           group.depth == 0 ? "no group" : "groups in groups; end the inner ones first");
-    if (!(latency >= 0) || !(bandwidth > 0) || seconds == NULL)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_group_estimate: latency %g s, bandwidth %g byte/s, seconds %p: not what is needed",
-                          latency, bandwidth, (void *)seconds);
-    if (group.refused != PLAIT_OK)
+    if (!(latency >= 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: latency is %g s; it must be 0 or more", latency);
+    if (!(bandwidth > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: bandwidth is %g byte/s; it must be above 0", bandwidth);
+    if (seconds == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: seconds is NULL");
+    if (group.refused.status != PLAIT_OK)
         return plait_group_end();
     const double result = estimate(latency, bandwidth);
     plait_refuse(plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: the group was estimated and not begun"));

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LONGEST 2048
@@ -34,6 +36,47 @@ static size_t written(int n, size_t room)
     if (n < 0)
         return 0;
     return (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static unsigned days_of(unsigned year, unsigned month)
+{
+    static const unsigned char days[12] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+    const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+
+    return days[month] + (leap && month == 1);
+}
+
+/* A blank and the time, UTC. gmtime_r() takes a lock, which a forked child may find taken for ever. */
+static void print_time(char text[64])
+{
+    struct timespec t;
+    unsigned year = 1970, month = 0;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    unsigned days = (unsigned)(t.tv_sec / 86400);
+    const unsigned seconds = (unsigned)(t.tv_sec % 86400);
+    for (; days >= days_of(year, month); month = (month + 1) % 12, year += month == 0)
+        days -= days_of(year, month);
+    snprintf(text, 64, " %04u-%02u-%02uT%02u:%02u:%02u.%03uZ", year, month + 1, days + 1, seconds / 3600,
+             seconds / 60 % 60, seconds % 60, (unsigned)(t.tv_nsec / 1000000));
+}
+
+/* A line of n bytes, with the time behind the first `head` of them, at once: others write to the same file. */
+static void write_to(int fd, char *line, size_t head, size_t n)
+{
+    char now[64];
+
+    print_time(now);
+    const struct iovec parts[] = { { line, head }, { now, strlen(now) }, { line + head, n - head } };
+    if (writev(fd, parts, 3) < 0) {
+        /* Nowhere to report it. */
+    }
+}
+
+/* "plait[HOST:PID]" */
+static size_t print_head(char *line, size_t room)
+{
+    return written(snprintf(line, room, "plait[%s:%ld]", host_name().name, (long)getpid()), room);
 }
 
 /* ---- The file ------------------------------------------------------------------------------------ */
@@ -108,23 +151,21 @@ static void open_file(void)
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file >= 0)
         return;
-    const size_t n = written(snprintf(text, sizeof text,
-                                      "plait[%s:%ld] warn: PLAIT_LOG_FILE='%s' cannot be opened (%s): "
-                                      "log lines go to stderr\n",
-                                      host_name().name, (long)getpid(), path, strerror(errno)),
-                             sizeof text);
-    if (write(STDERR_FILENO, text, n) < 0) {
-        /* Nowhere to report it. */
-    }
+    const int why = errno;
+    const size_t head = print_head(text, sizeof text);
+    const size_t n = head + written(snprintf(text + head, sizeof text - head,
+                                             " warn: PLAIT_LOG_FILE='%s' cannot be opened (%s): "
+                                             "log lines go to stderr\n",
+                                             path, strerror(why)),
+                                    sizeof text - head);
+    write_to(STDERR_FILENO, text, head, n);
 }
 
-static void write_line(const char *line, size_t n)
+static void write_line(char *line, size_t head, size_t n)
 {
     pthread_mutex_lock(&file_lock);
     open_file();
-    if (write(file >= 0 ? file : STDERR_FILENO, line, n) < 0) {
-        /* Nowhere to report it. */
-    }
+    write_to(file >= 0 ? file : STDERR_FILENO, line, head, n);
     pthread_mutex_unlock(&file_lock);
 }
 
@@ -169,8 +210,8 @@ void plait_log(enum plait_log_level level, const char *format, ...)
 
     if (!plait_log_wants(level))
         return;
-    n = written(snprintf(line, sizeof line, "plait[%s:%ld] %s: ", host_name().name, (long)getpid(), names[level]),
-                sizeof line);
+    const size_t head = print_head(line, sizeof line);
+    n = head + written(snprintf(line + head, sizeof line - head, " %s: ", names[level]), sizeof line - head);
     va_start(args, format);
     n += written(vsnprintf(line + n, sizeof line - n, format, args), sizeof line - n);
     va_end(args);
@@ -179,7 +220,7 @@ void plait_log(enum plait_log_level level, const char *format, ...)
             line[i] = '?';
     if (!call_back(level, line)) {
         line[n] = '\n'; /* written() leaves room: n is at most LONGEST - 1 */
-        write_line(line, n + 1);
+        write_line(line, head, n + 1);
     }
     errno = saved;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Log lines, "plait[HOST:PID] warn: text", to the callback, a file or stderr (<plait/log.h>). Never stdout. */
+/*
+ * Log lines, "plait[HOST:PID] TIME warn: text", to the callback (without the time), a file or stderr (<plait/log.h>).
+ * Never stdout.
+ */
 #ifndef PLAIT_LIB_LOG_H
 #define PLAIT_LIB_LOG_H
 

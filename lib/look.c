@@ -32,6 +32,9 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     if (a->coll != b->coll || a->sized != b->sized)
         snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->sized ? "v" : "",
                  plait_coll_name(b->coll), b->sized ? "v" : "");
+    else if (a->count != b->count && a->sized)
+        snprintf(what, sizeof what, "the largest block has %llu elements here and %llu", (unsigned long long)a->count,
+                 (unsigned long long)b->count);
     else if (a->count != b->count)
         snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
@@ -119,8 +122,7 @@ static bool unborn(const struct plait_comm *comm, uint32_t rank)
     return atomic_load_explicit(&comm->peers[rank].control->id, memory_order_relaxed) != comm->id;
 }
 
-/* Can this wait not end without that rank? Messages are awaited from some ranks, a collective from all. */
-static bool needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank)
+bool plait_wait_needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank)
 {
     return plait_wait_is_for_all(w) ? !plait_peer_finished(comm, rank) : w->kind->needs(w->context, rank);
 }
@@ -140,14 +142,15 @@ int plait_peer_pid(const struct plait_peer *p)
 static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait *w)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) && needs(comm, w, r))
+        if (atomic_load_explicit(&comm->peers[r].control->departed, memory_order_acquire) &&
+            plait_wait_needs(comm, w, r))
             return r;
     if (comm->remote != NULL || (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0))
         for (uint32_t r = 0; r < comm->nrank; r++)
-            if (r != comm->rank && needs(comm, w, r) && plait_peer_died(&comm->peers[r]))
+            if (r != comm->rank && plait_wait_needs(comm, w, r) && plait_peer_died(&comm->peers[r]))
                 return r;
     for (uint32_t r = 0; r < comm->nrank; r++)
-        if (unborn(comm, r) && needs(comm, w, r))
+        if (unborn(comm, r) && plait_wait_needs(comm, w, r))
             return r;
     return UINT32_MAX;
 }
@@ -200,7 +203,7 @@ static uint32_t find_cut_off(const struct plait_comm *comm, const struct plait_w
         const uint32_t rank = i / PLAIT_NCHANNEL;
         const struct plait_link *link = comm->peers[rank].link[i % PLAIT_NCHANNEL];
         *why = link != NULL && link->transport->broken != NULL ? link->transport->broken(link) : NULL;
-        if (*why != NULL && needs(comm, w, rank))
+        if (*why != NULL && plait_wait_needs(comm, w, rank))
             return rank;
     }
     return UINT32_MAX;

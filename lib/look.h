@@ -26,6 +26,9 @@ enum plait_status plait_look_at_unread(struct plait_comm *comm, const struct pla
 /* Is the way to a rank broken without which this wait cannot end? */
 enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait *w, double now);
 
+/* Can this wait not end without that rank? Messages are awaited from some ranks, a collective from all. */
+bool plait_wait_needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank);
+
 /* Has a rank finished the operation in progress? One that has left or died cannot, unless it has done so already. */
 bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank);
 

@@ -111,9 +111,9 @@ struct meeting {
     struct card own, *all; /* [nrank] */
     uint32_t *node;        /* [nrank] ranks of one share memory; numbered by their first ranks */
     uint32_t nnode;
-    bool *leads;   /* [nrank] the lowest rank of its process, which speaks for it */
-    int (*fds)[2]; /* [nrank] of the other processes: arena, pidfd */
-    int given[2];  /* this process's; given[1] < 0: not open */
+    bool *leads;                   /* [nrank] the lowest rank of its process, which speaks for it */
+    int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] of the other processes: arena, pidfd */
+    int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
 };
 
 static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
@@ -228,17 +228,18 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
 
     for (uint32_t r = 0; r < comm->nrank; r++)
         nleader += m->leads[r] = is_leader(m, r);
-    /* Rank 0 takes all before it passes them on; the others dup one of each two. */
-    status = plait_check_descriptors(m->leads[comm->rank] ? 2 * (nleader - 1) : 0, "a comm, to reach other processes");
+    /* All come before the first is kept, in a copy. Where ranks have one limit it must do for rank 0's sockets to all. */
+    status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
+                                     comm->rank > 0 ? comm->nrank - 2 : 0, "a comm, to reach other processes");
     status = plait_bootstrap_agree(boot, status);
     if (status != PLAIT_OK)
         return status;
-    status = plait_bootstrap_share(boot, m->leads, m->given, 2, &m->fds[0][0]);
+    status = plait_bootstrap_share(boot, m->leads, m->given, PLAIT_COMM_SHARES, &m->fds[0][0]);
     for (uint32_t r = 0; r < comm->nrank; r++) {
         if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r] && m->node[r] == m->node[comm->rank])
             status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
                                        m->all[r].has_pidfd ? m->fds[r][1] : -1, &comm->peers[r].process);
-        for (unsigned i = 0; i < 2; i++)
+        for (unsigned i = 0; i < PLAIT_COMM_SHARES; i++)
             if (m->fds[r][i] >= 0)
                 close(m->fds[r][i]);
     }

@@ -116,9 +116,11 @@ __attribute__((destructor)) static void unload(void)
         plait_remote_destroy(c->remote);
         c->remote = NULL;
     }
-    plait_arena_unload();
+    const bool gone = plait_arena_unload();
     for (struct plait_comm *c; (c = retired) != NULL;) {
         retired = c->next_retired;
+        if (!gone) /* the caller has memory there: then the block stays too, as it is, for those who are slower to leave */
+            c->own = NULL;
         plait_comm_release(c);
     }
 }

@@ -95,11 +95,14 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
-    if (o->geometry.rooted && atomic_load_explicit(&comm->own->unheard, memory_order_relaxed) == 0)
+    const uint64_t unheard = atomic_load_explicit(&comm->own->unheard, memory_order_relaxed);
+    if (o->geometry.rooted && unheard == 0)
         atomic_store_explicit(&comm->own->unheard, comm->sequence, memory_order_relaxed);
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (o->geometry.rooted)
         status = end_rooted(comm, o);
+    else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* now all have called what is still to be compared */
+        status = plait_look_at_past_calls(comm);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
     return status;

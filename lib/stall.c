@@ -210,6 +210,23 @@ double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait 
     return own > 0 ? own : comm->deadline;
 }
 
+/* In a wait without an end: a rank without which it cannot end, and of which nothing was heard for the comm's deadline. */
+static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct plait_wait *w, double now)
+{
+    struct verdict v = { 0 };
+
+    for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
+        if (comm->peers[r].mirror == NULL || !plait_wait_needs(comm, w, r))
+            continue;
+        const double heard = plait_remote_heard(comm->remote, r), since = heard > w->start ? heard : w->start;
+        if (now - since < comm->deadline)
+            continue;
+        say_unheard(comm, &r, 1, now, &v);
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, r, "%s", v.text);
+    }
+    return PLAIT_OK;
+}
+
 /* The warning and the error say the same, at different times. */
 #define STALLED "no progress for %g s: %s"
 
@@ -217,8 +234,11 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
 {
     const double waited = now - w->start;
     const double deadline = plait_deadline_of(comm, w);
+    const enum plait_status status = deadline >= PLAIT_FOREVER ? look_for_cut_off(comm, w, now) : PLAIT_OK;
     struct verdict v;
 
+    if (status != PLAIT_OK)
+        return status;
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
     (plait_wait_is_for_all(w) ? blame : blame_one)(comm, w, now, &v);

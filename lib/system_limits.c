@@ -16,10 +16,20 @@
 
 #define NO_LIMIT ((uint64_t)1 << 60) /* the kernel's "unlimited" is near 2^63 */
 
-enum plait_status plait_check_descriptors(size_t n, const char *who)
+/* The limit is on numbers: an inherited descriptor may have a higher one, and takes the place of none. */
+static void count_descriptors(DIR *d, rlim_t limit, size_t *below, size_t *open)
+{
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d)) {
+            *below += strtoul(e->d_name, NULL, 10) < limit;
+            ++*open;
+        }
+}
+
+enum plait_status plait_check_descriptors(size_t n, size_t later, const char *who)
 {
     struct rlimit limit;
-    size_t open = 0;
+    size_t below = 0, open = 0;
 
     if (n == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return PLAIT_OK;
@@ -27,19 +37,17 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
     if (d == NULL && errno == ENFILE)
         return plait_fail_errno(errno, "%s needs %zu more descriptors", who, n);
     if (d == NULL && errno == EMFILE)
-        open = (size_t)limit.rlim_cur;
-    while (d != NULL && readdir(d) != NULL)
-        open++;
+        below = open = (size_t)limit.rlim_cur;
     if (d != NULL) {
+        count_descriptors(d, limit.rlim_cur, &below, &open);
         closedir(d);
-        open -= 3; /* ".", ".." and the folder's own */
     }
-    if (n <= limit.rlim_cur && open <= limit.rlim_cur - n)
+    if (n <= limit.rlim_cur && below <= limit.rlim_cur - n)
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_SYSTEM,
                       "%s needs %zu more descriptors, but of the %llu that this process may have %zu are in use; raise "
                       "the limit to at least %zu (ulimit -n)",
-                      who, n, (unsigned long long)limit.rlim_cur, open, open + n);
+                      who, n, (unsigned long long)limit.rlim_cur, below, open + n + later);
 }
 
 size_t plait_most_file_bytes(void)

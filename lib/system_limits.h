@@ -7,8 +7,11 @@
 
 #include <stddef.h>
 
-/* Can this process open `n` more descriptors? `who` says for what. */
-enum plait_status plait_check_descriptors(size_t n, const char *who);
+/*
+ * Can this process open `n` more descriptors? `who` says for what. An error advises a limit with which it can, and can
+ * open `later` ones too.
+ */
+enum plait_status plait_check_descriptors(size_t n, size_t later, const char *who);
 
 /* The largest file, also one of memory only, that this process may make; beyond it a signal ends it. */
 size_t plait_most_file_bytes(void);

@@ -92,6 +92,10 @@ extern const struct plait_transport *const plait_transports[];
 struct plait_link *plait_connect_by(const struct plait_transport *const *transports, struct plait_comm *comm,
                                     uint32_t peer, enum plait_channel channel);
 
+/* The same by those behind `before` in that order: of a transport that needs another one below it. */
+struct plait_link *plait_connect_behind(const struct plait_transport *before, struct plait_comm *comm, uint32_t peer,
+                                        enum plait_channel channel);
+
 /* The comm's link to `peer`, made by the first transport that leads there if there is none yet. NULL: none does, or
  * memory is short. */
 struct plait_link *plait_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel);

@@ -34,6 +34,12 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
+/*
+ * A deadline: who serves waits for whoever comes, for any time. It ends when a rank of another host that is waited for is
+ * not heard of for as long as the comm's own deadline.
+ */
+#define PLAIT_FOREVER 1e9
+
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */

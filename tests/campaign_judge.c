@@ -177,8 +177,42 @@ static bool names_difference(const struct injection *j, const char *text)
            __builtin_popcount(named) >= 2;
 }
 
+/* The largest block as a rank sees it: of all, or, where not all know all, of those that two ranks give each other. */
+static size_t largest_block(const struct injection *j, bool culprit)
+{
+    const struct collective *c = &j->steps[STEP_OTHER];
+    const struct plait_geometry g = plait_geometry_of(c->coll, j->nrank, c->root, 0, 1);
+    const bool pair = g.kind == PLAIT_KIND_PAIR;
+    size_t most = 0;
+
+    for (uint32_t b = 0; b < (pair ? j->nrank * j->nrank : j->nrank); b++) {
+        const size_t n = collective_block(c, b) + (culprit && c->odd == b + 1);
+        const bool stays = pair ? b / j->nrank == b % j->nrank : g.rooted && b == c->root;
+        most = !stays && n > most ? n : most;
+    }
+    return most;
+}
+
+/* Where the largest block is compared: what it is to the rank that found it and to another, one of them the culprit. */
+static bool names_largest(const struct injection *j, const char *text)
+{
+    const char *at = strstr(text, "the largest block has ");
+    unsigned finder, other;
+    size_t here, there;
+
+    if (at == NULL ||
+        sscanf(at, "the largest block has %zu elements here and %zu on rank %u", &here, &there, &other) != 3)
+        return false;
+    while (at > text && sscanf(at, "rank %u: ", &finder) != 1)
+        at--;
+    if (at == text || finder >= j->nrank || other >= j->nrank || is_culprit(j, finder) == is_culprit(j, other))
+        return false;
+    return here != there && here == largest_block(j, is_culprit(j, finder)) &&
+           there == largest_block(j, is_culprit(j, other));
+}
+
 /* Both sizes of the block, at its two ends, of which one is the culprit. */
-static bool names_sizes(const struct injection *j, const char *text)
+static bool names_ends(const struct injection *j, const char *text)
 {
     const struct collective *c = &j->steps[STEP_OTHER];
     const size_t size = plait_dtype_size(c->type), right = collective_block(c, c->odd - 1) * size;
@@ -193,6 +227,11 @@ static bool names_sizes(const struct injection *j, const char *text)
         return false;
     return from != to && from < j->nrank && to < j->nrank && is_culprit(j, from) + is_culprit(j, to) == 1 &&
            sent + expected == 2 * right + size && (sent == right || expected == right);
+}
+
+static bool names_sizes(const struct injection *j, const char *text)
+{
+    return names_ends(j, text) || names_largest(j, text);
 }
 
 /* Ranks that do not hear of each other may be in different calls. */

@@ -421,6 +421,18 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     unlink(path);
 }
 
+static void a_name_that_is_like_no_other_is_not_taken_for_one(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    setenv("PLAIT_FOOBARBAZ", "1", 1);
+    capture(load_twice, text, sizeof text);
+    assert_non_null(strstr(text, "there is no setting 'PLAIT_FOOBARBAZ'; plait-info --config lists all\n"));
+    assert_null(strstr(text, "did you mean"));
+    unsetenv("PLAIT_FOOBARBAZ");
+}
+
 static void log_some(void)
 {
     plait_log(PLAIT_LOG_INFO, "hidden");
@@ -439,7 +451,7 @@ static void log_lines_have_host_process_and_level(void **state)
     gethostname(host, sizeof host - 1);
     snprintf(expected, sizeof expected, "plait[%s:", host);
     assert_int_equal(strncmp(text, expected, strlen(expected)), 0);
-    assert_non_null(strstr(text, "] info: shown 1?same line\n"));
+    assert_non_null(strstr(text, "Z info: shown 1?same line\n"));
     assert_null(strstr(text, "hidden"));
     for (const char *c = text; *c != '\0'; c++)
         lines += *c == '\n';
@@ -535,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* First: later ones use up this process's one warning. */
         TEST(unknown_names_are_warned_of_once_with_the_nearest),
+        TEST(a_name_that_is_like_no_other_is_not_taken_for_one),
         TEST(defaults_are_those_of_the_header),
         TEST(settings_are_listed_with_text_value_and_origin),
         TEST(sizes_take_binary_units),

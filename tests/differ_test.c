@@ -3,6 +3,8 @@
  * Ranks that call other collectives than the all-reduce differently: whoever hears of it says so, and all are told, in
  * the call or later. (Of the all-reduce: failure_test.c; at random: the campaign.)
  */
+#include "../lib/record.h"
+
 #include "ranks.h"
 
 #include <setjmp.h>
@@ -60,9 +62,18 @@ static void two_ranks_whose_sizes_disagree_are_told(void **state)
 {
     static const struct pair pairs[] = {
         { { 30, 10 }, { 20, 30 }, "rank 1 sends 40 bytes where rank 0 expects 80", "\n" },
-        { { 10, 10 }, { 20, 10 }, "count is 20 here and 10 on rank 1", "count is 10 here and 20 on rank 0" },
-        { { 5, 7 }, { 100000, 5 }, "count is 100000 here and 7 on rank 1", "count is 7 here and 100000 on rank 0" },
-        { { 0, 7 }, { 0, 0 }, "count is 0 here and 7 on rank 1", "count is 7 here and 0 on rank 0" },
+        { { 10, 10 },
+          { 20, 10 },
+          "the largest block has 20 elements here and 10 on rank 1",
+          "the largest block has 10 elements here and 20 on rank 0" },
+        { { 5, 7 },
+          { 100000, 5 },
+          "the largest block has 100000 elements here and 7 on rank 1",
+          "the largest block has 7 elements here and 100000 on rank 0" },
+        { { 0, 7 },
+          { 0, 0 },
+          "the largest block has 0 elements here and 7 on rank 1",
+          "the largest block has 7 elements here and 0 on rank 0" },
         { { 100000, 7 }, { 8, 100000 }, "rank 1 sends 28 bytes where rank 0 expects 32", "\n" },
     };
 
@@ -84,8 +95,8 @@ static int differ_in_slices(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(in != NULL && out != NULL);
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
-    CHECK(strstr(plait_last_error(), "count is 3000000 here and 9000000 on rank 2") != NULL ||
-          strstr(plait_last_error(), "count is 9000000 here and 3000000 on rank ") != NULL);
+    CHECK(strstr(plait_last_error(), "the largest block has 3000000 elements here and 9000000 on rank 2") != NULL ||
+          strstr(plait_last_error(), "the largest block has 9000000 elements here and 3000000 on rank ") != NULL);
     plait_comm_destroy(*comm);
     *comm = NULL;
     free(in);
@@ -171,6 +182,34 @@ static void a_call_that_differs_is_told_though_nobody_waited_in_it(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static int differ_in_root_before_others(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const int nothing[4] = { 0 };
+    enum plait_status status;
+    int in[4] = { 0 }, out[4];
+
+    (void)arg;
+    status = plait_broadcast(*comm, nothing, out, 4, PLAIT_INT32, rank == 1 ? 1 : 0, NULL);
+    for (unsigned k = 0; k < PLAIT_NRECORD + 10 && status == PLAIT_OK; k++)
+        status = plait_allreduce(*comm, in, out, 4, PLAIT_INT32, PLAIT_SUM, NULL);
+    CHECK(status != PLAIT_OK && strstr(plait_last_error(), "broadcast #1") != NULL &&
+          strstr(plait_last_error(), "root is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* The ring forgot the broadcast, as only rooted calls and waits looked back; no rank was ever told. */
+static void a_rooted_call_that_differs_is_told_by_the_calls_that_follow(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root_before_others };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    r.nprocess = 2;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static void sizes_that_disagree_are_named(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = disagree };
@@ -200,6 +239,7 @@ int main(void)
         cmocka_unit_test(two_ranks_whose_sizes_disagree_are_told),
         cmocka_unit_test(ranks_that_differ_are_told),
         cmocka_unit_test(a_call_that_differs_is_told_though_nobody_waited_in_it),
+        cmocka_unit_test(a_rooted_call_that_differs_is_told_by_the_calls_that_follow),
     };
     return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
 }

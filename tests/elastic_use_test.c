@@ -210,6 +210,38 @@ static void a_restored_rate_is_the_same_on_all_ranks(void **state)
     run_both(2, restore_rates, NULL);
 }
 
+/* The worker waited for its server, which served, until the deadline, and the object failed. */
+static int restore_late(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float));
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank >= k->nworker) {
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+    } else {
+        const size_t bytes = plait_elastic_state(e);
+        void *state = malloc(bytes);
+        CHECK(state != NULL && plait_elastic_exchange(e) == PLAIT_OK && plait_elastic_save(e, state) == PLAIT_OK);
+        CHECK(plait_elastic_restore(e, state, bytes) == PLAIT_ERR_ARG && says("has exchanged already"));
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+        free(state);
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    return 0;
+}
+
+static void a_late_restore_is_refused_while_servers_serve(void **state)
+{
+    struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
+
+    (void)state;
+    run_both(3, restore_late, &served);
+}
+
 /* Weights 1e6 from the centre, further than float16 goes: all stays finite, and the worker comes nearer. */
 static int be_far_away(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -423,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
         cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
+        cmocka_unit_test(a_late_restore_is_refused_while_servers_serve),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
         cmocka_unit_test(staleness_is_what_others_did_in_between),
         cmocka_unit_test(a_started_exchange_of_messages_goes_on_by_itself),

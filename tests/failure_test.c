@@ -12,6 +12,7 @@
 #include <plait/plan.h>
 #include <plait/request.h>
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -112,6 +113,25 @@ static void wrong_arguments_are_named_and_change_nothing(void **state)
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Which of the times it is, and what may be. */
+static void a_wrong_time_is_the_one_that_is_named(void **state)
+{
+    const struct plait_comm_options good = { .size = sizeof good, .nrank = 1 };
+    struct plait_comm_options late = good, silent = good, quiet = good;
+    struct plait_comm *comm = NULL;
+
+    (void)state;
+    late.timeout = 2e6;
+    assert_int_equal(plait_comm_create(&late, &comm), PLAIT_ERR_ARG);
+    assert_true(says("timeout is 2e+06; 0 (PLAIT_TIMEOUT holds) to 1e+06 seconds are allowed"));
+    silent.deadline = -1;
+    assert_int_equal(plait_comm_create(&silent, &comm), PLAIT_ERR_ARG);
+    assert_true(says("deadline is -1; 0 (PLAIT_DEADLINE holds) to 1e+09 seconds are allowed"));
+    quiet.warn = NAN;
+    assert_int_equal(plait_comm_create(&quiet, &comm), PLAIT_ERR_ARG);
+    assert_true(says("warn is nan; 0 (PLAIT_WARN holds) to inf seconds are allowed"));
 }
 
 static void wrong_options_are_named(void **state)
@@ -1057,6 +1077,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(a_wrong_time_is_the_one_that_is_named),
         cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
         cmocka_unit_test(options_and_settings_that_differ_are_named_at_creation),
         cmocka_unit_test(a_rank_that_dies_is_named),

@@ -6,11 +6,13 @@
  * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 5 %
  * far_ranks reuse   memory that was used, unmapped and mapped anew at the same place is not taken for what was there
  * far_ranks cut     of ranks 1 and 2 on a host whose link is cut nothing has been heard, says every error
+ * far_ranks served  of 3 ranks worker 0 is cut off: for the server and the other worker of elastic averaging it has died
  * far_ranks busy    rank 1, which computes for longer than the deadline, has not called the operation, says every error
  */
 #include "collective.h"
 #include "specs.h"
 
+#include <plait/elastic.h>
 #include <plait/launch.h>
 
 #include <math.h>
@@ -222,6 +224,35 @@ static void be_busy(void)
     must(strstr(plait_last_error(), "rank 1 has not called it") != NULL, "the error of a rank that computes");
 }
 
+/* The server waited for the worker that was cut off without end, and the other worker's pull stayed that of two. */
+static void be_served(void)
+{
+    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
+    struct plait_elastic_counts counts;
+    struct plait_elastic *e;
+    float w[64] = { 1 };
+
+    o.mode = PLAIT_ELASTIC_ASYNC;
+    o.nserver = 1;
+    o.weights = w;
+    o.count = sizeof w / sizeof *w;
+    must(plait_elastic_create(comm, &o, &e) == PLAIT_OK, "elastic");
+    if (launch.rank == 2)
+        must(plait_elastic_serve(e) == PLAIT_OK, "serve");
+    do
+        plait_elastic_counts(e, &counts);
+    while (launch.rank < 2 && (launch.rank == 0 || counts.workers > 1) && usleep(10000) == 0 &&
+           plait_elastic_exchange(e) == PLAIT_OK);
+    plait_elastic_counts(e, &counts);
+    if (launch.rank == 0)
+        must(strstr(plait_last_error(), "server 0 (rank 2) does not answer") != NULL, "the error of who is cut off");
+    if (launch.rank == 1)
+        must(counts.workers == 1, "the pull of one worker");
+    if (launch.rank == 2)
+        must(counts.died == 1 && counts.left == 1, "one worker cut off, one that left");
+    plait_elastic_destroy(e);
+}
+
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 int main(int argc, char **argv)
@@ -248,10 +279,14 @@ int main(int argc, char **argv)
         be_cut_off();
     else if (strcmp(argv[1], "busy") == 0)
         be_busy();
+    else if (strcmp(argv[1], "served") == 0)
+        be_served();
     else
         for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++)
             count_bytes(claimed[i].spec, claimed[i].vectors);
     const enum plait_status status = plait_comm_destroy(comm);
-    must(status == PLAIT_OK || strcmp(argv[1], "cut") == 0 || strcmp(argv[1], "busy") == 0, "destroy");
+    must(status == PLAIT_OK || strcmp(argv[1], "cut") == 0 || strcmp(argv[1], "busy") == 0 ||
+             strcmp(argv[1], "served") == 0,
+         "destroy");
     return 0;
 }

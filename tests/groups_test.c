@@ -316,10 +316,29 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Each is named, in a line of its own; one that is made twice, once. */
+static int refuse_several(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t v[4] = { 0 };
+
+    (void)arg;
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(plait_allreduce(*comm, v, v + 1, 3, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_send(*comm, v, 4, PLAIT_INT32, 99, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_group_end() == PLAIT_ERR_ARG);
+    const char *const second = strchr(plait_last_error(), '\n');
+    CHECK(strstr(plait_last_error(), "overlap") != NULL && second != NULL && strstr(second, "to is 99") != NULL);
+    CHECK(strchr(second + 1, '\n') == NULL);
+    CHECK(plait_group_start() == PLAIT_OK && plait_group_end() == PLAIT_OK);
+    return 0;
+}
+
 static void a_refused_call_refuses_its_group(void **state)
 {
     (void)state;
     run(2, 1, refuse, NULL);
+    run(2, 1, refuse_several, NULL);
 }
 
 /* Comms of a group that failed, or were destroyed, before its end. */

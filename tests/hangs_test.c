@@ -168,6 +168,31 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
     }
 }
 
+/* A wait without an end was told of no more once its look for ranks that are cut off came first. */
+static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static struct heard h = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+    (void)arg;
+    plait_log_callback(hear, &h);
+    if (rank == 1)
+        usleep(1000000);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    CHECK(rank != 0 || strstr(h.warning, "no progress for 0.2 s: rank 1 has not called it") != NULL);
+    return 0;
+}
+
+static void a_wait_without_end_is_warned_of(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_without_end, .processes = true };
+
+    (void)state;
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    r.options.warn = 0.2;
+    r.options.deadline = 1e9;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* Rank 1 asks once whether its message has come, and then does nothing for long. */
 static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -209,6 +234,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_when_it_is_stopped),
         cmocka_unit_test(warning_error_and_log_say_in_which_message_the_awaited_rank_is),
+        cmocka_unit_test(a_wait_without_end_is_warned_of),
         cmocka_unit_test(a_rank_that_no_longer_looks_is_not_said_to_wait),
     };
 

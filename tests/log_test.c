@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 struct output {
@@ -139,15 +140,15 @@ static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **sta
     run(live_and_fail, &o);
     assert_string_equal(o.out, "");
     assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "comm 'brief': rank 0"));
-    assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: created, 1 ranks\n"), 1);
-    assert_int_equal(lines_of(o.err, "] debug: comm 'brief': rank 0: allreduce of 2 float32, sum: "), 1);
+    assert_int_equal(lines_of(o.err, "Z info: comm 'brief': rank 0: created, 1 ranks\n"), 1);
+    assert_int_equal(lines_of(o.err, "Z debug: comm 'brief': rank 0: allreduce of 2 float32, sum: "), 1);
     assert_int_equal(
         lines_of(
             o.err,
-            "] error: comm 'brief': rank 0 of 1 fails: comm 'brief' after operation #1: aborted by rank 0: enough\n"),
+            "Z error: comm 'brief': rank 0 of 1 fails: comm 'brief' after operation #1: aborted by rank 0: enough\n"),
         1);
     assert_int_equal(lines_of(o.err, ": last operations of rank 0: allreduce #1 (2 float32 sum, "), 1);
-    assert_int_equal(lines_of(o.err, "] info: comm 'brief': rank 0: left after 1 operations\n"), 1);
+    assert_int_equal(lines_of(o.err, "Z info: comm 'brief': rank 0: left after 1 operations\n"), 1);
 }
 
 static void less_important_lines_are_dropped(void **state)
@@ -156,12 +157,12 @@ static void less_important_lines_are_dropped(void **state)
 
     (void)state;
     run(live_and_fail, &o); /* by default warnings and errors */
-    assert_true(lines_of(o.err, "] error: ") >= 2);
-    assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "] error: "));
+    assert_true(lines_of(o.err, "Z error: ") >= 2);
+    assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "Z error: "));
     setenv("PLAIT_LOG", "info", 1);
     run(live_and_fail, &o);
-    assert_int_equal(lines_of(o.err, "] info: "), 2);
-    assert_int_equal(lines_of(o.err, "] debug: "), 0);
+    assert_int_equal(lines_of(o.err, "Z info: "), 2);
+    assert_int_equal(lines_of(o.err, "Z debug: "), 0);
 }
 
 static void get_a_setting(void)
@@ -170,6 +171,37 @@ static void get_a_setting(void)
 
     if (plait_config_get(0, &s) != PLAIT_OK)
         _exit(1);
+}
+
+static void say_one_thing(void)
+{
+    plait_log(PLAIT_LOG_ERROR, "now");
+}
+
+/* To the millisecond, in UTC whatever the zone; the calendar is this test's own library's. */
+static void lines_have_the_time(void **state)
+{
+    struct output o;
+    struct tm t = { 0 };
+    unsigned thousandths;
+    int end = 0;
+
+    (void)state;
+    setenv("TZ", "America/New_York", 1);
+    const time_t before = time(NULL);
+    run(say_one_thing, &o);
+    const time_t after = time(NULL);
+    unsetenv("TZ");
+    const char *at = strstr(o.err, "] ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "] %4d-%2d-%2dT%2d:%2d:%2d.%3uZ error: now\n%n", &t.tm_year, &t.tm_mon, &t.tm_mday,
+                            &t.tm_hour, &t.tm_min, &t.tm_sec, &thousandths, &end),
+                     7);
+    assert_int_equal(end, strlen("] 2026-01-31T23:59:59.123Z error: now\n"));
+    t.tm_year -= 1900;
+    t.tm_mon -= 1;
+    const time_t said = timegm(&t);
+    assert_true(said >= before && said <= after);
 }
 
 /* ---- The file -------------------------------------------------------------------------------------- */
@@ -327,8 +359,8 @@ static void a_callback_gets_every_line_until_it_is_replaced(void **state)
     run(listen, &o);
     assert_string_equal(o.out, "");
     assert_int_equal(lines_of(o.err, "\n"), 2);
-    assert_int_equal(lines_of(o.err, "] warn: said while listening\n"), 1);
-    assert_int_equal(lines_of(o.err, "] warn: to stderr again\n"), 1);
+    assert_int_equal(lines_of(o.err, "Z warn: said while listening\n"), 1);
+    assert_int_equal(lines_of(o.err, "Z warn: to stderr again\n"), 1);
 }
 
 /* ---- Unknown variables ------------------------------------------------------------------------------ */
@@ -388,8 +420,9 @@ static void what_is_built_on_the_library_writes_to_its_log(void **state)
 
     (void)state;
     run(write_three, &o);
-    snprintf(expected, sizeof expected, ":%ld] warn: from above?\n", (long)o.pid);
+    snprintf(expected, sizeof expected, ":%ld] ", (long)o.pid);
     assert_non_null(strstr(o.err, expected));
+    assert_non_null(strstr(o.err, "Z warn: from above?\n"));
     assert_null(strstr(o.err, "not shown"));
     assert_string_equal(o.out, "");
 }
@@ -401,6 +434,7 @@ int main(void)
         /* First: it needs a process that has not warned. */
         TEST(a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one),
         TEST(lines_name_comm_rank_and_operation_and_stdout_stays_empty),
+        TEST(lines_have_the_time),
         TEST(less_important_lines_are_dropped),
         TEST(each_host_and_process_has_its_file),
         TEST(a_forked_child_has_a_file_of_its_own),

@@ -766,7 +766,10 @@ static int estimated(struct plait_comm **comm, uint32_t rank, void *arg)
     call.slice = sizeof v; /* in one */
     CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_ERR_ARG);
     CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_group_estimate(1e-6, 0, &one) == PLAIT_ERR_ARG && strstr(plait_last_error(), "bandwidth 0") != NULL);
+    CHECK(plait_group_estimate(1e-6, 0, &one) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "bandwidth is 0 byte/s; it must be above 0") != NULL);
+    CHECK(plait_group_estimate(-1, 1e9, &one) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "latency is -1 s; it must be 0 or more") != NULL);
     CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
     CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_OK);
     /* 2(P-1) messages one after the other, 2(P-1)/P of the vector */

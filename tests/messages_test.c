@@ -130,7 +130,6 @@ static int send_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* A message counted as sent when its last slice was: over a network the others may still be read then. */
 /* Rank 1 has offered as many slices as go: of these one call of rank 0 takes a few. */
 static int take_long(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -162,12 +161,14 @@ static int take_long(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Who took slices as long as there were any offered none, and two long messages that crossed went one after the other. */
 static void who_receives_a_long_message_sends_between_its_slices(void **state)
 {
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_long };
+    /* Of one process any thread that waits would take slices for rank 0. */
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_long, .processes = true };
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* A message counted as sent when its last slice was: over a network the others may still be read then. */
 static void a_message_is_sent_when_all_of_its_slices_are(void **state)
 {
     (void)state;

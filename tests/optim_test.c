@@ -486,7 +486,7 @@ static void wrong_options_are_named(void **unused)
     assert_int_equal(plait_optim_create(NULL, &out), PLAIT_ERR_ARG);
     assert_int_equal(plait_optim_create(&good, NULL), PLAIT_ERR_ARG);
 #define REFUSED(member, value, says) (o = good, o.member = value, refused(o, says))
-    REFUSED(size, 3, "PLAIT_OPTIM_OPTIONS_DEFAULT");
+    REFUSED(size, 3, "options->size is 3, not ");
     REFUSED(method, 7, "method is 7");
     REFUSED(ntensor, 0, "ntensor is 0");
     REFUSED(ntensor, 8, "parts[8].tensor is 8");
@@ -518,6 +518,10 @@ static void wrong_options_are_named(void **unused)
     two[1].flags = PLAIT_OPTIM_NO_TRUST;
     two[1].tensor = 0;
     refused(o, "same tensor 0");
+    two[1] = m->parts[1];
+    two[1].master = two[0].master + two[0].count - 1;
+    refused(o, "parts[0].master (");
+    refused(o, "and parts[1].master (");
     free(m);
 }
 

@@ -257,7 +257,7 @@ mistake '--timeline: only plait-perf fusion has it' --tensors "$tensors" --timel
 mistake 'must end in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
-mistake 'torus:2x9.*does not fit 2 ranks; change --algo or --ranks' --algo torus:2x9
+mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or --ranks' --algo torus:2x9
 mistake 'does not fit 3 ranks' --algo torus:2x2 --nodes 1+2 --ranks 3
 mistake '--reproducible --algo ring.*; use ' --reproducible --algo ring
 mistake "--peer '' names no peer" --peer ''
@@ -271,17 +271,22 @@ mistake 'more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
 timeout 120 "$perf" -b 0 -e 64 -n 10 --guard off >"$work/out" 2>&1 || fail "-b 0: $(tail -3 "$work/out")"
 [ "$(rows | wc -l)" -eq 3 ] || fail "-b 0 does not go on with one element: $(cat "$work/out")"
 
-# The coordinator dies while ranks are in the middle of long operations.
-peer=
-[ "$openmpi" = yes ] && peer="--peer openmpi:ob1"
-for how in KILL TERM; do
-    "$perf" -b 4M -e 4M --cell-time 100 --guard off $peer >"$work/out" 2>&1 &
+# Ranks in the middle of long operations, in the background; $coordinator is their parent.
+begin_long() {
+    "$perf" -b 4M -e 4M --cell-time 100 --guard off "$@" >"$work/out" 2>&1 &
     coordinator=$!
     for i in $(seq 100); do
         grep -q '^# .*elements' "$work/out" && break
         sleep 0.1
     done
     sleep 0.5
+}
+
+# The coordinator dies meanwhile.
+peer=
+[ "$openmpi" = yes ] && peer="--peer openmpi:ob1"
+for how in KILL TERM; do
+    begin_long $peer
     [ "$(living | wc -l)" -ge 3 ] || fail "ranks did not start: $(cat "$work/out")"
     kill -$how $coordinator
     wait $coordinator 2>/dev/null
@@ -291,6 +296,26 @@ for how in KILL TERM; do
     done
     [ -z "$(living)" ] || fail "after SIG$how these live on: $(living)"
 done
+
+# A rank is stopped in the middle of an operation: run_stopped TEXT SETTING=VALUE expects an error that has TEXT.
+run_stopped() {
+    expected=$1
+    shift
+    export "$1"
+    begin_long --ranks 3 -T 6
+    unset "${1%%=*}"
+    second=$(cut -d ' ' -f 2 /proc/$coordinator/task/$coordinator/children)
+    kill -STOP "$second"
+    wait $coordinator
+    status=$?
+    [ $status -eq 3 ] || fail "a stopped rank, $*: exit status $status"
+    grep -q "plait-perf: plait: rank .*$(printf "$expected" "$second")" "$work/out" ||
+        fail "rank 1 is stopped, and not named, $*: $(tail -3 "$work/out")"
+    [ -z "$(living)" ] || fail "with a rank stopped these live on: $(living)"
+}
+# By the library, or by the coordinator if more than half of -T was over.
+run_stopped '\(no progress for 3 s: rank 1 \|did not answer within 6 s; rank 1 (process %d) is stopped\)' PLAIT_LOG=error
+run_stopped 'did not answer within 6 s; rank 1 (process %d) is stopped' PLAIT_DEADLINE=60
 
 # The second signal does not wait for the machine's limits, which take longer than the pauses here.
 "$perf" -b 4M -e 4M --cell-time 100 >"$work/out" 2>&1 &

@@ -4,8 +4,8 @@
  * error with the rank's number.
  */
 #include "clock.h"
-#include "system_limits.h"
 #include "ranks.h"
+#include "system_limits.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -152,16 +152,69 @@ static void a_full_table_of_descriptors_has_no_room(void **state)
     const pid_t pid = fork();
     if (pid == 0) {
         limit(RLIMIT_NOFILE, 64);
-        const bool room = plait_check_descriptors(1, "a test") == PLAIT_OK;
+        const bool room = plait_check_descriptors(1, 0, "a test") == PLAIT_OK;
         while (dup(STDERR_FILENO) >= 0)
             ;
-        const bool none = plait_check_descriptors(1, "a test") == PLAIT_ERR_SYSTEM;
+        const bool none = plait_check_descriptors(1, 0, "a test") == PLAIT_ERR_SYSTEM;
         const bool named = strstr(plait_last_error(), "a test needs 1 more descriptors, but of the 64 ") != NULL &&
                            strstr(plait_last_error(), "to at least 65 (ulimit -n)") != NULL;
         _exit(room && none && named ? 0 : 1);
     }
     assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+#define NMOST 8
+
+struct advice { /* shared by the test and its ranks */
+    uint32_t nrank;
+    rlim_t limit;
+    unsigned failed, advised[NMOST]; /* the limit that each rank's error advises; 0: none */
+};
+
+static int create_with_limit(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const char remedy[] = "raise the limit to at least ";
+    struct advice *a = arg;
+    const struct ranks r = { .nprocess = a->nrank, .nthread = 1 };
+    struct plait_comm_options o = ranks_options(&r, rank);
+
+    for (int fd = 3; fd < 256; fd++)
+        close(fd); /* inherited ones: all ranks have as many */
+    limit(RLIMIT_NOFILE, a->limit);
+    const bool failed = plait_comm_create(&o, comm) != PLAIT_OK;
+    const char *text = failed ? strstr(plait_last_error(), remedy) : NULL;
+    a->failed += failed;
+    a->advised[rank] = text != NULL ? (unsigned)strtoul(text + strlen(remedy), NULL, 10) : 0;
+    return 0;
+}
+
+/* All advices are one, which is the least limit that is enough. It took two of them to make a comm. */
+static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **state)
+{
+    struct advice *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(a != MAP_FAILED);
+    for (a->nrank = 2; a->nrank <= NMOST; a->nrank += NMOST - 2) {
+        const struct ranks r = {
+            .nprocess = a->nrank, .nthread = 1, .body = create_with_limit, .arg = a, .no_comm = true, .limit = 150
+        };
+        unsigned first = 0;
+        a->failed = 1;
+        for (a->limit = 6; a->failed > 0 && a->limit < 64; a->limit++) {
+            a->failed = 0;
+            assert_int_equal(ranks_run(&r), 0);
+            for (uint32_t rank = 0; a->failed > 0 && rank < a->nrank; rank++) {
+                first = first > 0 ? first : a->advised[rank];
+                if (a->advised[rank] > 0)
+                    assert_int_equal(a->advised[rank], first);
+            }
+        }
+        print_message("%u ranks: %lu are enough, %u advised\n", a->nrank, (unsigned long)a->limit - 1, first);
+        assert_int_equal(a->limit - 1, first);
+    }
+    munmap(a, sizeof *a);
 }
 
 #define NMANY 32
@@ -478,11 +531,41 @@ static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **stat
     munmap(job, sizeof *job);
 }
 
+/* exit() runs what the library does at its end; the others' processes leave later. */
+static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    void *memory;
+    float *x;
+
+    (void)arg;
+    CHECK(plait_mem_alloc(4000, &memory) == PLAIT_OK);
+    x = memory;
+    x[0] = 1;
+    CHECK(plait_allreduce(*comm, x, x, 1000, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    if (rank > 0)
+        usleep(200000);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    if (rank == 0)
+        exit(0);
+    return 0;
+}
+
+/* Its block was given back under those who still read in it that it had left: it had died, they were told. */
+static void who_ends_with_memory_of_the_library_has_left(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = leave_with_memory, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
+        cmocka_unit_test(the_first_limit_on_descriptors_that_is_advised_is_enough),
         cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
         cmocka_unit_test(who_cannot_start_a_thread_for_a_comm_does_what_is_pending),
@@ -490,6 +573,7 @@ int main(void)
         cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
+        cmocka_unit_test(who_ends_with_memory_of_the_library_has_left),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };
 

@@ -63,10 +63,15 @@ long __wrap_syscall(long number, ...)
     return -1;
 }
 
-static void take_the_clock(void)
+static atomic_bool away, over; /* rank 1 has its comm; rank 0 is done */
+
+/* nrank: of the comm; the others must have it before time jumps for them too. */
+static void take_the_clock(uint32_t nrank)
 {
     struct timespec t;
 
+    while (nrank > 1 && !away)
+        usleep(1000);
     __real_clock_gettime(CLOCK_MONOTONIC, &t);
     base = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     moved = jumped = 0;
@@ -87,8 +92,6 @@ static const struct wait waits[] = {
     { true, 4, 1000, 1 },
 };
 
-static atomic_bool over;
-
 static int leave(struct plait_comm **comm)
 {
     plait_comm_destroy(*comm);
@@ -98,6 +101,7 @@ static int leave(struct plait_comm **comm)
 
 static int stay_away(struct plait_comm **comm)
 {
+    away = true;
     while (!over)
         usleep(1000);
     return leave(comm);
@@ -125,7 +129,7 @@ static int poll_rarely(struct plait_comm **comm, uint32_t rank, void *arg)
 
     if (rank == 1)
         return stay_away(comm);
-    take_the_clock();
+    take_the_clock(plait_comm_nrank(*comm));
     CHECK(begin(*comm, w, &r) == PLAIT_OK);
     do {
         jumped += (int64_t)(w->jump * 1e9);
@@ -157,7 +161,7 @@ static int stop_once(struct plait_comm **comm, uint32_t rank, void *arg)
         return stay_away(comm);
     jump_at = (int64_t)(w->deadline / 2 * 1e9);
     jump = (int64_t)(w->jump * 1e9);
-    take_the_clock();
+    take_the_clock(plait_comm_nrank(*comm));
     CHECK(begin(*comm, w, &r) == PLAIT_OK);
     const enum plait_status status = plait_wait(&r);
     const double waited = 1e-9 * (double)moved;

@@ -2,7 +2,7 @@
 #include "options.h"
 
 #include "ending.h"
-#include "values.h"
+#include "row.h"
 
 #include <plait/elastic.h>
 
@@ -11,43 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum kind {
-    TITLE,  /* of a group in --help */
-    SWITCH, /* bool: --name or --no-name */
-    NUMBER, /* uint64_t, least .. most */
-    REAL,   /* double, least .. most */
-    TEXT,   /* const char * */
-    CHOICE, /* an enum, by name */
-    PARSED  /* by its own function */
-};
-
-/* What a run that goes on does with what it was. */
-enum kept {
-    FREE,   /* not looked at: it does not shape what comes out */
-    KEPT,   /* the same again; another one, if asked for, is told */
-    PLACED, /* the same again on as many ranks, else chosen anew */
-    FIXED   /* the same again; another one is refused: it makes no sense of the state */
-};
-
-/* Where an option has an effect. */
-struct need {
-    bool (*met)(const struct options *o);
-    const char *text;
-};
-
-struct row {
-    enum kind kind;
-    const char *name, *argument;
-    size_t offset;
-    double least, most;
-    const struct choice *choices; /* the last has no name */
-    bool (*parse)(struct options *o, const char *flag, const char *value);
-    bool (*print)(const struct options *o, char *out, size_t room); /* what parse() takes; false: nothing is set */
-    const char *text;                                               /* for --help */
-    enum kept kept;
-    const struct need *need; /* NULL: in all of training */
-};
 
 /* ---- values of their own kind ------------------------------------------------------------------------------------ */
 
@@ -129,19 +92,9 @@ static bool parse_loss_scale(struct options *o, const char *flag, const char *va
     return value_real(flag, value, 1, 1 << 24, &o->loss_scale);
 }
 
-/* With as few digits as all its bits need. */
-static void print_real(double value, char *out, size_t room)
-{
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, room, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
-            return;
-    }
-}
-
 static bool print_loss_scale(const struct options *o, char *out, size_t room)
 {
-    print_real(o->loss_scale, out, room);
+    row_print_real(o->loss_scale, out, room);
     if (o->loss_scale == 0)
         snprintf(out, room, "dynamic");
     return o->loss_scale >= 0;
@@ -386,31 +339,6 @@ static const struct row *find(const char *name, bool *negated)
     return NULL;
 }
 
-static bool apply(struct options *o, const struct row *r, const char *flag, const char *value)
-{
-    void *at = (char *)o + r->offset;
-
-    switch (r->kind) {
-    case NUMBER:
-        return value_number(flag, value, r->least, r->most, at);
-    case REAL:
-        return value_real(flag, value, r->least, r->most, at);
-    case TEXT:
-        *(const char **)at = value;
-        return *value != '\0' || complain("%s needs a value; see --help", flag);
-    case CHOICE:
-        return value_choice(flag, value, r->choices, at);
-    case PARSED:
-        return r->parse(o, flag, value);
-    case SWITCH: /* of a checkpoint; an argument has none */
-        *(bool *)at = strcmp(value, "on") == 0;
-        return true;
-    case TITLE:
-        break;
-    }
-    return false;
-}
-
 /* --name VALUE or --name=VALUE; *k moves over what is taken. */
 static bool parse_flag(struct options *o, char **argv, int argc, int *k)
 {
@@ -433,7 +361,7 @@ static bool parse_flag(struct options *o, char **argv, int argc, int *k)
     }
     if (equals == NULL && *k + 1 >= argc)
         return complain("%s needs a value; see --help", flag);
-    return apply(o, r, flag, equals != NULL ? equals + 1 : argv[++*k]);
+    return row_set(r, o, flag, equals != NULL ? equals + 1 : argv[++*k]);
 }
 
 static void set_defaults(struct options *o)
@@ -513,39 +441,6 @@ bool options_parse(int argc, char **argv, struct options *out)
 
 /* ---- of a run that goes on --------------------------------------------------------------------- */
 
-/* What apply() takes; false: nothing is set. */
-static bool print(const struct options *o, const struct row *r, char *out, size_t room)
-{
-    const void *at = (const char *)o + r->offset;
-    const char *text = *(const char *const *)at;
-    int value;
-
-    out[0] = '\0';
-    switch (r->kind) {
-    case SWITCH:
-        return snprintf(out, room, *(const bool *)at ? "on" : "off") > 0;
-    case NUMBER:
-        snprintf(out, room, "%llu", (unsigned long long)*(const uint64_t *)at);
-        return *(const uint64_t *)at >= (uint64_t)r->least;
-    case REAL:
-        print_real(*(const double *)at, out, room);
-        return *(const double *)at >= r->least;
-    case TEXT:
-        return text != NULL && snprintf(out, room, "%s", text) > 0;
-    case CHOICE:
-        memcpy(&value, at, sizeof value);
-        for (const struct choice *c = r->choices; c->name != NULL; c++)
-            if (c->value == value)
-                return snprintf(out, room, "%s", c->name) > 0;
-        return false;
-    case PARSED:
-        return r->print(o, out, room);
-    case TITLE:
-        break;
-    }
-    return false;
-}
-
 static const struct row *kept_row(uint32_t k)
 {
     for (size_t i = 0; i < NROW; i++)
@@ -562,7 +457,7 @@ bool options_kept(const struct options *o, uint32_t k, struct note *out)
     if (r == NULL)
         return false;
     snprintf(out->name, sizeof out->name, "option.%s", r->name);
-    if (!print(o, r, out->value, sizeof out->value))
+    if (!row_print(r, o, out->value, sizeof out->value))
         out->value[0] = '\0';
     return true;
 }
@@ -588,13 +483,13 @@ static bool recall(struct options *o, const struct row *r, const char *was, bool
     char flag[64];
 
     if (o->given[r - rows]) {
-        print(o, r, now.value, sizeof now.value);
+        row_print(r, o, now.value, sizeof now.value);
         return differs(o, r, now.value, was);
     }
     if (*was == '\0' || (r->kept == PLACED && !same_ranks && !o->reproducible))
         return true;
     snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->name);
-    return apply(o, r, flag, was);
+    return row_set(r, o, flag, was);
 }
 
 bool options_recall(struct options *o, const struct note *notes, bool same_ranks)

@@ -339,20 +339,25 @@ static int run_training(struct options *o)
     return ending;
 }
 
-int main(int argc, char **argv)
+static int run_command(struct options *o)
 {
-    struct options o;
-
-    if (!options_parse(argc, argv, &o))
-        return ENDING_USAGE;
-    if (o.help) {
+    if (o->help) {
         options_help();
         return ENDING_GOOD;
     }
-    if (o.command == COMMAND_MAKE_DATA)
-        return make_data(o.data, (uint32_t)o.classes, (uint32_t)o.train_images, (uint32_t)o.val_images,
-                         o.pixels > 0 ? (uint32_t)o.pixels : 64, o.seed);
-    if (o.command == COMMAND_PLOT)
-        return plot_runs((const char *const *)o.paths, o.npath, o.plot != NULL ? o.plot : "run.png");
-    return run_training(&o);
+    if (o->command == COMMAND_MAKE_DATA)
+        return make_data(o->data, (uint32_t)o->classes, (uint32_t)o->train_images, (uint32_t)o->val_images,
+                         o->pixels > 0 ? (uint32_t)o->pixels : 64, o->seed);
+    if (o->command == COMMAND_PLOT)
+        return plot_runs((const char *const *)o->paths, o->npath, o->plot != NULL ? o->plot : "run.png");
+    return run_training(o);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
+
+    free(o.paths);
+    return ending;
 }

@@ -20,6 +20,8 @@ struct mapped { /* an allocation of the peer's process */
     void *at;
 };
 
+extern const struct plait_transport plait_transport_device;
+
 struct device_link {
     struct plait_link link;
     struct plait_comm *comm;
@@ -142,7 +144,7 @@ static bool is_there(struct device_link *l)
     l->shown = (const void *)((l->one_process ? arena->base : p->process->base) + at);
     if (!find_flags(l))
         return false;
-    l->inner = plait_connect_by(plait_transports + 2, l->comm, l->peer, PLAIT_CHANNEL_DEVICE);
+    l->inner = plait_connect_behind(&plait_transport_device, l->comm, l->peer, PLAIT_CHANNEL_DEVICE);
     return l->inner != NULL;
 }
 

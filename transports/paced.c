@@ -57,7 +57,7 @@ static struct plait_link *paced_connect(struct plait_comm *comm, uint32_t peer, 
 
     if (!plait_is_paced(&comm->config.pace))
         return NULL;
-    inner = plait_connect_by(plait_transports + 1, comm, peer, channel);
+    inner = plait_connect_behind(&plait_transport_paced, comm, peer, channel);
     return inner != NULL ? plait_paced_link(inner, &comm->config.pace) : NULL;
 }
 

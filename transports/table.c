@@ -23,6 +23,16 @@ struct plait_link *plait_connect_by(const struct plait_transport *const *transpo
     return link;
 }
 
+struct plait_link *plait_connect_behind(const struct plait_transport *before, struct plait_comm *comm, uint32_t peer,
+                                        enum plait_channel channel)
+{
+    const struct plait_transport *const *t = plait_transports;
+
+    while (*t++ != before)
+        ;
+    return plait_connect_by(t, comm, peer, channel);
+}
+
 struct plait_link *plait_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct plait_link **link = &comm->peers[peer].link[channel];

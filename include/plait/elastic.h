@@ -199,7 +199,8 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
 /**
- * A server: take exchanges until every worker has left or died.
+ * A server: take exchanges until every worker has left or died. A worker on another host of which nothing is heard for as
+ * long as the comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
  * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see

@@ -24,7 +24,7 @@
  *         gradients are only accumulated makes nothing ready.
  * Memory: a gradient lives where the caller has it (data), or, with data NULL, in its bucket (plait_fusion_data()), where
  *         packing costs nothing. The caller's is packed and unpacked; but one that is alone in its bucket, and of the type
- *         that travels, travels from where it lies.
+ *         that travels, travels from where it lies. No two tensors overlap.
  * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
  *         and rounded as `round` says (coll.h).
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
@@ -100,8 +100,10 @@ struct plait_fusion_options {
  * out     written only on success; free it with plait_fusion_destroy()
  * Memory: in this process's arena the payload, and the gradients that live in buckets where they are not the payload
  * Order:  collective
- * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names the first tensor or option that differs, both ranks
- *         and both values; those of plait_comm_duplicate()
+ * Errors: PLAIT_ERR_ARG (also: two tensors overlap, both named), PLAIT_ERR_NOMEM; PLAIT_ERR_MISMATCH on every rank: names
+ *         the first tensor or option that differs, both ranks and both values; on the others where one failed by itself:
+ *         names it and its error. `comm` stays usable. PLAIT_ERR_ARG on this rank alone: comm is NULL or closed, a group
+ *         is open. Those of plait_comm_duplicate()
  */
 PLAIT_API enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
                                                 struct plait_fusion **out);
@@ -119,8 +121,9 @@ PLAIT_API enum plait_status plait_fusion_destroy(struct plait_fusion *fusion);
  * Other buckets from now on. What lives in buckets moves, with its contents: ask for it again.
  *
  * Order:  collective, between steps
- * Errors: PLAIT_ERR_ARG (a round is under way, named by a tensor), PLAIT_ERR_MISMATCH, PLAIT_ERR_NOMEM; the old layout
- *         stays after the first two
+ * Errors: PLAIT_ERR_ARG, PLAIT_ERR_NOMEM; PLAIT_ERR_MISMATCH on every rank (layouts differ), or on the others where one
+ *         failed by itself: names it and its error. The old layout stays. PLAIT_ERR_ARG on this rank alone: a round is
+ *         under way (named by a tensor), a group is open
  */
 PLAIT_API enum plait_status plait_fusion_set_layout(struct plait_fusion *fusion, const struct plait_layout *layout);
 

@@ -33,9 +33,9 @@ PLAIT_API enum plait_status plait_group_start(void);
 /**
  * End it: begin all its calls; wait for those that are neither requests nor on a stream.
  *
- * Result: PLAIT_OK when all succeeded. When a call of the group was refused (wrong argument, failed comm), nothing of
- *         it is begun, and its requests end with the same error; else the first error, and plait_last_error() has a
- *         line for each cause.
+ * Result: PLAIT_OK when all succeeded, else the first error; plait_last_error() has a line for each cause. When calls of
+ *         the group were refused (wrong argument, failed comm), nothing of it is begun, and its requests end with the
+ *         first one's error.
  * Thread: the one that began it
  * Errors: PLAIT_ERR_ARG when no group was begun; those of the calls
  */

@@ -2,8 +2,9 @@
 /*
  * What the library says while it works: warnings, and errors of comms.
  *
- * A line reads "plait[HOST:PID] warn: comm 'NAME', OPERATION: rank R: text", as far as comm, operation and rank are
- * known; the first line of a comm that fails is followed by the last operations of this rank and of the rank at fault.
+ * A line reads "plait[HOST:PID] 2026-01-31T23:59:59.123Z warn: comm 'NAME', OPERATION: rank R: text", as far as comm,
+ * operation and rank are known; the time is UTC, and a callback's line has none. The first line of a comm that fails is
+ * followed by the last operations of this rank and of the rank at fault.
  * PLAIT_LOG says which levels are shown (default: warn and error). Lines go to the callback if there is one; else they
  * are added to the file that PLAIT_LOG_FILE names; else they go to stderr, as they do when the file cannot be opened.
  * Nothing ever goes to stdout.

@@ -73,8 +73,8 @@ PLAIT_API const char *plait_memory_name(enum plait_memory kind);
 PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
 
 /**
- * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed; any other pointer is PLAIT_ERR_ARG. In a forked child the
- * call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
+ * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed; any other pointer is
+ * PLAIT_ERR_ARG. In a forked child the call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 

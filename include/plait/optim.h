@@ -61,7 +61,7 @@ enum plait_optim_method { PLAIT_OPTIM_SGD, PLAIT_OPTIM_LARS };
 #define PLAIT_OPTIM_NO_TRUST 2u
 #define PLAIT_OPTIM_PLAIN    (PLAIT_OPTIM_NO_DECAY | PLAIT_OPTIM_NO_TRUST) /* biases, batch norm: Jia et al. 2018 */
 
-struct plait_optim_part {  /* a tensor, or a part of one; none overlaps another */
+struct plait_optim_part {  /* a tensor, or a part of one; their masters do not overlap */
     uint32_t tensor;       /* below options.ntensor */
     size_t count;          /* elements, 1 or more */
     const void *gradient;  /* [count] */

@@ -195,6 +195,8 @@ struct plait_alg {
     /* One rank's steps. Pure: no globals, clock, environment, allocation. */
     void (*emit)(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank);
     struct plait_claim (*claim)(const struct plait_alg *self, const struct plait_shape *shape);
+    /* What `applies` asks for, behind "does not fit 6 ranks; "; NULL: nothing is known. */
+    const char *remedy;
 };
 
 /* NULL-ended, in the order in which tools list them. */

@@ -31,6 +31,7 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
                                             size_t bytes, void *all);
 
 #define PLAIT_MOST_SHARED 4
+#define PLAIT_COMM_SHARES 2 /* of each process of a comm: its arena, and what shows its death */
 
 /*
  * Descriptors of every rank that gives some, to every rank of its node that gives some (not its own).

@@ -16,7 +16,8 @@
  * those that it knows, the others try those that they know.
  */
 struct plait_tcp_id {
-    char magic[12];
+    char magic[11];
+    uint8_t derived;            /* 1: of a comm made of another, whose siblings may listen at the same ports */
     uint16_t first_port, nport; /* where it may listen */
     unsigned char secret[PLAIT_SECRET_BYTES];
     struct plait_hosts hosts; /* rank 0's */

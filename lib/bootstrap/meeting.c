@@ -252,8 +252,9 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
         b->peers[r] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    if (status == PLAIT_OK)
-        status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
+    if (status == PLAIT_OK) /* later each may share some, of which one is copied in the place of the door */
+        status = plait_check_descriptors(b->nrank - 1, (b->nrank - 1) * PLAIT_COMM_SHARES,
+                                         "rank 0 of a comm, to meet the others");
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, place, door, &joined, until);

@@ -121,8 +121,19 @@ static void find_strange(struct way *w)
     give_up(w, EPROTO);
 }
 
+/* Rank 0 of another comm: of one that is made at the same time, as the pairs of elastic averaging are, or a stranger. */
+static void find_other(struct way *w, const struct plait_tcp_id *id)
+{
+    if (!id->derived) {
+        find_strange(w);
+        return;
+    }
+    w->pause = MOST_PAUSE;
+    give_up(w, EPROTO);
+}
+
 /* True when rank 0 has answered. */
-static bool hear(struct way *w, const unsigned char *secret)
+static bool hear(struct way *w, const struct plait_tcp_id *id)
 {
     const ssize_t n = recv(w->fd, (char *)&w->answer + w->got, sizeof w->answer - w->got, MSG_DONTWAIT);
 
@@ -134,9 +145,12 @@ static bool hear(struct way *w, const unsigned char *secret)
     }
     w->got += (size_t)n;
     const size_t magic = w->got < sizeof w->answer.magic ? w->got : sizeof w->answer.magic;
-    if (memcmp(w->answer.magic, PLAIT_HAIL_MAGIC, magic) != 0 ||
-        (w->got == sizeof w->answer && !plait_answer_is_right(secret, &w->hail, &w->answer))) {
+    if (memcmp(w->answer.magic, PLAIT_HAIL_MAGIC, magic) != 0) {
         find_strange(w);
+        return false;
+    }
+    if (w->got == sizeof w->answer && !plait_answer_is_right(id->secret, &w->hail, &w->answer)) {
+        find_other(w, id);
         return false;
     }
     return w->got == sizeof w->answer;
@@ -196,7 +210,7 @@ static enum plait_status search(struct search *s, double until, struct way **out
                 continue;
             if (w->state == CONNECTING) {
                 connected(w);
-            } else if (hear(w, s->id->secret)) {
+            } else if (hear(w, s->id)) {
                 *out = w;
                 return PLAIT_OK;
             }

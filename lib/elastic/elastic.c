@@ -164,9 +164,9 @@ static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
     return status;
 }
 
-enum plait_status plait_elastic_start(struct plait_elastic *e)
+static enum plait_status start(struct plait_elastic *e, const char *call)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_start", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = plait_elastic_enter_idle(e, call, PLAIT_ELASTIC_WORKER);
 
     if (status != PLAIT_OK)
         return status;
@@ -179,6 +179,11 @@ enum plait_status plait_elastic_start(struct plait_elastic *e)
     e->begun = true;
     e->started = true;
     return PLAIT_OK;
+}
+
+enum plait_status plait_elastic_start(struct plait_elastic *e)
+{
+    return start(e, "plait_elastic_start");
 }
 
 enum plait_status plait_elastic_finish(struct plait_elastic *e)
@@ -201,7 +206,7 @@ enum plait_status plait_elastic_finish(struct plait_elastic *e)
 
 enum plait_status plait_elastic_exchange(struct plait_elastic *e)
 {
-    const enum plait_status status = plait_elastic_start(e);
+    const enum plait_status status = start(e, "plait_elastic_exchange");
     return status == PLAIT_OK ? plait_elastic_finish(e) : status;
 }
 

@@ -7,12 +7,10 @@
 #include <plait/request.h>
 
 #include "../comm.h"
+#include "../wait.h"
 
 struct plait_elastic;
 struct plait_council;
-
-/* A server waits for whoever comes, for any time: that is no stall. */
-#define PLAIT_FOREVER 1e9
 
 /* How exchanges go. start() and finish() are one exchange of the whole. */
 struct plait_elastic_way {

@@ -49,7 +49,7 @@ static enum plait_status check_numbers(const struct plait_elastic_options *o)
         double value;
         bool good;
     } rows[] = {
-        { "count", "1 or more elements", (double)o->count,
+        { "count", "1 to 2^45 elements", (double)o->count,
           o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
         { "period", "1 or more", o->period, o->period > 0 },
         { "beta", "above 0 to 1, or 0 with rho", o->beta, o->beta >= 0 && o->beta <= 1 },
@@ -124,9 +124,9 @@ static enum plait_status check_centre(const struct plait_elastic_options *o)
 
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm)
 {
-    if (o == NULL || o->size != sizeof *o)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: options %s; start from PLAIT_ELASTIC_OPTIONS_DEFAULT",
-                          o == NULL ? "are NULL" : "have another size than this library's");
+    if (plait_check_struct("plait_elastic_create", "options", o, sizeof *o, "PLAIT_ELASTIC_OPTIONS_DEFAULT") !=
+        PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if ((unsigned)o->mode >= PLAIT_NELASTIC)
         return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: mode is %d; there are 0 to %d, see PLAIT_ELASTIC_LIST",
                           (int)o->mode, PLAIT_NELASTIC - 1);

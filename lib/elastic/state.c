@@ -71,11 +71,16 @@ enum plait_status plait_elastic_save(struct plait_elastic *e, void *state)
     return PLAIT_OK;
 }
 
+static enum plait_status check_new(const struct plait_elastic *e)
+{
+    return e->begun || e->updates > 0
+               ? plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: %s has exchanged already; restore into a new object",
+                            e->name)
+               : PLAIT_OK;
+}
+
 static enum plait_status check_state(const struct plait_elastic *e, const void *state, size_t bytes, struct head *h)
 {
-    if (e->begun || e->updates > 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_restore: %s has exchanged already; restore into a new object",
-                          e->name);
     if (e->serves)
         return PLAIT_OK;
     if (state == NULL || bytes < sizeof *h || memcmp(state, magic, sizeof magic) != 0)
@@ -121,7 +126,11 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
     enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_restore", PLAIT_ELASTIC_BOTH);
     if (status != PLAIT_OK)
         return status;
-    status = check_state(e, state, bytes, &h);
+    status = check_new(e);
+    if (status != PLAIT_OK && e->nserver > 0) /* the servers serve: they would not come to agree */
+        return status;
+    if (status == PLAIT_OK)
+        status = check_state(e, state, bytes, &h);
     if (status == PLAIT_OK && h.momenta && e->options.momentum > 0) {
         velocity = malloc(e->count * sizeof(float));
         if (velocity == NULL)

@@ -2,8 +2,8 @@
 /* What all ranks must register alike, as lines of text: equal hashes, or the first line that differs is told. */
 #include "fusion.h"
 
-#include "../failure.h"
 #include "../hash.h"
+#include "../ready.h"
 #include "../status.h"
 
 #include <stdarg.h>
@@ -70,27 +70,23 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
     snprintf(of_b, room, "%.*s", (int)strcspn(b + start, "\n"), b + start);
 }
 
-/* The others hear of it. */
-static enum plait_status no_memory(struct plait_comm *comm)
-{
-    return plait_comm_fail(comm, plait_fail_memory("out of memory for a fusion"), "%s", plait_last_error());
-}
-
 /* Everybody reads everybody's text and finds the same. */
-static enum plait_status tell_difference(struct plait_comm *comm, const char *name, const struct text *own,
-                                         const uint64_t *hashes)
+static enum plait_status tell_difference(struct plait_comm *comm, const char *call, const char *name,
+                                         const struct text *own, const uint64_t *hashes)
 {
     size_t *counts = calloc(2 * (size_t)comm->nrank, sizeof *counts), *starts = counts + comm->nrank, total = 0;
     char here[160], there[160], *all = NULL;
-    enum plait_status status = counts != NULL ? PLAIT_OK : no_memory(comm);
 
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+    for (uint32_t r = 0; r < comm->nrank && counts != NULL; r++) {
         counts[r] = (size_t)hashes[2 * r + 1];
         starts[r] = total;
         total += counts[r];
     }
-    if (status == PLAIT_OK && (all = malloc(total)) == NULL)
-        status = no_memory(comm);
+    if (counts != NULL)
+        all = malloc(total);
+    enum plait_status status = plait_all_ready(
+        comm, call,
+        all != NULL ? PLAIT_OK : plait_fail_memory("out of memory for what %u ranks register", comm->nrank));
     if (status == PLAIT_OK)
         status = plait_allgatherv(comm, own->at, all, counts, starts, PLAIT_UINT8, NULL);
     for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
@@ -104,30 +100,37 @@ static enum plait_status tell_difference(struct plait_comm *comm, const char *na
     return status;
 }
 
-enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
-                                     const struct plait_fusion_options *options)
+/* Without memory `at` is NULL. */
+static struct text text_of(const char *name, const struct plait_fusion_options *options)
 {
     struct text t = { 0 };
-    uint64_t *hashes = calloc(2 * (size_t)comm->nrank + 2, sizeof *hashes), *own = hashes + 2 * (size_t)comm->nrank;
-    enum plait_status status = PLAIT_OK;
-    bool alike = true;
 
     describe(name, options, &t);
     t.room = t.n + 1;
     t.at = malloc(t.room);
-    if (hashes == NULL || t.at == NULL) {
-        free(hashes);
-        free(t.at);
-        return no_memory(comm);
-    }
     describe(name, options, &t);
-    own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);
-    own[1] = t.room;
-    status = plait_allgather(comm, own, hashes, 2, PLAIT_UINT64, NULL);
+    return t;
+}
+
+enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, const char *name,
+                                     const struct plait_fusion_options *options, enum plait_status status)
+{
+    uint64_t *hashes = calloc(2 * (size_t)comm->nrank, sizeof *hashes), own[2] = { 0 };
+    struct text t = status == PLAIT_OK ? text_of(name, options) : (struct text){ 0 };
+    bool alike = true;
+
+    if (status == PLAIT_OK && (hashes == NULL || t.at == NULL))
+        status = plait_fail_memory("out of memory for what %u ranks register", comm->nrank);
+    status = plait_all_ready(comm, call, status);
+    if (status == PLAIT_OK) {
+        own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);
+        own[1] = t.room;
+        status = plait_allgather(comm, own, hashes, 2, PLAIT_UINT64, NULL);
+    }
     for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
         alike &= hashes[2 * r] == hashes[0];
     if (status == PLAIT_OK && !alike)
-        status = tell_difference(comm, name, &t, hashes);
+        status = tell_difference(comm, call, name, &t, hashes);
     free(hashes);
     free(t.at);
     return status;

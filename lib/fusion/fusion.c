@@ -2,9 +2,8 @@
 #include "fusion.h"
 
 #include "../call.h"
-#include "../devices.h"
-#include "../failure.h"
 #include "../progress.h"
+#include "../ready.h"
 
 #include <plait/memory.h>
 
@@ -13,67 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Options ---------------------------------------------------------------------------------------------- */
-
-static bool is_16_bits(enum plait_dtype type)
-{
-    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
-}
-
-static enum plait_status check_layout(const char *call, const struct plait_layout *l, uint32_t ntensor)
-{
-    if ((unsigned)l->rule > PLAIT_LAYOUT_CUBIC)
-        return plait_fail(PLAIT_ERR_ARG, "%s: there is no layout rule %d", call, (int)l->rule);
-    if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: layout.cuts is NULL, layout.ncut is %u", call, l->ncut);
-    for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
-        if (l->cuts[i] >= ntensor || l->cuts[i] <= (i > 0 ? l->cuts[i - 1] : 0))
-            return plait_fail(PLAIT_ERR_ARG,
-                              "%s: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
-                              call, i, l->cuts[i], ntensor);
-    return PLAIT_OK;
-}
-
-static enum plait_status check_tensors(const struct plait_fusion_options *o)
-{
-    if (o->tensors == NULL || o->ntensor == 0 || o->ntensor > 1 << 20)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors is %s, ntensor is %u; 1 to 1048576 are possible",
-                          o->tensors == NULL ? "NULL" : "there", o->ntensor);
-    for (uint32_t t = 0; t < o->ntensor; t++) {
-        const struct plait_tensor *x = &o->tensors[t];
-        const size_t size = plait_dtype_size(x->type);
-        if (x->name == NULL || strchr(x->name, '\n') != NULL)
-            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors[%u].name is %s", t,
-                              x->name == NULL ? "NULL" : "of several lines");
-        if (size == 0 || x->count == 0 || x->count > PLAIT_MOST_BYTES / size)
-            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensor %u '%s' has type %d and %zu elements", t,
-                              x->name, (int)x->type, x->count);
-        if (plait_device_refuse("plait_fusion_create", x->name, x->data) != PLAIT_OK)
-            return PLAIT_ERR_UNSUPPORTED;
-    }
-    return PLAIT_OK;
-}
-
-static enum plait_status check_options(const struct plait_fusion_options *o)
-{
-    if (o == NULL || o->size != sizeof *o)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: options %s; start from PLAIT_FUSION_OPTIONS_DEFAULT",
-                          o == NULL ? "are NULL" : "have another size than this library's");
-    if (o->op != PLAIT_SUM && o->op != PLAIT_AVG)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: op is %s; sum and avg are possible",
-                          plait_op_name(o->op));
-    if (o->payload != PLAIT_NDTYPE && !is_16_bits(o->payload))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: payload is %s; float16, bfloat16 and PLAIT_NDTYPE (the gradients' own "
-                          "types) are possible",
-                          plait_dtype_name(o->payload));
-    if (o->weights != PLAIT_NDTYPE && (!o->sharded || plait_dtype_size(o->weights) == 0))
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
-                          o->sharded ? "" : ", but sharded is 0");
-    const enum plait_status s = check_tensors(o);
-    return s == PLAIT_OK ? check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
-}
 
 /* ---- Copies ----------------------------------------------------------------------------------------------- */
 
@@ -279,12 +217,17 @@ static enum plait_status make_layout(struct plait_fusion *f, const struct plait_
         return status;
     cut_pieces(f);
     f->next = 0;
+    return PLAIT_OK;
+}
+
+/* In a layout that all ranks have. */
+static void begin_rounds(struct plait_fusion *f)
+{
     for (uint32_t t = 0; t < f->ntensor; t++) {
         atomic_store_explicit(&f->marks[t], 0, memory_order_relaxed);
         atomic_store_explicit(&f->waited[t], 0, memory_order_relaxed);
     }
     f->latest = 0;
-    return PLAIT_OK;
 }
 
 /* It has ended, perhaps with the failure of the comm, and nobody has taken it. */
@@ -315,31 +258,32 @@ static void drop_layout(struct plait_fusion *f)
 
 /* ---- Marks, where the others see them --------------------------------------------------------------------- */
 
+static enum plait_status take_marks(struct plait_fusion *f, uint32_t nrank)
+{
+    void *memory = NULL;
+    enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
+
+    f->marks = memory;
+    f->others = calloc(nrank, sizeof *f->others + sizeof(uint64_t)); /* behind them room for what the others say */
+    if (status == PLAIT_OK && f->others == NULL)
+        status = plait_fail_memory("out of memory for a fusion of %u ranks", nrank);
+    return status;
+}
+
 static enum plait_status share_marks(struct plait_fusion *f)
 {
     const uint32_t nrank = f->comm->nrank;
     const struct plait_arena *arena;
-    uint64_t *all = calloc(nrank, sizeof *all);
-    void *memory = NULL;
+    uint64_t *const all = (uint64_t *)(f->others + nrank), own;
     enum plait_status status = plait_arena_get(0, &arena);
 
-    f->others = calloc(nrank, sizeof *f->others);
-    if (status == PLAIT_OK && (all == NULL || f->others == NULL))
-        status = plait_fail_memory("out of memory for a fusion of %u ranks", nrank);
-    if (status == PLAIT_OK)
-        status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
-    f->marks = memory;
-    const uint64_t own = status == PLAIT_OK ? (uint64_t)((char *)memory - arena->base) : 0;
-    if (status != PLAIT_OK)
-        plait_comm_fail(f->comm, status, "%s", plait_last_error());
-    else
-        status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
+    own = (uint64_t)((char *)(uintptr_t)f->marks - arena->base);
+    status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
     for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
         const struct plait_process *p = f->comm->peers[r].process;
         if (p != NULL)
             f->others[r] = (const void *)((p->base != NULL ? p->base : arena->base) + all[r]);
     }
-    free(all);
     return status;
 }
 
@@ -361,27 +305,59 @@ static enum plait_status discard(struct plait_fusion *f)
     return plait_tell_error(&left);
 }
 
-/* Without losing this thread's last error. */
-static enum plait_status discard_after(struct plait_fusion *f, enum plait_status status)
+/* What was not made, without losing this thread's last error. f: NULL, there is its comm alone. */
+static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm *comm, enum plait_status status)
 {
     struct plait_kept why;
 
     plait_keep_error(&why, status);
-    discard(f);
+    if (f != NULL)
+        discard(f);
+    else
+        plait_comm_destroy(comm);
     return plait_tell_error(&why);
 }
 
-static enum plait_status own_comm(struct plait_fusion *f, struct plait_comm *comm)
+/* What this rank can do by itself. After an error `out` is what is there, or NULL. */
+static enum plait_status prepare(const struct plait_fusion_options *options, uint32_t nrank, struct plait_fusion **out)
 {
-    enum plait_status status = plait_comm_duplicate(comm, f->name, &f->comm);
+    enum plait_status status = plait_fusion_check_options(options);
 
-    if (status == PLAIT_OK && f->options.progress && !f->comm->progress) {
+    if (status != PLAIT_OK)
+        return status;
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL)
+        return plait_fail_memory("out of memory for a fusion");
+    status = copy_options(*out, options);
+    return status == PLAIT_OK ? take_marks(*out, nrank) : status;
+}
+
+static enum plait_status drive(struct plait_fusion *f)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (f->options.progress && !f->comm->progress) {
         status = plait_progress_thread_start();
         f->comm->progress = status == PLAIT_OK;
-        if (status != PLAIT_OK)
-            plait_comm_fail(f->comm, status, "%s", plait_last_error());
     }
     return status;
+}
+
+/* Together with the others, with a comm of its own. f: NULL when this rank has failed. */
+static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
+                              const struct plait_fusion_options *options, enum plait_status status)
+{
+    static const char call[] = "plait_fusion_create";
+
+    if (status == PLAIT_OK)
+        status = drive(f);
+    status = plait_fusion_agree(comm, call, f != NULL ? f->name : NULL, options, status);
+    if (status == PLAIT_OK)
+        status = share_marks(f);
+    if (status != PLAIT_OK)
+        return status;
+    begin_rounds(f);
+    return plait_all_ready(comm, call, make_layout(f, &options->layout));
 }
 
 enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
@@ -389,30 +365,22 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
 {
     enum plait_status status =
         plait_not_in_group(plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL), "plait_fusion_create");
+    struct plait_fusion *f = NULL;
+    struct plait_comm *own = NULL;
+    struct plait_kept why;
 
-    if (status == PLAIT_OK)
-        status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : check_options(options);
     if (status != PLAIT_OK)
         return status;
-    struct plait_fusion *f = calloc(1, sizeof *f);
-    if (f == NULL)
-        return plait_fail_memory("out of memory for a fusion");
-    status = copy_options(f, options);
+    status =
+        out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm->nrank, &f);
+    plait_keep_error(&why, status); /* which the others, who come, are told */
+    status = plait_comm_duplicate(comm, f != NULL ? f->name : "fusion", &own);
+    if (f != NULL)
+        f->comm = own;
     if (status == PLAIT_OK)
-        status = own_comm(f, comm);
-    if (status == PLAIT_OK)
-        status = plait_fusion_agree(f->comm, f->name, options);
-    if (status == PLAIT_OK)
-        status = share_marks(f);
-    if (status == PLAIT_OK) {
-        status = make_layout(f, &options->layout);
-        if (status != PLAIT_OK)
-            plait_comm_fail(f->comm, status, "%s", plait_last_error());
-    }
-    if (status == PLAIT_OK)
-        status = plait_barrier(f->comm, NULL); /* all have it, or nobody */
+        status = make(f, own, options, plait_tell_error(&why));
     if (status != PLAIT_OK)
-        return discard_after(f, status);
+        return discard_after(f, own, why.status != PLAIT_OK ? plait_tell_error(&why) : status);
     plait_fusion_wait_init(f);
     pthread_mutex_lock(&f->comm->lock);
     f->owner = plait_fusion_owner;
@@ -477,36 +445,34 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 
 enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
-    enum plait_status status =
-        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_set_layout"), "plait_fusion_set_layout");
+    static const char call[] = "plait_fusion_set_layout";
+    enum plait_status status = plait_not_in_group(plait_fusion_check_idle(f, call), call);
 
-    if (status == PLAIT_OK)
-        status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_layout: layout is NULL")
-                                : check_layout("plait_fusion_set_layout", layout, f->ntensor);
-    if (status != PLAIT_OK)
+    if (status != PLAIT_OK) /* buckets may be in flight, among which the ranks cannot meet */
         return status;
+    status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: layout is NULL", call)
+                            : plait_fusion_check_layout(call, layout, f->ntensor);
     struct plait_fusion_options o = f->options;
-    o.layout = *layout;
+    if (status == PLAIT_OK)
+        o.layout = *layout;
     while (atomic_load(&f->waiting) > 0) /* who waited for the last round is on its way out */
         sched_yield();
-    status = plait_fusion_agree(f->comm, f->name, &o);
+    status = plait_fusion_agree(f->comm, call, f->name, &o, status);
     if (status != PLAIT_OK)
         return status;
     struct plait_fusion fresh = without_layout(f);
-    status = make_layout(&fresh, layout);
+    status = plait_all_ready(f->comm, call, make_layout(&fresh, layout)); /* and nobody reads what goes */
     if (status != PLAIT_OK) {
         drop_layout(&fresh);
-        return plait_comm_fail(f->comm, status, "%s", plait_last_error()); /* the others may have it */
+        return status;
     }
-    status = plait_barrier(f->comm, NULL); /* nobody reads what goes */
-    if (status == PLAIT_OK)
-        move_contents(&fresh, f);
-    if (status == PLAIT_OK && f->trace != NULL)
+    move_contents(&fresh, f);
+    if (f->trace != NULL)
         f->trace->n = 0; /* its buckets are no more */
-    drop_layout(status == PLAIT_OK ? f : &fresh);
-    if (status == PLAIT_OK)
-        *f = fresh;
-    return status;
+    drop_layout(f);
+    *f = fresh;
+    begin_rounds(f);
+    return PLAIT_OK;
 }
 
 enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)
@@ -568,13 +534,23 @@ uint32_t plait_fusion_npiece(const struct plait_fusion *f)
     return f != NULL ? f->npiece : 0;
 }
 
+/* n: those of `what` that there are. */
+static enum plait_status check_index(const char *call, const char *what, const struct plait_fusion *f, uint32_t k,
+                                     uint32_t n, const void *out)
+{
+    if (f == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL", call, f == NULL ? "fusion" : "out");
+    return k < n
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG, "%s: k is %u, but %s has %u %s; k counts from 0", call, k, f->name, n, what);
+}
+
 enum plait_status plait_fusion_piece(const struct plait_fusion *f, uint32_t k, struct plait_piece *out)
 {
-    if (f == NULL || out == NULL || k >= f->npiece)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_piece: %s",
-                          f == NULL     ? "fusion is NULL"
-                          : out == NULL ? "out is NULL"
-                                        : "there are not so many pieces");
+    const enum plait_status status = check_index("plait_fusion_piece", "pieces", f, k, plait_fusion_npiece(f), out);
+
+    if (status != PLAIT_OK)
+        return status;
     *out = f->pieces[k];
     return PLAIT_OK;
 }
@@ -591,11 +567,10 @@ uint32_t plait_fusion_nbucket(const struct plait_fusion *f)
 
 enum plait_status plait_fusion_bucket(const struct plait_fusion *f, uint32_t k, struct plait_fusion_bucket *out)
 {
-    if (f == NULL || out == NULL || k >= f->flat.nbucket)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_bucket: %s",
-                          f == NULL     ? "fusion is NULL"
-                          : out == NULL ? "out is NULL"
-                                        : "there are not so many buckets");
+    const enum plait_status status = check_index("plait_fusion_bucket", "buckets", f, k, plait_fusion_nbucket(f), out);
+
+    if (status != PLAIT_OK)
+        return status;
     const struct plait_slab *s = &f->flat.buckets[k];
     *out = (struct plait_fusion_bucket){ s->type, s->ntensor, s->first, s->count * plait_dtype_size(s->type) };
     return PLAIT_OK;

@@ -94,12 +94,16 @@ void plait_fusion_wait_init(struct plait_fusion *f);
 /* How its comm's operations go, and which tensors a rank lacks. The marks of ranks on other hosts are not seen. */
 extern const struct plait_owner plait_fusion_owner;
 
+/* Is what the caller asks for possible? Else an argument is named; call: whose. */
+enum plait_status plait_fusion_check_options(const struct plait_fusion_options *options);
+enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *layout, uint32_t ntensor);
+
 /* Is nothing marked or in flight? Else a tensor is named. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
-/* Are all ranks registering the same? */
-enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *name,
-                                     const struct plait_fusion_options *options);
+/* Has every rank come so far (status: this one's; after an error `options` is not read), and registers the same? */
+enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, const char *name,
+                                     const struct plait_fusion_options *options, enum plait_status status);
 
 /* The bucket's tensors: into the payload, and what has arrived out of it. */
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);

@@ -6,6 +6,7 @@
  */
 #include "optim.h"
 
+#include "../arguments.h"
 #include "../call.h"
 #include "../fusion/past.h"
 #include "../hash.h"
@@ -97,10 +98,11 @@ enum plait_status plait_optim_create(const struct plait_optim_options *options, 
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: out is NULL");
-    if (options == NULL || options->size != sizeof *options)
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: options %s; start from PLAIT_OPTIM_OPTIONS_DEFAULT",
-                          options == NULL ? "are NULL" : "have another size than this library's");
-    enum plait_status status = may_meet(options->comm, "plait_optim_create");
+    enum plait_status status =
+        plait_check_struct("plait_optim_create", "options", options, sizeof *options, "PLAIT_OPTIM_OPTIONS_DEFAULT");
+    if (status != PLAIT_OK)
+        return status;
+    status = may_meet(options->comm, "plait_optim_create");
     if (status != PLAIT_OK)
         return status;
     status = make(options, &o);

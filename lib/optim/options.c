@@ -3,6 +3,7 @@
 
 #include "../arguments.h"
 #include "../devices.h"
+#include "../ranges.h"
 #include "../status.h"
 
 #include <math.h>
@@ -60,6 +61,28 @@ static enum plait_status check_flags(const struct plait_optim_options *o)
     return status;
 }
 
+/* Weights of two parts would be updated twice. */
+static enum plait_status check_apart(const struct plait_optim_options *o)
+{
+    struct plait_range *ranges = calloc((size_t)o->npart + 1, sizeof *ranges);
+    uint32_t pair[2];
+
+    if (ranges == NULL)
+        return plait_fail_memory("out of memory for an optimiser of %u parts", o->npart);
+    for (uint32_t k = 0; k < o->npart; k++) {
+        const uintptr_t start = (uintptr_t)o->parts[k].master;
+        ranges[k] = (struct plait_range){ start, start + o->parts[k].count * sizeof(float), k };
+    }
+    const bool overlap = plait_ranges_overlap(ranges, o->npart, pair);
+    free(ranges);
+    return !overlap
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG,
+                            "plait_optim_create: parts[%u].master (%p) and parts[%u].master (%p) overlap; each needs "
+                            "memory of its own",
+                            pair[0], (void *)o->parts[pair[0]].master, pair[1], (void *)o->parts[pair[1]].master);
+}
+
 /* The numbers of the options: least is allowed, most is not. */
 static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
@@ -100,6 +123,8 @@ enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
     status = check_numbers(o);
     for (uint32_t k = 0; k < o->npart && status == PLAIT_OK; k++)
         status = check_part(o, k);
+    if (status == PLAIT_OK)
+        status = check_apart(o);
     return status == PLAIT_OK ? check_flags(o) : status;
 }
 
@@ -107,9 +132,8 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
 {
     if (optim == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: optim is NULL");
-    if (s == NULL || s->size != sizeof *s)
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: step %s; start from PLAIT_OPTIM_STEP_DEFAULT",
-                          s == NULL ? "is NULL" : "has another size than this library's");
+    if (plait_check_struct("plait_optim_step", "step", s, sizeof *s, "PLAIT_OPTIM_STEP_DEFAULT") != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (!(s->lr >= 0) || !isfinite(s->lr))
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite", s->lr);
     if (!(s->factor > 0) || !isfinite(s->factor))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <plait/optim.h>
 
+#include "../arguments.h"
 #include "../status.h"
 
 #include <math.h>
@@ -14,11 +15,8 @@ static bool wrong(const char *name, double value, const char *remedy)
 
 static bool is_good(const struct plait_schedule *s, double step)
 {
-    if (s == NULL || s->size != sizeof *s) {
-        plait_fail(PLAIT_ERR_ARG, "plait_schedule_at: schedule %s; start from PLAIT_SCHEDULE_DEFAULT",
-                   s == NULL ? "is NULL" : "has another size than this library's");
+    if (plait_check_struct("plait_schedule_at", "schedule", s, sizeof *s, "PLAIT_SCHEDULE_DEFAULT") != PLAIT_OK)
         return false;
-    }
     if (!(step >= 0))
         return wrong("step", step, "0 or more");
     if (!(s->base >= 0) || !isfinite(s->base))

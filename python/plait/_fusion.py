@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tensor fusion: many gradients travel as a few buckets while the backward pass goes on."""
+import collections.abc
 import ctypes
 import operator
 import warnings
@@ -42,6 +43,9 @@ class Fusion:
 
     def __init__(self, comm, tensors, options):
         self._comm, self._handle = comm, ctypes.POINTER(FusionHandle)()
+        if not isinstance(tensors, collections.abc.Mapping):
+            raise TypeError(f'fusion: tensors is of type {type(tensors).__name__}; it must be a dict, '
+                            '{name: array, or (shape, dtype)}')
         self._names = {name: i for i, name in enumerate(tensors)}
         self._arrays, self._shapes, self._given = {}, [], set()
         rows = (Tensor * len(tensors))()
@@ -52,6 +56,8 @@ class Fusion:
         self._find()
 
     def _describe(self, row, name, what):
+        if not isinstance(name, str):
+            raise TypeError(f'fusion: name {name!r} of a tensor is of type {type(name).__name__}; it must be a str')
         if isinstance(what, numpy.ndarray):
             _arrays.check('fusion', name, what, write=True)
             self._arrays[name] = what
@@ -59,6 +65,8 @@ class Fusion:
             shape, dtype = what.shape, what.dtype
             row.data = _arrays.address(what)
         else:
+            if not isinstance(what, (tuple, list)) or len(what) != 2:
+                raise TypeError(f'fusion: tensor {name} is {what!r}; it must be a numpy.ndarray, or (shape, dtype)')
             shape, dtype = what[0], numpy.dtype(what[1])
             shape = tuple(shape) if hasattr(shape, '__iter__') else (operator.index(shape),)
         self._shapes.append((shape, dtype))

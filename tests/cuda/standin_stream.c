@@ -310,54 +310,85 @@ static void *stream_run(void *argument)
 
 /* ---- Queues ------------------------------------------------------------------------------------------------ */
 
-int stream_put_now(struct stream *s, struct op op)
+static struct clock host_now(void)
+{
+    world_lock();
+    const struct clock now = *host_clock();
+    world_unlock();
+    return now;
+}
+
+/* Of a stream that is there, with the lock. */
+static void queue(struct stream *s, struct op op, const struct clock *host)
 {
     struct op *copy = malloc(sizeof *copy);
 
     op.host = malloc(sizeof *op.host);
     if (copy == NULL || op.host == NULL)
         die("out of memory");
-    world_lock();
-    *op.host = *host_clock();
-    world_unlock();
+    *op.host = *host;
     *copy = op;
     copy->next = NULL;
-    process_lock();
     *s->last = copy;
     s->last = &copy->next;
     s->queued++;
     pthread_cond_signal(&s->more);
+}
+
+int stream_put_now(struct stream *s, struct op op)
+{
+    const struct clock host = host_now();
+
+    process_lock();
+    queue(s, op, &host);
     process_unlock();
     return CU_OK;
 }
 
-/* `later` does nothing before `earlier` has done what it has now. */
-static void put_between(struct stream *earlier, struct stream *later)
+/*
+ * Records of what these streams have now: those for which `asked` is true. Chosen and put in one, as another thread may
+ * destroy a stream at any time; what it was given before it still does.
+ */
+static uint32_t put_records(bool (*asked)(const struct stream *s, const struct stream *by), const struct stream *by,
+                            struct record *out[ACTORS])
 {
-    struct record *r = record_make();
+    const struct clock host = host_now();
+    uint32_t n = 0;
 
-    stream_put_now(earlier, (struct op){ .what = DO_RECORD, .record = record_hold(r) });
-    stream_put_now(later, (struct op){ .what = DO_AWAIT, .record = r });
+    process_lock();
+    for (struct stream *s = streams; s != NULL && n < ACTORS; s = s->next)
+        if (asked(s, by)) {
+            out[n] = record_make();
+            out[n]->held = 2; /* the caller's, the operation's */
+            queue(s, (struct op){ .what = DO_RECORD, .record = out[n++] }, &host);
+        }
+    process_unlock();
+    return n;
+}
+
+static bool is_behind_null(const struct stream *s, const struct stream *null)
+{
+    return s != null && s->context == null->context && (s->flags & VALUE_STREAM_NON_BLOCKING) == 0 &&
+           s->done < s->queued;
 }
 
 /* The context's stream 0 and its other streams wait for each other, but for those that are made not to. */
 static void put_null_order(struct stream *s)
 {
-    struct stream *null = s->context->null, *others[ACTORS];
-    uint32_t n = 0;
+    struct record *records[ACTORS];
+    struct stream *null = s->context->null;
+    uint32_t n = 1;
 
-    if (s != null) {
-        if (null != NULL && (s->flags & VALUE_STREAM_NON_BLOCKING) == 0)
-            put_between(null, s);
+    if (s == null) {
+        n = put_records(is_behind_null, null, records);
+    } else if (null != NULL && (s->flags & VALUE_STREAM_NON_BLOCKING) == 0) {
+        records[0] = record_make();
+        stream_put_now(null, (struct op){ .what = DO_RECORD, .record = record_hold(records[0]) });
+    } else {
         return;
     }
-    process_lock();
-    for (struct stream *o = streams; o != NULL && n < ACTORS; o = o->next)
-        if (o != s && o->context == s->context && (o->flags & VALUE_STREAM_NON_BLOCKING) == 0 && o->done < o->queued)
-            others[n++] = o;
-    process_unlock();
     for (uint32_t i = 0; i < n; i++)
-        put_between(others[i], s);
+        stream_put_now(s, (struct op){ .what = DO_AWAIT, .record = records[i] });
 }
 
 int stream_put(struct stream *s, struct op op)
@@ -439,22 +470,17 @@ static void stream_wait(struct stream *s)
     record_drop(r);
 }
 
-/* Streams that are destroyed meanwhile are at the program's risk, as with the driver. */
+static bool is_no_capture(const struct stream *s, const struct stream *by)
+{
+    (void)by;
+    return s->capture == NULL;
+}
+
 void process_synchronize(void)
 {
     struct record *records[ACTORS];
-    struct stream *all[ACTORS];
-    uint32_t n = 0;
+    const uint32_t n = put_records(is_no_capture, NULL, records);
 
-    process_lock();
-    for (struct stream *s = streams; s != NULL && n < ACTORS; s = s->next)
-        if (s->capture == NULL)
-            all[n++] = s;
-    process_unlock();
-    for (uint32_t i = 0; i < n; i++) {
-        records[i] = record_make();
-        stream_put_now(all[i], (struct op){ .what = DO_RECORD, .record = record_hold(records[i]) });
-    }
     for (uint32_t i = 0; i < n; i++) {
         record_wait(records[i]);
         record_drop(records[i]);

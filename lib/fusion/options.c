@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a caller asks for: is it possible? */
+#include "fusion.h"
+
+#include "../arguments.h"
+#include "../call.h"
+#include "../devices.h"
+#include "../ranges.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_16_bits(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
+}
+
+enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *l, uint32_t ntensor)
+{
+    if ((unsigned)l->rule > PLAIT_LAYOUT_CUBIC)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "%s: layout.rule is %d; PLAIT_LAYOUT_THRESHOLD, PLAIT_LAYOUT_CUTS and PLAIT_LAYOUT_CUBIC are possible",
+            call, (int)l->rule);
+    if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: layout.cuts is NULL, layout.ncut is %u", call, l->ncut);
+    for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
+        if (l->cuts[i] >= ntensor || l->cuts[i] <= (i > 0 ? l->cuts[i - 1] : 0))
+            return plait_fail(PLAIT_ERR_ARG,
+                              "%s: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
+                              call, i, l->cuts[i], ntensor);
+    return PLAIT_OK;
+}
+
+static enum plait_status check_tensors(const struct plait_fusion_options *o)
+{
+    if (o->tensors == NULL || o->ntensor == 0 || o->ntensor > 1 << 20)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors is %s, ntensor is %u; 1 to 1048576 are possible",
+                          o->tensors == NULL ? "NULL" : "there", o->ntensor);
+    for (uint32_t t = 0; t < o->ntensor; t++) {
+        const struct plait_tensor *x = &o->tensors[t];
+        const size_t size = plait_dtype_size(x->type);
+        if (x->name == NULL || strchr(x->name, '\n') != NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors[%u].name is %s", t,
+                              x->name == NULL ? "NULL" : "of several lines");
+        if (size == 0)
+            return plait_fail(PLAIT_ERR_ARG,
+                              "plait_fusion_create: tensor %u '%s': type is %d, which is no enum plait_dtype of this "
+                              "version (see PLAIT_DTYPE_LIST)",
+                              t, x->name, (int)x->type);
+        if (x->count == 0 || x->count > PLAIT_MOST_BYTES / size)
+            return plait_fail(
+                PLAIT_ERR_ARG,
+                "plait_fusion_create: tensor %u '%s': count is %zu; of %s 1 to %zu are possible; leave out "
+                "tensors without elements",
+                t, x->name, x->count, plait_dtype_name(x->type), PLAIT_MOST_BYTES / size);
+        if (plait_device_refuse("plait_fusion_create", x->name, x->data) != PLAIT_OK)
+            return PLAIT_ERR_UNSUPPORTED;
+    }
+    return PLAIT_OK;
+}
+
+/* Overlapping ones would be summed twice. */
+static enum plait_status check_apart(const struct plait_fusion_options *o)
+{
+    struct plait_range *ranges = calloc(o->ntensor, sizeof *ranges);
+    uint32_t n = 0, pair[2];
+
+    if (ranges == NULL)
+        return plait_fail_memory("out of memory for %u tensors", o->ntensor);
+    for (uint32_t t = 0; t < o->ntensor; t++) {
+        const struct plait_tensor *x = &o->tensors[t];
+        const uintptr_t start = (uintptr_t)x->data;
+        if (x->data != NULL)
+            ranges[n++] = (struct plait_range){ start, start + x->count * plait_dtype_size(x->type), t };
+    }
+    const bool overlap = plait_ranges_overlap(ranges, n, pair);
+    free(ranges);
+    return !overlap
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG,
+                            "plait_fusion_create: the data of tensor %u '%s' (at %p) and of tensor %u '%s' (at %p) "
+                            "overlap; each needs memory of its own",
+                            pair[0], o->tensors[pair[0]].name, o->tensors[pair[0]].data, pair[1],
+                            o->tensors[pair[1]].name, o->tensors[pair[1]].data);
+}
+
+enum plait_status plait_fusion_check_options(const struct plait_fusion_options *o)
+{
+    if (plait_check_struct("plait_fusion_create", "options", o, sizeof *o, "PLAIT_FUSION_OPTIONS_DEFAULT") != PLAIT_OK)
+        return PLAIT_ERR_ARG;
+    if ((unsigned)o->round > PLAIT_ROUND_HOP)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: options.round is %d; PLAIT_ROUND_DEFAULT, PLAIT_ROUND_ONCE and "
+                          "PLAIT_ROUND_HOP are possible",
+                          (int)o->round);
+    if (o->op != PLAIT_SUM && o->op != PLAIT_AVG)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: op is %s; sum and avg are possible",
+                          plait_op_name(o->op));
+    if (o->payload != PLAIT_NDTYPE && !is_16_bits(o->payload))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: payload is %s; float16, bfloat16 and PLAIT_NDTYPE (the gradients' own "
+                          "types) are possible",
+                          plait_dtype_name(o->payload));
+    if (o->weights != PLAIT_NDTYPE && (!o->sharded || plait_dtype_size(o->weights) == 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
+                          o->sharded ? "" : ", but sharded is 0");
+    enum plait_status s = check_tensors(o);
+    if (s == PLAIT_OK)
+        s = check_apart(o);
+    return s == PLAIT_OK ? plait_fusion_check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
+}
