@@ -8,7 +8,7 @@ start() { # NAME OPTIONS: until it has taken some steps; $child
     "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --data-threads 1 --epochs 10000 --log-every 1 --run "$name" \
         "$@" >"$name.out" 2>&1 &
     child=$!
-    until grep -q '"step"' "$name/log.jsonl" 2>/dev/null || ! kill -0 $child; do sleep 0.1; done
+    until grep -q '"event":"step"' "$name/log.jsonl" 2>/dev/null || ! kill -0 $child 2>/dev/null; do sleep 0.1; done
 }
 ended() { # NAME STATUS WORDS
     wait $child

@@ -19,7 +19,7 @@ run part --ranks 2 --steps 12 --resume "$data/part" || fail "$(tail -3 "$data/pa
 # SIGTERM: a checkpoint, and status 128 + 15.
 "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/term" >"$data/term.out" 2>&1 &
 child=$!
-until grep -q '"step"' "$data/term/log.jsonl" 2>/dev/null; do sleep 0.1; done
+until grep -q '"event":"step"' "$data/term/log.jsonl" 2>/dev/null; do sleep 0.1; done
 kill -TERM $child
 wait $child
 [ $? -eq 143 ] || fail "SIGTERM: $(tail -3 "$data/term.out")"
@@ -28,7 +28,7 @@ grep -q '"why":"asked to stop"' "$data/term/log.jsonl" || fail "SIGTERM: no end 
 # A rank that is killed: the others name it, save and leave with status 4.
 "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/kill" >"$data/kill.out" 2>&1 &
 child=$!
-until grep -q '"step"' "$data/kill/log.jsonl" 2>/dev/null; do sleep 0.1; done
+until grep -q '"event":"step"' "$data/kill/log.jsonl" 2>/dev/null; do sleep 0.1; done
 kill -KILL "$(pgrep -P $child | head -1)"
 wait $child
 [ $? -eq 4 ] || fail "a rank lost: $(tail -3 "$data/kill.out")"

@@ -350,7 +350,7 @@ static void a_live_rank_that_cannot_be_reached_is_named(void **state)
 
 /* ---- Leaving -------------------------------------------------------------------------------------------- */
 
-static _Atomic int *ntaken; /* shared by the ranks */
+static _Atomic int *nasked; /* receives that rank 1 has begun; shared by the ranks */
 
 static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -361,12 +361,12 @@ static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_send(*comm, &i, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     usleep(rank == 1 ? 200000 : 0);
     for (int i = 0; i < 8 && rank == 1; i++) {
+        ++*nasked;
         CHECK(plait_recv(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK && x == i);
-        ++*ntaken;
     }
     CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
     *comm = NULL;
-    CHECK(*ntaken == 8);
+    CHECK(*nasked == 8);
     return 0;
 }
 
@@ -375,10 +375,10 @@ static void messages_arrive_although_their_sender_leaves(void **state)
 {
     (void)state;
     setenv("UCX_TLS", "tcp", 1);
-    ntaken = mmap(NULL, sizeof *ntaken, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(ntaken, MAP_FAILED);
+    nasked = mmap(NULL, sizeof *nasked, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(nasked, MAP_FAILED);
     assert_int_equal(run(send_and_leave, 2, true), 0);
-    munmap((void *)(uintptr_t)ntaken, sizeof *ntaken);
+    munmap((void *)(uintptr_t)nasked, sizeof *nasked);
 }
 
 static int gone[2]; /* a pipe: rank 0 has left */
