@@ -33,6 +33,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .cma = comm->cma,
         .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
         .paced = plait_is_paced(&comm->config.pace),
+        .latency = (double)comm->config.pace.latency / 1e9,
     };
 }
 

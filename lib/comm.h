@@ -11,6 +11,7 @@
 #include "config.h"
 #include "fork.h"
 #include "hash.h"
+#include "lend.h"
 #include "message_ring.h"
 #include "record.h"
 #include "reduce.h"
@@ -109,6 +110,7 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
+    _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_SIZES];
     _Alignas(PLAIT_LINE) struct plait_tiny_small small[PLAIT_TINY_SMALL];
     struct plait_tiny_large large[PLAIT_TINY_LARGE];
     struct plait_post post[];
@@ -139,6 +141,7 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;           /* NULL: on another host; then */
     struct plait_mirror *mirror;             /* `control` is this one's; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
+    uint32_t nlent[PLAIT_LEND_SIZES];        /* messages that could be lent to it, see lend.h */
     double waited;                           /* seconds of long waits for it */
     uint64_t finished;                       /* operations, as last looked up for tiny.c */
 };
@@ -273,6 +276,7 @@ struct plait_comm {
     bool oversubscribed; /* more ranks of this comm here than processors */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;
+    uint32_t ncopy; /* that might have been timed, see lend.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

@@ -68,6 +68,14 @@ static const char *parse_flag(const char *text, void *field)
     return NULL;
 }
 
+static const char *parse_cma(const char *text, void *field)
+{
+    if (strcmp(text, "auto") != 0)
+        return parse_flag(text, field) == NULL ? NULL : "0, 1 or auto";
+    *(int *)field = PLAIT_CMA_MEASURED;
+    return NULL;
+}
+
 static const char *parse_path(const char *text, void *field)
 {
     _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->log_file, "one parser");
@@ -143,10 +151,10 @@ static const struct row table[] = {
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
     { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
-    { "PLAIT_CMA", "1",
-      "1: processes read each other's memory through the kernel (process_vm_readv), which saves a copy; 0: it is "
-      "staged",
-      FIELD(cma), parse_flag },
+    { "PLAIT_CMA", "auto",
+      "what is not library memory and is only copied: 1: the receiver reads it through the kernel (process_vm_readv); "
+      "0: its sender stages it; auto: whichever takes less time",
+      FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
       parse_folder },

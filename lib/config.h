@@ -28,11 +28,13 @@ struct plait_ports {
     uint16_t first, n;
 };
 
+enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* see lend.h */
+
 struct plait_config {
     char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;          /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
     int check;             /* PLAIT_CHECK      1: prove every plan before its first run */
-    int cma;               /* PLAIT_CMA        1: receivers read what is not library memory through the kernel; 1 */
+    int cma;               /* PLAIT_CMA        enum plait_cma, "auto" */
     char file[256];        /* PLAIT_CONFIG     "" or the file that the settings were read from */
     char cuda_driver[256]; /* PLAIT_CUDA_DRIVER "" or the file to load as CUDA's driver, which needs PLAIT_FOR_TESTS */
     double deadline;       /* PLAIT_DEADLINE   seconds, 600 */

@@ -99,6 +99,12 @@ static inline void add_busy(struct plait_run *run, double start)
         run->busy += plait_clock() - start;
 }
 
+/* Blocks that differ are not cut: staged whole they would wait. */
+static inline bool may_lend(const struct plait_run *run, size_t bytes)
+{
+    return run->o->selection.once && plait_copies_once(bytes, run->o->sized ? 0 : bytes);
+}
+
 /* The staged copy of a SEND's data; made once for all peers that get it. */
 static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
                          size_t bytes)
@@ -106,7 +112,7 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        const double start = stopwatch(run);
+        const double start = stopwatch(run), alone = may_lend(run, bytes) ? plait_lend_clock(run->comm) : 0;
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
         else if (run->way & PLAIT_SHARED_PAST)
@@ -114,16 +120,20 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
         else
             memcpy(copy, data, bytes);
         add_busy(run, start);
+        plait_lend_copied(run->comm, PLAIT_STAGING, bytes, alone);
         f->staged[in->stage] = 1;
         run->comm->stats.bytes_staged += bytes;
     }
     return copy;
 }
 
-static inline bool reaches(const struct plait_run *run, const struct plait_link *link, const void *data, size_t bytes)
+/* Can rank `peer` read a message where it lies, and shall it? */
+static inline bool reads_there(const struct plait_run *run, const struct plait_link *link, int32_t peer,
+                               const void *data, size_t bytes)
 {
-    const size_t cut = run->o->sized ? 0 : bytes; /* blocks that differ are not: staged whole they would wait */
-    return link->transport->reaches(link, data, bytes, run->o->selection.once && plait_copies_once(bytes, cut));
+    return link->transport->reaches(link, data, bytes, false) ||
+           (may_lend(run, bytes) && link->transport->reaches(link, data, bytes, true) &&
+            plait_lend(run->comm, (uint32_t)peer, bytes));
 }
 
 /* Offer a message; false when the window is full. */
@@ -140,7 +150,7 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
         return false;
     if (bytes <= PLAIT_POST_DATA && run->queue == NULL) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, 0, data, bytes, true);
-    } else if (reaches(run, link, data, bytes)) {
+    } else if (reads_there(run, link, in->peer, data, bytes)) {
         link->transport->offer(link, number, run->fingerprint, 0, data, bytes, false);
         free_at_once = false;
     } else {
@@ -202,7 +212,7 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
         const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? link_to(run, next->peer) : NULL;
-        if (link != NULL && !reaches(run, link, to, bytes))
+        if (link != NULL && !link->transport->reaches(link, to, bytes, false))
             return true;
     }
     return false;
@@ -326,7 +336,9 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (!in->borrowed) {
             run->landed |= data == to;
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
+            const double start = data != to && may_lend(run, bytes) ? plait_lend_clock(run->comm) : 0;
             copy(run, to, data, bytes);
+            plait_lend_copied(run->comm, PLAIT_TAKING_STAGED, bytes, start);
             release(run, f, in);
         }
         complete(run, f, i);

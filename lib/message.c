@@ -312,15 +312,19 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     const size_t bytes = slice_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_POST_DATA;
-    bool lend = !small && link->transport->reaches(link, data, bytes, bytes >= PLAIT_LEAST_LENT);
+    bool lend = !small && link->transport->reaches(link, data, bytes, false);
 
     if (!link->transport->ready(link, link->next_out))
         return false;
+    if (bytes >= PLAIT_LEAST_LENT && !lend && link->transport->reaches(link, data, bytes, true))
+        lend = plait_lend(comm, m->peer, bytes);
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)
             return false;
+        const double start = bytes >= PLAIT_LEAST_LENT ? plait_lend_clock(comm) : 0;
         data = memcpy(copy, data, bytes);
+        plait_lend_copied(comm, PLAIT_STAGING, bytes, start);
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, fingerprint_of(m), note_of(m), data, bytes, small) && small)
@@ -359,8 +363,11 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (bytes > 0 && data != to)
+    if (bytes > 0 && data != to) {
+        const double start = bytes >= PLAIT_LEAST_LENT ? plait_lend_clock(comm) : 0;
         memcpy(to, data, bytes);
+        plait_lend_copied(comm, PLAIT_TAKING_STAGED, bytes, start);
+    }
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;

@@ -60,6 +60,7 @@
 #define MOST_FAR_RANKS 8                /* of so many at most */
 #define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
 #define SMALLEST_SLICE ((size_t)64 << 10)
+#define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
 #define ONE_WAY        16 /* slices of a vector that goes one way */
 
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
@@ -261,6 +262,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
         bytes = count * size / ONE_WAY;
     if (w->slice == 0 && bytes < smallest)
         bytes = smallest;
+    if (w->slice == 0 && bytes < w->latency * LINK_RATE)
+        bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
     if (geometry.kind != PLAIT_KIND_VECTOR)
@@ -410,6 +413,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
     w.reproducible = call != NULL && call->reproducible;
     w.paced = plait_is_paced(&config.pace);
+    w.latency = (double)config.pace.latency / 1e9;
     w.user = op == PLAIT_USER;
     w.ordered = call != NULL && w.user && !call->user->commutative;
     w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;

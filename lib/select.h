@@ -40,7 +40,8 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     bool cma;            /* all ranks read each other's memory through the kernel */
     bool far;            /* ranks are on several hosts */
     bool device;         /* the buffers are in a device's memory */
-    bool paced;          /* links are slowed down, so everything goes over them */
+    bool paced;          /* links are slowed down, so everything goes over them; */
+    double latency;      /* seconds of theirs, or 0 */
 };
 
 struct plait_selection {

@@ -235,6 +235,99 @@ static void short_and_interrupted_reads_go_on(void **state)
     run_or_skip(&r, 0);
 }
 
+/* ---- Where it takes less time -------------------------------------------------------------------------- */
+
+enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_LEND_EVERY };
+
+static unsigned lent_of(struct plait_comm *comm, unsigned n)
+{
+    unsigned lent = 0;
+
+    while (n-- > 0)
+        lent += plait_lend(comm, 1, BYTES);
+    return lent;
+}
+
+/* What others measured, and this rank, set by hand. */
+static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic float *own = (*comm)->own->copies[3].cost;
+    _Atomic float *other = ((struct plait_control *)(uintptr_t)(*comm)->peers[1].control)->copies[3].cost;
+
+    (void)arg;
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank != 0)
+        return 0;
+    CHECK(lent_of(*comm, PLAIT_LEND_FIRST) == PLAIT_LEND_FIRST / 2 && (*comm)->peers[1].nlent[3] == PLAIT_LEND_FIRST);
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) == (PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) / 2); /* not known */
+    own[PLAIT_STAGING] = 1e-10F;
+    other[PLAIT_TAKING_STAGED] = 2e-10F;
+    other[PLAIT_TAKING_LENT] = 4e-10F;
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_ROUND);
+    own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY - PLAIT_LEND_ROUND);
+    (*comm)->config.cma = PLAIT_CMA_ALWAYS;
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
+    return 0;
+}
+
+static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = decide };
+
+    (void)state;
+    setenv("PLAIT_CMA", "auto", 1);
+    const unsigned failed = ranks_run(&r);
+    setenv("PLAIT_CMA", "1", 1);
+    assert_int_equal(failed, 0);
+}
+
+static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char *v = malloc(BYTES);
+    _Atomic float *cost = (*comm)->own->copies[3].cost;
+
+    (void)arg;
+    CHECK(v != NULL);
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    for (int i = 0; i < NMESSAGE; i++) { /* a broadcast, then a message */
+        const uint64_t before = stats_of(*comm).bytes_staged;
+        memset(v, rank == 0 ? i : -1, BYTES);
+        if (i < NMESSAGE / 2)
+            CHECK(plait_broadcast(*comm, v, v, BYTES, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+        else if (rank == 0)
+            CHECK(plait_send(*comm, v, BYTES, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
+        else
+            CHECK(plait_recv(*comm, v, BYTES, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+        for (size_t k = 0; k < BYTES; k++)
+            CHECK((uint8_t)v[k] == (uint8_t)i);
+        const uint64_t staged = stats_of(*comm).bytes_staged - before;
+        CHECK(rank == 1 || i >= PLAIT_LEND_FIRST || staged == (i / PLAIT_LEND_ROUND % 2 == 0 ? 0 : BYTES));
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || ((*comm)->peers[1].nlent[3] >= NMESSAGE && cost[PLAIT_STAGING] > 0));
+    CHECK(rank == 0 || (cost[PLAIT_TAKING_STAGED] > 0 && cost[PLAIT_TAKING_LENT] > 0));
+    free(v);
+    return 0;
+}
+
+static void both_ways_are_measured(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = move_both_ways, .processes = true };
+
+    (void)state;
+    unsetenv("PLAIT_CMA"); /* auto */
+    *skipped = false;
+    const unsigned failed = ranks_run(&r);
+    setenv("PLAIT_CMA", "1", 1);
+    assert_int_equal(failed, 0);
+    if (*skipped)
+        skip();
+}
+
 /* ---- Where it does not --------------------------------------------------------------------------------- */
 
 static int stage_all(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -255,7 +348,7 @@ static void switched_off_everything_is_staged_and_nobody_tries(void **state)
     (void)state;
     setenv("PLAIT_CMA", "0", 1);
     const unsigned failed = ranks_run(&r);
-    unsetenv("PLAIT_CMA");
+    setenv("PLAIT_CMA", "1", 1);
     assert_int_equal(failed, 0);
 }
 
@@ -429,6 +522,8 @@ int main(void)
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(threads_stage_nothing),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
+        cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
+        cmocka_unit_test(both_ways_are_measured),
         cmocka_unit_test(switched_off_everything_is_staged_and_nobody_tries),
         cmocka_unit_test(a_rank_that_may_not_read_says_so_and_is_staged_for),
         cmocka_unit_test(memory_that_is_not_there_is_named),
@@ -436,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_while_it_is_read_is_named),
     };
 
+    setenv("PLAIT_CMA", "1", 1);
     skipped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return skipped == MAP_FAILED ? 1 : cmocka_run_group_tests_name("cma", tests, NULL, NULL);
 }

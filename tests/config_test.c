@@ -89,7 +89,7 @@ static void defaults_are_those_of_the_header(void **state)
     assert_int_equal(c.arena, 0);
     assert_int_equal(c.slice, 0);
     assert_int_equal(c.check, 0);
-    assert_int_equal(c.cma, 1);
+    assert_int_equal(c.cma, PLAIT_CMA_MEASURED);
     assert_int_equal(c.log, PLAIT_LOG_WARN);
     assert_true(c.deadline == 600 && c.timeout == 60 && c.warn == 30);
     assert_true(c.ports.first == 20000 && c.ports.n == 10000);

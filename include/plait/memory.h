@@ -5,7 +5,8 @@
  * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of any other allocator works
  * too. Between processes it is staged in slices that stay in cache, except what collectives move without combining and
  * messages, from 8 or 16 KiB on (collectives: to 4 MiB, gather to 1 MiB; of any size where blocks differ): where the kernel
- * permits it (plait-info says whether; PLAIT_CMA=0 forbids it) the receiver reads that from where it lies.
+ * permits it (plait-info says whether; PLAIT_CMA=0 forbids it) the receiver may read that from where it lies, if that takes less time
+ * than staging as measured meanwhile (PLAIT_CMA=1: it always does).
  */
 #ifndef PLAIT_MEMORY_H
 #define PLAIT_MEMORY_H

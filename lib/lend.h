@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lend or stage: a message from memory that the receiver does not map is read by it through the kernel, once, or copied by its
+ * sender into shared memory and by the receiver out of it.
+ *
+ * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache) and changes while a
+ * virtual one runs. So both are measured as messages go: each rank says in its control block what its copies cost, and now and
+ * then the way that is not in use is tried. The sender decides alone, for each message, and nothing is agreed; but two that send
+ * to each other had better go the same way, so it is the mean of both ranks' costs that counts, which both see alike. Costs are
+ * of messages of one size to within a factor of two.
+ */
+#ifndef PLAIT_LIB_LEND_H
+#define PLAIT_LIB_LEND_H
+
+#include "clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLAIT_LEND_ROUND 8   /* messages one way in a row: the first ones find staging memory in no cache */
+#define PLAIT_LEND_FIRST 32  /* messages of a size, rounds of either way in turn; then the cheaper way, */
+#define PLAIT_LEND_EVERY 128 /* and a round of the other in so many */
+#define PLAIT_LEND_TIMED 3   /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
+#define PLAIT_LEND_SIZES 12  /* from PLAIT_LEAST_LENT, by powers of two; the last one has all above */
+
+struct plait_comm;
+
+enum plait_copying { PLAIT_STAGING, PLAIT_TAKING_STAGED, PLAIT_TAKING_LENT, PLAIT_NCOPYING };
+
+struct plait_copies { /* of messages of one size, seconds per byte; 0: not known */
+    _Atomic float cost[PLAIT_NCOPYING];
+};
+
+/* Lend this message to rank `peer`, which could read it? Else stage it. Counts it. */
+bool plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes);
+
+/* The clock before a copy that is to be timed, or 0. */
+double plait_lend_clock(struct plait_comm *comm);
+
+/* A copy was made. start: plait_lend_clock()'s; 0: nothing happens. */
+void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t bytes, double start);
+
+#endif
