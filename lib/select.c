@@ -61,7 +61,7 @@
 #define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
-#define ONE_WAY        16 /* slices of a vector that goes one way */
+#define ONE_WAY        16  /* slices of a vector that goes one way */
 
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {

@@ -259,7 +259,8 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     if (rank != 0)
         return 0;
     CHECK(lent_of(*comm, PLAIT_LEND_FIRST) == PLAIT_LEND_FIRST / 2 && (*comm)->peers[1].nlent[3] == PLAIT_LEND_FIRST);
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) == (PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) / 2); /* not known */
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) ==
+          (PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) / 2); /* not known */
     own[PLAIT_STAGING] = 1e-10F;
     other[PLAIT_TAKING_STAGED] = 2e-10F;
     other[PLAIT_TAKING_LENT] = 4e-10F;
