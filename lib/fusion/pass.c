@@ -2,8 +2,7 @@
 /*
  * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read once
  * and written once. Pieces are so short that the processor reads the next one while it computes. A pass goes through NWAY
- * stretches side by side, as prefetchers work on a few lines of each page: on a Sapphire Rapids one core reads 12 GB/s
- * from one stretch and 17 from four.
+ * stretches side by side, as prefetchers work on a few lines of each page (docs/RATIONALE.md on their number and AHEAD).
  */
 #include "pass.h"
 
@@ -12,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, NWAY = 4, AHEAD = 4096 /* bytes */ };
+enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2, AHEAD = 1536 /* bytes */ };
 
 static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
 {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, AHEAD = 12288 /* bytes, of each array */ };
+enum { PIECE = PLAIT_PASS_PIECE, AHEAD = 1536 /* bytes, of each array */ };
 
 /* ---- Create and destroy ----------------------------------------------------------------------------------- */
 
