@@ -355,7 +355,7 @@ touch "$ROOM/up"
 END
     background 2 -- sh "$ROOM/program"
     eventually test -e "$ROOM/ready" && "$hosts" link down 1 --of "$pid" && eventually test -e "$ROOM/down" &&
-        "$hosts" link up 1 --of "$pid" && ends 0
+        "$hosts" link up 1 --of "$pid" && wires ip -o link show host1 | grep -q 'state UP' && ends 0
 }
 cuts_happen() {
     program <<'END'

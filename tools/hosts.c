@@ -249,6 +249,8 @@ static int set_link(int nrest, char **rest)
         hosts_fail("--of %u: entering its network: %s; be root or the user who started it", of, strerror(errno));
     if (!wires_set(h, up))
         hosts_fail("the link of host%u of process %u: %s", h, of, strerror(errno));
+    if (up && !wires_run(h))
+        hosts_fail("the link of host%u of process %u is up, but carries nothing after 10 s", h, of);
     return 0;
 }
 

@@ -170,6 +170,23 @@ void wires_finish(const struct hosts_plan *plan, uint32_t h)
     free(limits);
 }
 
+bool wires_run(uint32_t h)
+{
+    const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = { 0 };
+    bool runs = false;
+
+    snprintf(request.ifr_name, sizeof request.ifr_name, "host%u", h);
+    for (int looks = 0; s >= 0 && !runs && looks < 1000; looks++) {
+        runs = ioctl(s, SIOCGIFFLAGS, &request) == 0 && request.ifr_flags & IFF_RUNNING;
+        if (!runs)
+            usleep(10000);
+    }
+    if (s >= 0)
+        close(s);
+    return runs;
+}
+
 bool wires_set(uint32_t h, bool up)
 {
     const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
