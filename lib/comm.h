@@ -141,9 +141,9 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;           /* NULL: on another host; then */
     struct plait_mirror *mirror;             /* `control` is this one's; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
-    uint32_t nlent[PLAIT_LEND_SIZES];        /* messages that could be lent to it, see lend.h */
-    double waited;                           /* seconds of long waits for it */
-    uint64_t finished;                       /* operations, as last looked up for tiny.c */
+    struct plait_lending lending;
+    double waited;     /* seconds of long waits for it */
+    uint64_t finished; /* operations, as last looked up for tiny.c */
 };
 
 /* What a rank does in a tiny operation. */
@@ -276,7 +276,7 @@ struct plait_comm {
     bool oversubscribed; /* more ranks of this comm here than processors */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;
-    uint32_t ncopy; /* that might have been timed, see lend.h */
+    uint32_t ncopy[PLAIT_LEND_SIZES][PLAIT_NCOPYING]; /* that could be timed, see lend.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

@@ -152,8 +152,7 @@ static const struct row table[] = {
       parse_bytes },
     { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
     { "PLAIT_CMA", "auto",
-      "what is not library memory and is only copied: 1: the receiver reads it through the kernel (process_vm_readv); "
-      "0: its sender stages it; auto: whichever takes less time",
+      "memory not the library's, where only copied: 1: read through the kernel; 0: staged; auto: what takes less time",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),

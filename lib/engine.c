@@ -8,6 +8,7 @@
 #include "flight.h"
 #include "status.h"
 #include "wait.h"
+#include "way.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,10 +100,11 @@ static inline void add_busy(struct plait_run *run, double start)
         run->busy += plait_clock() - start;
 }
 
-/* Blocks that differ are not cut: staged whole they would wait. */
-static inline bool may_lend(const struct plait_run *run, size_t bytes)
+/* Bytes of a message that may be lent, or 0. Blocks that differ are not cut: staged whole they would wait. */
+static inline size_t lendable(const struct plait_run *run, size_t bytes)
 {
-    return run->o->selection.once && plait_copies_once(bytes, run->o->sized ? 0 : bytes);
+    const bool may = run->o->selection.once && run->queue == NULL;
+    return may && plait_copies_once(bytes, run->o->sized ? 0 : bytes) ? bytes : 0;
 }
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
@@ -112,7 +114,8 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        const double start = stopwatch(run), alone = may_lend(run, bytes) ? plait_lend_clock(run->comm) : 0;
+        const double start = stopwatch(run);
+        const double alone = plait_lend_clock(run->comm, PLAIT_STAGING, lendable(run, bytes));
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
         else if (run->way & PLAIT_SHARED_PAST)
@@ -132,7 +135,7 @@ static inline bool reads_there(const struct plait_run *run, const struct plait_l
                                const void *data, size_t bytes)
 {
     return link->transport->reaches(link, data, bytes, false) ||
-           (may_lend(run, bytes) && link->transport->reaches(link, data, bytes, true) &&
+           (lendable(run, bytes) > 0 && link->transport->reaches(link, data, bytes, true) &&
             plait_lend(run->comm, (uint32_t)peer, bytes));
 }
 
@@ -336,7 +339,8 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (!in->borrowed) {
             run->landed |= data == to;
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
-            const double start = data != to && may_lend(run, bytes) ? plait_lend_clock(run->comm) : 0;
+            const size_t taken = data != to ? lendable(run, bytes) : 0;
+            const double start = plait_lend_clock(run->comm, PLAIT_TAKING_STAGED, taken);
             copy(run, to, data, bytes);
             plait_lend_copied(run->comm, PLAIT_TAKING_STAGED, bytes, start);
             release(run, f, in);
@@ -443,42 +447,6 @@ static void note_slice(struct plait_run *run, const struct plait_flight *f)
     atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
 }
 
-/* ---- The way to write (trial.h) -------------------------------------------------------------------- */
-
-static void choose_way(struct plait_run *run)
-{
-    struct plait_comm *comm = run->comm;
-    const size_t bytes = run->o->count * run->o->size;
-
-    run->busy = run->began = 0;
-    run->way = 0;
-    run->timed = run->landed = false;
-    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
-        !run->o->geometry.rooted)
-        run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
-    plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
-}
-
-/*
- * Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. That is not
- * so in rooted collectives, which therefore try nothing.
- */
-static void report_way(struct plait_run *run)
-{
-    struct plait_comm *comm = run->comm;
-    const size_t bytes = run->o->count * run->o->size;
-    uint32_t wanted = 0;
-
-    if (!run->timed)
-        return;
-    if (!run->landed) /* the kernel has a way of its own */
-        plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
-    for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
-        wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
-    if (2 * wanted > comm->nrank)
-        plait_trial_again(plait_trial_of(&comm->trials, bytes));
-}
-
 /* ---- Running ------------------------------------------------------------------------------------- */
 
 static enum plait_status connect_links(const struct plait_run *run)
@@ -529,7 +497,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
-    choose_way(run);
+    plait_way_choose(run);
     return fail_all(comm, connect_links(run));
 }
 
@@ -604,7 +572,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
-    report_way(run);
+    plait_way_report(run);
     *ended = true;
     return plait_look_for_failures(comm);
 }

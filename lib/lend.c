@@ -4,6 +4,8 @@
 #include "comm.h"
 #include "select.h"
 
+#include <string.h>
+
 #define KEPT 0.75F /* of a cost that was less than the last one: what is slow now and then is mostly something else */
 
 static uint32_t size_of(size_t bytes)
@@ -23,7 +25,7 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 
 bool plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes)
 {
-    const uint32_t k = size_of(bytes), n = comm->peers[peer].nlent[k]++;
+    const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++, within = n % PLAIT_LEND_EVERY;
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
 
     if (comm->config.cma != PLAIT_CMA_MEASURED)
@@ -31,13 +33,27 @@ bool plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes)
     const float staging = mean(own, other, PLAIT_STAGING), staged = mean(own, other, PLAIT_TAKING_STAGED);
     const float lent = mean(own, other, PLAIT_TAKING_LENT);
     if (n < PLAIT_LEND_FIRST || staging == 0 || staged == 0 || lent == 0)
-        return n / PLAIT_LEND_ROUND % 2 == 0;
-    return (lent <= staging + staged) != (n % PLAIT_LEND_EVERY < PLAIT_LEND_ROUND);
+        return n / PLAIT_LEND_ROUND % 2 == 1;
+    return (lent <= staging + staged) !=
+           (within >= PLAIT_LEND_EVERY / 2 && within < PLAIT_LEND_EVERY / 2 + PLAIT_LEND_ROUND);
 }
 
-double plait_lend_clock(struct plait_comm *comm)
+bool plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, uint32_t number)
 {
-    return comm->config.cma == PLAIT_CMA_MEASURED && comm->ncopy++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
+    struct plait_lending *l = &comm->peers[peer].lending;
+
+    if (l->number != number + 1) {
+        l->number = number + 1;
+        l->lent = plait_lend(comm, peer, bytes);
+    }
+    return l->lent;
+}
+
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes)
+{
+    if (bytes < PLAIT_LEAST_LENT || comm->config.cma != PLAIT_CMA_MEASURED)
+        return 0;
+    return comm->ncopy[size_of(bytes)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
 }
 
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t bytes, double start)
@@ -48,4 +64,13 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t
     const float now = (float)((plait_clock() - start) / (double)bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
     atomic_store_explicit(cost, last == 0 || now < last ? now : KEPT * last + (1 - KEPT) * now, memory_order_relaxed);
+}
+
+void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from, size_t bytes)
+{
+    const double start = plait_lend_clock(comm, which, bytes);
+
+    memcpy(to, from, bytes);
+    plait_lend_copied(comm, which, bytes, start);
+    return to;
 }

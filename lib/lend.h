@@ -18,11 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8   /* messages one way in a row: the first ones find staging memory in no cache */
-#define PLAIT_LEND_FIRST 32  /* messages of a size, rounds of either way in turn; then the cheaper way, */
-#define PLAIT_LEND_EVERY 128 /* and a round of the other in so many */
-#define PLAIT_LEND_TIMED 3   /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
-#define PLAIT_LEND_SIZES 12  /* from PLAIT_LEAST_LENT, by powers of two; the last one has all above */
+#define PLAIT_LEND_ROUND 8  /* messages one way in a row: the first ones find staging memory in no cache */
+#define PLAIT_LEND_FIRST 32 /* messages of a size, staged and lent in turn, rounds of each; then the cheaper way, */
+#define PLAIT_LEND_EVERY \
+    128 /* and of so many a round in their middle the other, as at their beginning trial.h asks how to stage */
+#define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
+#define PLAIT_LEND_SIZES 12 /* from PLAIT_LEAST_LENT, by powers of two; the last one has all above */
 
 struct plait_comm;
 
@@ -32,13 +33,25 @@ struct plait_copies { /* of messages of one size, seconds per byte; 0: not known
     _Atomic float cost[PLAIT_NCOPYING];
 };
 
-/* Lend this message to rank `peer`, which could read it? Else stage it. Counts it. */
+struct plait_lending {            /* to one rank */
+    uint32_t n[PLAIT_LEND_SIZES]; /* messages that could be lent */
+    uint32_t number;              /* of the last that plait_lend_number() was asked for, + 1; */
+    bool lent;                    /* its answer */
+};
+
+/* Lend this message to rank `peer`, which could read it? Else stage it. Asked once for each. */
 bool plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes);
 
+/* The same of message `number`; asked again, as there was no room to stage it, the answer is the same. */
+bool plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, uint32_t number);
+
 /* The clock before a copy that is to be timed, or 0. */
-double plait_lend_clock(struct plait_comm *comm);
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes);
 
 /* A copy was made. start: plait_lend_clock()'s; 0: nothing happens. */
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t bytes, double start);
+
+/* memcpy() and both. */
+void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from, size_t bytes);
 
 #endif

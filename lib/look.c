@@ -32,10 +32,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     if (a->coll != b->coll || a->sized != b->sized)
         snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->sized ? "v" : "",
                  plait_coll_name(b->coll), b->sized ? "v" : "");
-    else if (a->count != b->count && a->sized)
-        snprintf(what, sizeof what, "the largest block has %llu elements here and %llu", (unsigned long long)a->count,
-                 (unsigned long long)b->count);
-    else if (a->count != b->count)
+    else if (a->count != b->count && !a->sized)
         snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
     else if (a->type != b->type)
@@ -44,6 +41,9 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "operator is %s here and %s", plait_op_name(a->op), plait_op_name(b->op));
     else if (a->root != b->root)
         snprintf(what, sizeof what, "root is %u here and %u", a->root, b->root);
+    else if (a->count != b->count && a->sized)
+        snprintf(what, sizeof what, "the largest block has %llu elements here and %llu", (unsigned long long)a->count,
+                 (unsigned long long)b->count);
     else if (a->ordered != b->ordered)
         snprintf(what, sizeof what, "call->user->commutative is %d here and %d", !a->ordered, !b->ordered);
     else if (a->inplace != b->inplace)

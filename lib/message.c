@@ -317,14 +317,12 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     if (!link->transport->ready(link, link->next_out))
         return false;
     if (bytes >= PLAIT_LEAST_LENT && !lend && link->transport->reaches(link, data, bytes, true))
-        lend = plait_lend(comm, m->peer, bytes);
+        lend = plait_lend_number(comm, m->peer, bytes, link->next_out);
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, status);
         if (copy == NULL)
             return false;
-        const double start = bytes >= PLAIT_LEAST_LENT ? plait_lend_clock(comm) : 0;
-        data = memcpy(copy, data, bytes);
-        plait_lend_copied(comm, PLAIT_STAGING, bytes, start);
+        data = plait_lend_copy(comm, PLAIT_STAGING, copy, data, bytes);
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, fingerprint_of(m), note_of(m), data, bytes, small) && small)
@@ -363,11 +361,8 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (bytes > 0 && data != to) {
-        const double start = bytes >= PLAIT_LEAST_LENT ? plait_lend_clock(comm) : 0;
-        memcpy(to, data, bytes);
-        plait_lend_copied(comm, PLAIT_TAKING_STAGED, bytes, start);
-    }
+    if (bytes > 0 && data != to)
+        plait_lend_copy(comm, PLAIT_TAKING_STAGED, to, data, bytes);
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;

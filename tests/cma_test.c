@@ -5,6 +5,7 @@
  */
 #include "collective.h"
 #include "comm.h"
+#include "message.h"
 #include "ranks.h"
 #include "tier.h"
 
@@ -258,7 +259,8 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank != 0)
         return 0;
-    CHECK(lent_of(*comm, PLAIT_LEND_FIRST) == PLAIT_LEND_FIRST / 2 && (*comm)->peers[1].nlent[3] == PLAIT_LEND_FIRST);
+    CHECK(lent_of(*comm, PLAIT_LEND_FIRST) == PLAIT_LEND_FIRST / 2 &&
+          (*comm)->peers[1].lending.n[3] == PLAIT_LEND_FIRST);
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) ==
           (PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) / 2); /* not known */
     own[PLAIT_STAGING] = 1e-10F;
@@ -267,6 +269,17 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_ROUND);
     own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY - PLAIT_LEND_ROUND);
+    other[PLAIT_TAKING_LENT] = 10e-10F;
+    (*comm)->peers[1].lending.n[3] = 0; /* while trial.h asks how to stage, everything is staged: see there */
+    for (uint32_t n = 0; n < 4 * PLAIT_TRIAL_PERIOD; n++) {
+        const uint32_t since = n < PLAIT_TRIAL_PERIOD && n >= PLAIT_TRIAL_EARLY
+                                   ? PLAIT_TRIAL_EARLY
+                                   : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
+        CHECK(!plait_lend(*comm, 1, BYTES) || n - since >= PLAIT_TRIAL_PLACES);
+    }
+    CHECK(!plait_lend_number(*comm, 1, BYTES, 7));
+    const uint32_t asked = (*comm)->peers[1].lending.n[3];
+    CHECK(!plait_lend_number(*comm, 1, BYTES, 7) && (*comm)->peers[1].lending.n[3] == asked);
     (*comm)->config.cma = PLAIT_CMA_ALWAYS;
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
     return 0;
@@ -281,6 +294,35 @@ static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **sta
     const unsigned failed = ranks_run(&r);
     setenv("PLAIT_CMA", "1", 1);
     assert_int_equal(failed, 0);
+}
+
+/* A message of many slices, whose receiver is late, and sizes that come in turn. */
+static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { NSLICE = 16, KIB = 1024 };
+    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* lend.h's third, fifth and seventh */
+    char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
+
+    (void)arg;
+    CHECK(v != NULL);
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    usleep(rank == 1 ? 50000 : 0);
+    CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || (*comm)->peers[1].lending.n[5] == NSLICE); /* each is asked for once */
+    for (int i = 0; i < 2 * PLAIT_LEND_FIRST; i++)
+        for (int k = 0; k < 3; k++)
+            CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    for (int k = 2; k < 8 && rank == 1; k += 2) {
+        CHECK((*comm)->own->copies[k].cost[PLAIT_TAKING_STAGED] > 0);
+        CHECK((*comm)->own->copies[k].cost[PLAIT_TAKING_LENT] > 0);
+    }
+    free(v);
+    return 0;
 }
 
 static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -306,10 +348,10 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         for (size_t k = 0; k < BYTES; k++)
             CHECK((uint8_t)v[k] == (uint8_t)i);
         const uint64_t staged = stats_of(*comm).bytes_staged - before;
-        CHECK(rank == 1 || i >= PLAIT_LEND_FIRST || staged == (i / PLAIT_LEND_ROUND % 2 == 0 ? 0 : BYTES));
+        CHECK(rank == 1 || i >= PLAIT_LEND_FIRST || staged == (i / PLAIT_LEND_ROUND % 2 == 0 ? BYTES : 0));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    CHECK(rank == 1 || ((*comm)->peers[1].nlent[3] >= NMESSAGE && cost[PLAIT_STAGING] > 0));
+    CHECK(rank == 1 || ((*comm)->peers[1].lending.n[3] == NMESSAGE && cost[PLAIT_STAGING] > 0));
     CHECK(rank == 0 || (cost[PLAIT_TAKING_STAGED] > 0 && cost[PLAIT_TAKING_LENT] > 0));
     free(v);
     return 0;
@@ -317,12 +359,14 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void both_ways_are_measured(void **state)
 {
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = move_both_ways, .processes = true };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = move_both_ways, .processes = true };
 
     (void)state;
     unsetenv("PLAIT_CMA"); /* auto */
     *skipped = false;
-    const unsigned failed = ranks_run(&r);
+    unsigned failed = ranks_run(&r);
+    r.body = move_in_turn;
+    failed += ranks_run(&r);
     setenv("PLAIT_CMA", "1", 1);
     assert_int_equal(failed, 0);
     if (*skipped)
@@ -511,9 +555,12 @@ static void a_rank_that_dies_while_it_is_read_is_named(void **state)
 
     (void)state;
     setenv("PLAIT_LOG_FILE", "/dev/null", 1);
-    for (seed = 1; seed <= n; seed++)
+    for (seed = 1; seed <= n; seed++) {
+        setenv("PLAIT_CMA", seed % 2 ? "1" : "auto", 1);
         if (ranks_run(&r) != 1) /* the killed one */
             fail_msg("seed %llu", (unsigned long long)seed);
+    }
+    setenv("PLAIT_CMA", "1", 1);
     unsetenv("PLAIT_LOG_FILE");
 }
 

@@ -117,6 +117,21 @@ static int differ_in_root(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Of the blocks each rank knows its own root's. */
+static int differ_in_root_and_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[2] = { 3, 5 };
+    int in[8] = { 0 }, out[8];
+
+    (void)arg;
+    CHECK(plait_scatterv(*comm, in, counts, NULL, out, counts[rank], PLAIT_INT32, rank, NULL) != PLAIT_OK ||
+          plait_barrier(*comm, NULL) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "root is ") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
 static int differ_in_form(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t counts[3] = { 4, 4, 4 };
@@ -226,7 +241,9 @@ static void ranks_that_differ_are_told(void **state)
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
-    r.body = differ_in_form;
+    r = (struct ranks){ .nprocess = 2, .nthread = 1, .body = differ_in_root_and_sizes };
+    assert_int_equal(ranks_run(&r), 0);
+    r = (struct ranks){ .nprocess = 3, .nthread = 1, .body = differ_in_form };
     assert_int_equal(ranks_run(&r), 0);
     r.body = differ_in_collective;
     assert_int_equal(ranks_run(&r), 0);

@@ -105,8 +105,17 @@ static void run_all(void)
  */
 #define HEADER 66
 
-/* Bytes in a packet, acknowledgements included, where links are not shaped. In segments of 8 KiB, UCX's own, some 6700. */
+/*
+ * Bytes in a packet, acknowledgements included, where links are not shaped: in segments of 8 KiB, UCX's own, some 6700. And
+ * how far from the claim. What is slow is not as near: the ranks' news of each other, most of them rank 0's, go by time.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define LEAST_MEAN 9000
+#define MOST_OFF   0.15
+#else
 #define LEAST_MEAN 12000
+#define MOST_OFF   0.05
+#endif
 
 /* tx_bytes or tx_packets of the host. */
 static double sent_by_host(const char *what)
@@ -166,7 +175,7 @@ static void count_bytes(const char *spec, double vectors)
         printf("%s, host of rank %u: %.3f vectors, %.0f bytes expected, %.0f sent: %+.2f %%; %.0f in a packet\n", spec,
                launch.rank, payload, wanted, got, 100 * (got / wanted - 1), mean);
         must(payload == vectors, "the plan sends not what is claimed");
-        must(wanted > 0 && fabs(got / wanted - 1) < 0.05, "more or less than 5 %");
+        must(wanted > 0 && fabs(got / wanted - 1) < MOST_OFF, "more or less than that");
         must(mean > LEAST_MEAN, "short packets: a message is cut into segments that are shorter");
     }
     free(x);

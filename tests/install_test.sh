@@ -73,6 +73,11 @@ installed_programs_run() {
     "$bin/plait-info" >/dev/null
     "$bin/plait-perf" --ranks 2 -b 1K -e 1K --guard off >"$room/perf" || { cat "$room/perf"; return 1; }
 }
+installed_programs_find_the_library() {
+    for program in plait-info plait-plan plait-perf; do
+        env -u LD_LIBRARY_PATH "$(find "$dest" -path "*/bin/$program")" --help >/dev/null
+    done
+}
 man_pages_are_installed() {
     for page in "$build"/docs/*.1; do
         [ ! -e "$page" ] || find "$dest" -path "*/man1/$(basename "$page")" | grep -q .
@@ -115,6 +120,7 @@ run each_header_compiles_alone_as_c
 run each_header_compiles_alone_as_cxx
 run pkg_config_knows_the_version
 run installed_programs_run
+run installed_programs_find_the_library
 run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy

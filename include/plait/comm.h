@@ -205,7 +205,7 @@ struct plait_comm_stats {
     uint64_t operations;
     uint64_t messages;      /* sent */
     uint64_t bytes_sent;    /* payload of those messages */
-    uint64_t bytes_staged;  /* copied into library memory because others cannot get it from where it lies */
+    uint64_t bytes_staged;  /* copied into library memory: others cannot get it from where it lies, or that is slower */
     uint64_t bytes_copied;  /* by COPY steps and by receives that moved data, the kernel's among them */
     uint64_t bytes_reduced; /* results written by REDUCE steps */
     uint64_t allocations;   /* by operations (not by creation) */
