@@ -96,7 +96,7 @@ static void add_addresses(char where[GREET_WHERE])
 static int listen_at(const struct sockaddr *any, int backlog, uint16_t *port)
 {
     const int fd = socket(any->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), off = 0;
-    struct sockaddr_in6 got;
+    struct sockaddr_in6 got = { 0 };
     socklen_t length = sizeof got;
 
     if (fd < 0)

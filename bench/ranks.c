@@ -389,7 +389,7 @@ static void hear_goodbye(struct ranks *r)
     const double deadline = now() + 10;
     struct reply reply;
 
-    for (uint32_t i = 0; i < r->nrank; i++)
+    for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
         if (r->fd[i] >= 0 && wait_for(r->fd[i], deadline) == READABLE)
             greet_receive(r->fd[i], &reply, sizeof reply);
 }

@@ -319,12 +319,13 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
         struct plait_link *link = link_to(run, in->peer);
-        const size_t bytes = bytes_of(run, f, in), before = f->start * (in->wide ? sizeof(float) : run->o->size);
+        const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
         if (wrong) {
+            const size_t before = f->start * (in->wide ? sizeof(float) : run->o->size);
             run->wrong = (uint32_t)in->peer + 1;
             run->wrong_bytes = before + sent;
             run->expected_bytes = before + bytes;

@@ -340,6 +340,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
     size_t most = 0;
     enum plait_status status = PLAIT_OK;
 
+    PLAIT_KNOWN(cards != NULL && own != NULL);
     for (uint32_t r = 0; r < n; r++) {
         if (cards[r].bytes > MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL ||
             memchr(cards[r].host, '\0', sizeof cards[r].host) == NULL)

@@ -111,11 +111,10 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 /* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
 static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
 {
-    const uint64_t nslice = plait_job_slices(job);
-    struct plait_what what = job->o->what;
-
     if (!PLAIT_GUARDS)
         return;
+    const uint64_t nslice = plait_job_slices(job);
+    struct plait_what what = job->o->what;
     if (job->o->sized)
         what.count = job->sizes.known;
     plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,

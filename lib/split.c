@@ -103,6 +103,7 @@ static uint32_t gather_color(struct member *all, uint32_t n, int color)
 {
     uint32_t kept = 0;
 
+    PLAIT_KNOWN(all != NULL);
     for (uint32_t r = 0; r < n; r++)
         if (all[r].color == color)
             all[kept++] = all[r];
@@ -125,6 +126,7 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
     const uint32_t n = gather_color(all, comm->nrank, s->color);
     uint32_t *members = comm->members, rank = 0;
 
+    PLAIT_KNOWN(members != NULL && n > 0);
     for (uint32_t i = 0; i < n; i++) {
         members[i] = all[i].rank;
         rank = all[i].rank == comm->rank ? i : rank;

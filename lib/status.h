@@ -29,6 +29,13 @@ enum plait_status plait_tell_error(const struct plait_kept *e);
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
 #define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)
 #define plait_fail_memory(...)       (plait_fail_memory(__VA_ARGS__), PLAIT_ERR_NOMEM)
+#define PLAIT_KNOWN(condition)       \
+    do {                             \
+        if (!(condition))            \
+            __builtin_unreachable(); \
+    } while (0)
+#else
+#define PLAIT_KNOWN(condition) ((void)0) /* what another file, or another rank's answer, makes true */
 #endif
 
 #endif

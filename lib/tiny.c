@@ -229,6 +229,23 @@ static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, co
     copy(comm, (uint8_t *)out + v->out_at[slot] * o->size, from, v->out[slot] * o->size);
 }
 
+/* What came, as its sender says, is as long as this rank takes it to be. */
+static enum plait_status check_parts(struct plait_comm *comm, const struct plait_op_plan *o,
+                                     const struct plait_sizes *v, const void **from)
+{
+    const struct plait_ranks *others = &o->tiny.from;
+
+    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r)) {
+        const size_t expected = v->out[slot_of(&o->geometry.out, r)] * o->size;
+        uint64_t bytes;
+        memcpy(&bytes, (const uint8_t *)from[r] - PART_HEAD, sizeof bytes);
+        if (bytes != expected)
+            return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %llu bytes where rank %u expects %zu",
+                                    r, (unsigned long long)bytes, comm->rank, expected);
+    }
+    return PLAIT_OK;
+}
+
 /* The same, or combining, of blocks that differ in size. */
 static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm *comm, const struct plait_op_plan *o,
                                                               const struct plait_sizes *v, const void **from,
@@ -236,15 +253,10 @@ static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm 
 {
     const struct plait_geometry *g = &o->geometry;
     const struct plait_ranks *others = &o->tiny.from;
+    const enum plait_status status = PLAIT_GUARDS ? check_parts(comm, o, v, from) : PLAIT_OK;
 
-    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r)) {
-        const size_t expected = v->out[slot_of(&g->out, r)] * o->size;
-        uint64_t bytes;
-        memcpy(&bytes, (const uint8_t *)from[r] - PART_HEAD, sizeof bytes);
-        if (PLAIT_GUARDS && bytes != expected)
-            return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %llu bytes where rank %u expects %zu",
-                                    r, (unsigned long long)bytes, comm->rank, expected);
-    }
+    if (status != PLAIT_OK)
+        return status;
     if (g->in.nslot > 0)
         from[comm->rank] = (const uint8_t *)in + v->in_at[slot_of(&g->in, comm->rank)] * o->size;
     if (g->combines && v->out[0] > 0) {

@@ -5,6 +5,7 @@
 #include "group.h"
 #include "job.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static struct nccl_job *derive(enum nccl_job_kind kind, const char *call, ncclCo
         nccl_jobs_free(j);
         return NULL;
     }
+    assert(out != NULL); /* the callers looked */
     *out = j->child;
     return j;
 }

@@ -191,7 +191,7 @@ ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
 ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *valueLen)
 {
     static _Thread_local char text[ROOM];
-    ncclParamHandle_t h;
+    ncclParamHandle_t h = NULL;
     const ncclResult_t result = ncclParamBind(&h, key);
 
     if (result != ncclSuccess)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "elementwise.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { CHUNK = 8192 }; /* elements that a thread takes at a time */
@@ -128,6 +129,7 @@ void elements_add_relu(struct elements e, void *a, const void *b)
 
 void elements_back_relu(struct elements e, void *a, const void *b, const void *out)
 {
+    assert(out != NULL);
     if (b == NULL)
         run(e, mask_f32, mask_bf16, a, NULL, out);
     else

@@ -11,6 +11,7 @@
 #include <plait/comm.h>
 #include <plait/memory.h>
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -245,6 +246,7 @@ static void place_image(const struct epoch *e, uint64_t step, uint32_t member, u
     if (member != s->group.me) {
         if (from != s->group.me)
             return;
+        assert(p->to[member] != NULL); /* as it needs something */
         memcpy(p->to[member], own_image(s, sample), bytes);
         p->to[member] += bytes;
         return;

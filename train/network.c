@@ -42,12 +42,12 @@ static void *grown(void *list, uint32_t n, size_t size)
 {
     if (n % GROWTH != 0)
         return list;
-    list = realloc(list, (n + GROWTH) * size);
-    if (list == NULL) {
+    void *more = realloc(list, (n + GROWTH) * size);
+    if (more == NULL) {
         fprintf(stderr, "plait-train: no memory for a network's table\n");
         exit(1);
     }
-    return list;
+    return more;
 }
 
 static uint32_t value_add(struct network *net, uint32_t channels, uint32_t height, uint32_t width)

@@ -227,6 +227,7 @@ enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *ca
 {
     double *all;
     enum plait_status status = ask(e->comm, &value, 1, &all);
+    PLAIT_KNOWN(status != PLAIT_OK || all != NULL);
 
     for (uint32_t r = 1; r < e->comm->nrank && status == PLAIT_OK; r++)
         if (all[r] != all[0])

@@ -138,6 +138,7 @@ static enum plait_status allocate(struct plait_elastic *e)
     }
     if (status == PLAIT_OK && room > 0)
         status = plait_mem_alloc(room, &memory);
+    PLAIT_KNOWN(status != PLAIT_OK || !e->serves || memory != NULL);
     if (status == PLAIT_OK && e->serves)
         memset((char *)memory + desk_start(e), 0, room - desk_start(e));
     e->centre = centre;
@@ -168,6 +169,7 @@ static void look_up(struct plait_elastic *e, const struct plait_arena *arena, co
 {
     const size_t slot = slot_bytes(e);
 
+    PLAIT_KNOWN(e->ends != NULL && all != NULL && mapped != NULL);
     for (uint32_t i = 0; i < plait_elastic_nend(e); i++) {
         struct plait_pair_end *end = &e->ends[i];
         const uint32_t worker = e->serves ? i : e->comm->rank, other = e->serves ? i : e->nworker + i;
@@ -212,6 +214,7 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
             plait_comm_fail(e->comm, plait_fail_memory("out of memory for %u pairs", nend), "%s", plait_last_error());
     else
         status = find_mapped(e, mapped);
+    PLAIT_KNOWN(status != PLAIT_OK || mapped != NULL);
     if (status == PLAIT_OK) {
         e->mapped = !e->serves && mapped[e->comm->rank];
         status = allocate(e);

@@ -361,8 +361,10 @@ static void finish_shifts(struct shift *s, uint32_t n)
 static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
 {
     struct shift *s = calloc(n, sizeof *s);
-    bool good = s != NULL;
+    bool good = true;
 
+    if (s == NULL)
+        return NULL;
     for (uint32_t t = 0; good && t < n; t++) {
         s[t] = (struct shift){ .e = e, .first = t, .n = n, .council = e->councils != NULL ? e->councils[t] : NULL };
         s[t].awaited = calloc(e->nworker + e->nserver, sizeof(struct plait_request *));

@@ -29,6 +29,7 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
         if (status != PLAIT_OK)
             return plait_comm_fail(e->comm, status, "%s", plait_last_error());
     }
+    PLAIT_KNOWN(all != NULL && (e->comm->rank != 0 || from != NULL));
     if (e->comm->rank == 0 && all != from)
         memcpy(all, from, e->count * sizeof(float));
     const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
@@ -144,6 +145,7 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
         free(velocity);
         return status;
     }
+    PLAIT_KNOWN(centre != NULL);
     if (velocity != NULL)
         memcpy(velocity, centre + e->count, e->count * sizeof(float));
     free(e->velocity);

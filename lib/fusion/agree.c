@@ -63,6 +63,7 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
 {
     size_t start = 0;
 
+    PLAIT_KNOWN(a != NULL && b != NULL);
     for (size_t i = 0; a[i] == b[i] && a[i] != '\0'; i++)
         if (a[i] == '\n')
             start = i + 1;
@@ -87,6 +88,7 @@ static enum plait_status tell_difference(struct plait_comm *comm, const char *ca
     enum plait_status status = plait_all_ready(
         comm, call,
         all != NULL ? PLAIT_OK : plait_fail_memory("out of memory for what %u ranks register", comm->nrank));
+    PLAIT_KNOWN(status != PLAIT_OK || counts != NULL);
     if (status == PLAIT_OK)
         status = plait_allgatherv(comm, own->at, all, counts, starts, PLAIT_UINT8, NULL);
     for (uint32_t r = 1; r < comm->nrank && status == PLAIT_OK; r++)
@@ -122,6 +124,7 @@ enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, 
     if (status == PLAIT_OK && (hashes == NULL || t.at == NULL))
         status = plait_fail_memory("out of memory for what %u ranks register", comm->nrank);
     status = plait_all_ready(comm, call, status);
+    PLAIT_KNOWN(status != PLAIT_OK || (hashes != NULL && t.at != NULL));
     if (status == PLAIT_OK) {
         own[0] = plait_hash(PLAIT_HASH_START, t.at, t.n);
         own[1] = t.room;

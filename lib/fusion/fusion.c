@@ -272,13 +272,14 @@ static enum plait_status take_marks(struct plait_fusion *f, uint32_t nrank)
 
 static enum plait_status share_marks(struct plait_fusion *f)
 {
+    PLAIT_KNOWN(f != NULL);
     const uint32_t nrank = f->comm->nrank;
     const struct plait_arena *arena;
     uint64_t *const all = (uint64_t *)(f->others + nrank), own;
-    enum plait_status status = plait_arena_get(0, &arena);
 
+    plait_arena_get(0, &arena); /* there is one: the marks are in it */
     own = (uint64_t)((char *)(uintptr_t)f->marks - arena->base);
-    status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
+    enum plait_status status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
     for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
         const struct plait_process *p = f->comm->peers[r].process;
         if (p != NULL)
@@ -336,6 +337,7 @@ static enum plait_status drive(struct plait_fusion *f)
 {
     enum plait_status status = PLAIT_OK;
 
+    PLAIT_KNOWN(f != NULL);
     if (f->options.progress && !f->comm->progress) {
         status = plait_progress_thread_start();
         f->comm->progress = status == PLAIT_OK;

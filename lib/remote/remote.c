@@ -281,6 +281,7 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
         list = more;
         *capacity = need;
     }
+    PLAIT_KNOWN(list != NULL); /* there is room for one at least */
     list[at++] = (struct pollfd){ .fd = bell, .events = POLLIN };
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         for (uint32_t i = 0; i < r->nline; i++)
