@@ -261,6 +261,12 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
+    /*
+     * Of servers among themselves: seconds in which a rank that is waited for is to be seen once. While they wait they
+     * look around every few turns, so one that is not seen is stopped or elsewhere. PLAIT_FOREVER: nothing depends on it
+     * now. 0: another comm.
+     */
+    _Atomic double patience;
     struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
     struct plait_nodes nodes;        /* who shares one, and how hosts are reached; zeroes: all on one */
     uint32_t nshrink;                /* comms made of it by plait_comm_shrink() */

@@ -227,6 +227,37 @@ static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct 
     return PLAIT_OK;
 }
 
+/* Among servers (comm->patience): one that is needed and was not seen in all the time in which this rank looked. */
+static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_wait *w)
+{
+    double patience = atomic_load_explicit(&comm->patience, memory_order_relaxed);
+    char text[160];
+    uint32_t rank;
+
+    if (patience <= 0 || w->awaited(w->context, &rank, 1) == 0)
+        return PLAIT_OK;
+    const struct plait_peer *p = &comm->peers[rank];
+    const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed);
+    if (seen != w->seen || patience >= PLAIT_FOREVER) {
+        w->seen = seen;
+        w->silence = 0;
+        w->warned = false;
+        return PLAIT_OK;
+    }
+    patience += p->mirror != NULL ? PLAIT_REMOTE_SILENCE : 0; /* it is told of less often */
+    if (w->silence < patience && (w->silence < comm->warn || w->warned))
+        return PLAIT_OK;
+    snprintf(text, sizeof text,
+             "rank %u (process %d%s%s) is needed and shows no life for %g s: it is stopped, or hangs", rank,
+             plait_peer_pid(p), p->mirror != NULL ? " on " : "", p->mirror != NULL ? p->mirror->host : "",
+             w->silence < patience ? comm->warn : patience);
+    if (w->silence >= patience)
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, rank, "%s", text);
+    plait_comm_log(comm, PLAIT_LOG_WARN, "%s", text);
+    w->warned = true;
+    return PLAIT_OK;
+}
+
 /* The warning and the error say the same, at different times. */
 #define STALLED "no progress for %g s: %s"
 
@@ -234,11 +265,12 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
 {
     const double waited = now - w->start;
     const double deadline = plait_deadline_of(comm, w);
-    const enum plait_status status = deadline >= PLAIT_FOREVER ? look_for_cut_off(comm, w, now) : PLAIT_OK;
     struct verdict v;
 
-    if (status != PLAIT_OK)
-        return status;
+    if (deadline >= PLAIT_FOREVER) {
+        const enum plait_status status = look_for_cut_off(comm, w, now);
+        return status == PLAIT_OK ? look_for_silent(comm, w) : status;
+    }
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
     (plait_wait_is_for_all(w) ? blame : blame_one)(comm, w, now, &v);

@@ -13,6 +13,7 @@
 #define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
 #define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
+#define COUNTED      0.05 /* seconds between looks count as silence of others, at most: who does not run sees nobody run */
 #define STOPPED \
     2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
 
@@ -114,8 +115,11 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
         w->timed = true;
         w->start = now;
         w->check = now + DEATHS_EVERY;
-    } else if (now - w->last > STOPPED) {
-        w->start += now - w->last - counted_of_a_stop(comm, w);
+        w->silence = 0;
+    } else {
+        w->silence += now - w->last < COUNTED ? now - w->last : COUNTED;
+        if (now - w->last > STOPPED)
+            w->start += now - w->last - counted_of_a_stop(comm, w);
     }
     w->last = now;
     note_wait(comm, w, (uint64_t)(now * 1e9));
@@ -158,10 +162,11 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *w, bool rarely)
 {
     const int saved = errno;
+    const bool watched = atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0;
+    const uint32_t spins = watched ? 0 : plait_spins(comm); /* not of the wait: a turn may sleep a millisecond here */
     enum plait_status status = PLAIT_OK;
 
-    /* Not plait_wait_spins(): a turn may be a sleep of a millisecond here. */
-    if (rarely || (w->turns++ >= plait_spins(comm) && w->turns % LOOK_EVERY == 0))
+    if (rarely || (w->turns++ >= spins && w->turns % LOOK_EVERY == 0))
         status = look_around(comm, w);
     errno = saved;
     return status;

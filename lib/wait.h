@@ -46,6 +46,7 @@ struct plait_wait {
     uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive */
     double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
     double last;           /* clock at the last look */
+    double seen, silence;  /* last look of the rank that is waited for; seconds since, see COUNTED (wait.c) */
     double cut;            /* clock of the first look at which a rank that is needed could not be reached; 0: all can */
     uint32_t last_awaited; /* rank + 1, of the last look; 0: nobody */
     bool timed, warned, sleepy, announced;
@@ -63,7 +64,7 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
 {
     w->turns = w->more = w->suspect = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
-    w->cut = 0;
+    w->cut = w->seen = w->silence = 0;
     w->awaited = awaited;
     w->steps = NULL;
     w->context = context;

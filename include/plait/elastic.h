@@ -57,7 +57,9 @@
  * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read
  * the weights where they lie and answer in a slot for each worker; over a network weights and answers are messages, and
  * several servers apply an exchange when all of them have it: server 0 hears so from the others and tells them, which
- * takes two small messages longer. Where a server dies, its part of the centre is lost: an error on all workers.
+ * takes two small messages longer. Where a server dies, its part of the centre is lost: an error on all workers and all
+ * other servers. So is one that does not answer, to workers that ask it and to servers that need it, for as long as the
+ * comm's deadline.
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *
@@ -199,12 +201,14 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
 /**
- * A server: take exchanges until every worker has left or died. A worker on another host of which nothing is heard for as
- * long as the comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
+ * A server: take exchanges until every worker has left or died, at all servers. A worker on another host of which
+ * nothing is heard for as long as the comm's deadline counts as dead: a link is cut, its host is down, or its process is
+ * stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
- * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see
- *         plait_elastic_counts
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread); PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name another server
+ *         that has died or left, or has shown no life for 3/4 of the comm's deadline while an exchange or the end
+ *         depended on it: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 
@@ -247,7 +251,7 @@ PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic,
 struct plait_elastic_counts {
     uint32_t workers;    /* alive; of a worker with servers: at its last exchange */
     uint32_t left;       /* a server: that have left, */
-    uint32_t died;       /* and died, or gave up */
+    uint32_t died;       /* and died, gave up or were dropped */
     uint64_t exchanges;  /* made by this worker, or applied by this server */
     double pull;         /* of the last one */
     uint64_t behind;     /* updates of the centre by others between two exchanges of this worker: the sum, */

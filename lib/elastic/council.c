@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several servers to which workers send their weights: is an exchange complete in all of them? Server 0 decides.
+ * Several servers. Where workers send their weights: is an exchange complete in all of them? Server 0 decides.
  *
  *     a server -> server 0    HAS     what worker w sent is here, all of it
  *                             LOST    worker w is dead, or has given up
  *                             END     no worker is left here
  *     server 0 -> the others  APPLY   all have what w sent
  *                             DROP    to who has it: another has not, and never will
- *                             END     the answer to that
+ *                             END     no worker is left anywhere
  *
  * So what a worker sent is applied by all or by none, whenever it dies, and by all in the same order. A worker has one
- * exchange under way, so each server says HAS once at most between two decisions. Server 0 stays until all have
- * ended, so nobody who has something waits in vain. Each serving thread sits in a council of its own, with those of the
- * other servers that serve the same workers.
+ * exchange under way, so each server says HAS once at most between two decisions. All end together, so nobody who has
+ * something waits in vain. Each serving thread sits in a council of its own, with those of the other servers that serve
+ * the same workers.
+ *
+ * A server that dies is found by who listens to it, and that fails the council's comm for all. So is one that is
+ * stopped, but only while something depends on it: an exchange that is not decided, or the end. While servers wait they
+ * look around every few turns, so one that lives is seen (comm->patience), however long workers take.
  */
 #include "council.h"
 
+#include "../failure.h"
 #include "../status.h"
 
 #include <plait/message.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Of the comm's deadline: a little earlier than workers, who know only that nobody answers. */
+#define SHARE 0.75
 
 enum { HAS, LOST, END, APPLY, DROP };
 
@@ -35,18 +44,17 @@ struct letter {
 };
 
 struct plait_council {
+    const struct plait_elastic *e;
     struct plait_comm *comm; /* of the servers, in their order */
     uint32_t nserver, nworker, self;
     struct vote *heard;          /* [nserver] */
     struct plait_request **next; /* [nserver] receives it; persistent; NULL where nobody speaks to this one */
     bool *ended;                 /* [nserver] says nothing more */
     struct letter *letters;      /* [nworker + 1][nserver] the last that was said to each of each; of END */
-    bool opened;
-    bool broken; /* a server is dead: nothing can be complete any more */
-
-    /* Server 0: */
-    bool *has;  /* [nworker][nserver] since the last decision */
-    bool *lost; /* [nworker] */
+    bool opened, closing, said_end;
+    struct plait_kept why; /* a server is lost: nothing can be complete any more */
+    bool *has;             /* [nworker][nserver] since the last decision; but for server 0 only what it has itself */
+    bool *lost;            /* [nworker] server 0 */
 };
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
@@ -76,7 +84,7 @@ enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, 
     snprintf(name, sizeof name, "%.30s: servers, thread %u", e->name, shift);
     *out = c; /* also half made */
     if (c != NULL) {
-        *c = (struct plait_council){ .nserver = ns, .nworker = nw, .self = e->comm->rank - nw };
+        *c = (struct plait_council){ .nserver = ns, .nworker = nw, .self = e->comm->rank - nw, .e = e };
         c->heard = calloc(ns, sizeof *c->heard);
         c->next = calloc(ns, sizeof(struct plait_request *));
         c->ended = calloc(ns, sizeof *c->ended);
@@ -89,7 +97,7 @@ enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, 
         return plait_fail_memory("out of memory for %u servers of %u workers", ns, nw);
     enum plait_status status = plait_comm_split(e->comm, 0, 0, name, &c->comm);
     if (status == PLAIT_OK) {
-        c->comm->warn = PLAIT_FOREVER;
+        c->comm->patience = PLAIT_FOREVER;
         status = hear_all(c);
     }
     return status;
@@ -128,19 +136,36 @@ void plait_council_destroy(struct plait_council *c)
 
 /* ---- Saying and hearing ------------------------------------------------------------------------------------ */
 
-static bool await_next(struct plait_council *c, uint32_t s)
+/* The comm has failed, with the last error: nobody says anything more. Who it names may be another than `server`. */
+static enum plait_decision lose_server(struct plait_council *c, uint32_t server, enum plait_status status)
 {
-    c->ended[s] |= plait_start(c->next[s]) != PLAIT_OK;
-    c->broken |= c->ended[s];
-    return !c->ended[s];
+    const uint32_t culprit = atomic_load(&c->comm->own->failed) != PLAIT_OK ? c->comm->own->culprit : 0;
+
+    plait_keep_error(&c->why, plait_elastic_blame(c->e, culprit > 0 ? culprit - 1 : server, "", status));
+    for (uint32_t s = 0; s < c->nserver; s++)
+        c->ended[s] = true;
+    return PLAIT_DECISION_DROP_ALL;
 }
 
-void plait_council_open(struct plait_council *c)
+enum plait_decision plait_council_open(struct plait_council *c)
 {
-    for (uint32_t s = 0; s < c->nserver && !c->opened; s++)
-        if (!c->ended[s])
-            await_next(c, s);
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t s = 0; s < c->nserver && !c->opened; s++) {
+        status = c->ended[s] ? PLAIT_OK : plait_start(c->next[s]);
+        if (status != PLAIT_OK)
+            return lose_server(c, s, status);
+    }
     c->opened = true;
+    return PLAIT_DECISION_NONE;
+}
+
+/* Other servers are needed while an exchange is not decided, and in the end. */
+static void set_patience(struct plait_council *c)
+{
+    const bool needed = c->closing || memchr(c->has, true, (size_t)c->nserver * c->nworker) != NULL;
+
+    atomic_store_explicit(&c->comm->patience, needed ? SHARE * c->comm->deadline : PLAIT_FOREVER, memory_order_relaxed);
 }
 
 /* worker: nworker for END. What was said of it last has been heard: something was answered, or came, since. */
@@ -149,8 +174,6 @@ static void say(struct plait_council *c, uint32_t server, uint32_t kind, uint32_
     struct letter *l = &c->letters[(size_t)worker * c->nserver + server];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    if (c->ended[server])
-        return;
     call.request = &l->sent;
     call.deadline = PLAIT_FOREVER;
     if (plait_wait(&l->sent) == PLAIT_OK) {
@@ -181,7 +204,7 @@ static enum plait_decision count(struct plait_council *c, uint32_t w, uint32_t s
     bool *has = &c->has[(size_t)w * c->nserver], all = true;
 
     has[s] = true;
-    if (c->lost[w] || c->broken)
+    if (c->lost[w])
         return drop(c, w) ? PLAIT_DECISION_DROP : PLAIT_DECISION_NONE;
     for (uint32_t i = 0; i < c->nserver; i++)
         all &= has[i];
@@ -201,22 +224,28 @@ static enum plait_decision lose(struct plait_council *c, uint32_t w)
 
 enum plait_decision plait_council_report(struct plait_council *c, uint32_t worker, bool has)
 {
-    if (c->self == 0)
-        return has ? count(c, worker, 0) : lose(c, worker);
-    if (c->broken)
+    enum plait_decision d = PLAIT_DECISION_NONE;
+
+    if (c->why.status != PLAIT_OK)
         return PLAIT_DECISION_DROP;
-    say(c, 0, has ? HAS : LOST, worker);
-    return PLAIT_DECISION_NONE;
+    if (c->self == 0) {
+        d = has ? count(c, worker, 0) : lose(c, worker);
+    } else {
+        c->has[(size_t)worker * c->nserver + c->self] |= has;
+        say(c, 0, has ? HAS : LOST, worker);
+    }
+    set_patience(c);
+    return d;
 }
 
-/* Those who wait for its part have waited in vain. */
-static enum plait_decision lose_server(struct plait_council *c, uint32_t server)
+static enum plait_decision take(struct plait_council *c, struct vote v, uint32_t server)
 {
-    c->ended[server] = true;
-    c->broken = true;
-    for (uint32_t w = 0; c->self == 0 && w < c->nworker; w++)
-        drop(c, w);
-    return PLAIT_DECISION_DROP_ALL;
+    if (v.kind == HAS)
+        return count(c, v.worker, server);
+    if (v.kind == LOST)
+        return lose(c, v.worker);
+    c->has[(size_t)v.worker * c->nserver + c->self] = false;
+    return v.kind == APPLY ? PLAIT_DECISION_APPLY : PLAIT_DECISION_DROP;
 }
 
 enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
@@ -226,22 +255,19 @@ enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server,
 
     *worker = v.worker;
     if (status == PLAIT_OK && v.kind == END) {
-        say(c, server, END, c->nworker);
         c->ended[server] = true;
         return PLAIT_DECISION_NONE;
     }
-    if (status != PLAIT_OK || v.worker >= c->nworker || !await_next(c, server))
-        return lose_server(c, server);
-    switch (v.kind) {
-    case HAS:
-        return count(c, v.worker, server);
-    case LOST:
-        return lose(c, v.worker);
-    case APPLY:
-        return PLAIT_DECISION_APPLY;
-    default:
-        return PLAIT_DECISION_DROP;
-    }
+    if (status == PLAIT_OK && v.worker >= c->nworker)
+        status = plait_comm_blame(c->comm, PLAIT_ERR_PEER, server, "rank %u speaks of worker %u of %u", server,
+                                  v.worker, c->nworker);
+    if (status == PLAIT_OK)
+        status = plait_start(c->next[server]);
+    if (status != PLAIT_OK)
+        return lose_server(c, server, status);
+    const enum plait_decision d = take(c, v, server);
+    set_patience(c);
+    return d;
 }
 
 uint32_t plait_council_awaited(const struct plait_council *c, struct plait_request **requests, uint32_t *servers)
@@ -258,9 +284,19 @@ uint32_t plait_council_awaited(const struct plait_council *c, struct plait_reque
 
 void plait_council_close(struct plait_council *c)
 {
-    if (c->self == 0 || c->ended[0])
-        return;
-    say(c, 0, END, c->nworker);
-    plait_wait(&c->next[0]); /* nothing else can come: whoever is gone here has nothing to be decided */
-    c->ended[0] = true;
+    bool all = true;
+
+    for (uint32_t s = 0; s < c->nserver; s++)
+        all &= c->self > 0 || c->ended[s];
+    c->closing = true;
+    set_patience(c);
+    for (uint32_t s = 0; s < c->nserver && all && !c->said_end && c->why.status == PLAIT_OK; s++)
+        if (s != c->self && (c->self == 0 || s == 0))
+            say(c, s, END, c->nworker);
+    c->said_end |= all;
+}
+
+enum plait_status plait_council_tell(const struct plait_council *c)
+{
+    return plait_tell_error(&c->why);
 }

@@ -219,6 +219,16 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
     return status == PLAIT_OK ? keep(e, e->way->read(e, out)) : status;
 }
 
+enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
+                                      enum plait_status status)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
+                      why, text);
+}
+
 /* ---- The local step ---------------------------------------------------------------------------------------- */
 
 enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradient)

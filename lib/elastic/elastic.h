@@ -117,7 +117,7 @@ struct plait_elastic {
     float *offered;  /* worker: what they read: the weights, or a copy */
     char *memory;    /* worker: room for answers that are messages; server: the slots */
     struct plait_offer *offer;
-    struct plait_council **councils; /* server: of each of its threads; NULL where no exchange needs them */
+    struct plait_council **councils; /* server: of each of its threads; NULL: it is the only one */
     _Atomic uint32_t alive;          /* server: workers */
     _Atomic uint32_t left, died;
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
@@ -143,6 +143,10 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 /* The same, and no exchange is under way. */
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
+
+/* The last error becomes that of a server, by its name; `why` follows: ", as ..", or nothing. */
+enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
+                                      enum plait_status status);
 
 /* ---- state.c: rank 0's `from` becomes the centre. */
 enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);

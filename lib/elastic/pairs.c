@@ -50,14 +50,14 @@ static enum plait_status make_comms(struct plait_elastic *e)
     return status;
 }
 
-/* Servers to which weights are sent agree on what has come to all. */
-static enum plait_status convene(struct plait_elastic *e, const uint8_t *mapped)
+/* Several servers hear of each other's end; those to which weights are sent agree on what has come to all. */
+static enum plait_status convene(struct plait_elastic *e)
 {
     const uint32_t n = plait_elastic_nshift(e);
     struct plait_comm *none;
     enum plait_status status = PLAIT_OK;
 
-    if (e->nserver < 2 || memchr(mapped, 0, e->nworker) == NULL)
+    if (e->nserver < 2)
         return PLAIT_OK;
     if (e->serves && (e->councils = calloc(n, sizeof(struct plait_council *))) == NULL)
         status = plait_fail_memory("out of memory for %u serving threads", n);
@@ -226,7 +226,7 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
     if (status == PLAIT_OK)
         status = make_comms(e);
     if (status == PLAIT_OK)
-        status = convene(e, mapped);
+        status = convene(e);
     for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
         status = overlap(e, e->ends[i].comm);
         if (status == PLAIT_OK)

@@ -7,7 +7,7 @@
  * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
  * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
  * worker's turn, and the next turn comes when it is over. Of several servers none applies what a worker has sent before
- * all have it (council.c). A dead worker's exchange that is complete is applied, too: mapped
+ * all have it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is applied, too: mapped
  * memory stays, and so does what the worker has published (struct plait_offer). That of a worker that has given up is
  * not: its memory is the caller's again.
  */
@@ -16,6 +16,7 @@
 #include "council.h"
 #include "pass.h"
 
+#include "../failure.h"
 #include "../status.h"
 
 #include <plait/message.h>
@@ -35,7 +36,7 @@ struct shift { /* what one thread serves: every n-th worker from the first on */
     struct plait_request **awaited; /* [nworker + nserver] */
     uint32_t *who;                  /* the same: a worker, or nworker + a server of the council */
     bool cancelled;                 /* it does nothing */
-    enum plait_status status;
+    struct plait_kept why;          /* it did not come to a good end */
     pthread_t thread;
 };
 
@@ -263,22 +264,41 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
     go_on(e, end);
 }
 
-/* Another server has spoken, or is dead. */
+/* A server is lost, and a part of the centre: workers hear so with its name. */
+static void give_up(struct shift *s)
+{
+    struct plait_elastic *e = s->e;
+    struct plait_kept why;
+
+    plait_keep_error(&why, plait_council_tell(s->council));
+    for (uint32_t w = s->first; w < e->nworker; w += s->n) {
+        struct plait_pair_end *end = &e->ends[w];
+        end->asks = end->waits = end->told = end->receives = false;
+        if (end->gone)
+            continue;
+        plait_announce_failure(end->comm, why.status, why.text, 0);
+        is_gone(e, end, true);
+    }
+}
+
+/* Another server has spoken, or is lost. */
 static void hear_server(struct shift *s, uint32_t server, enum plait_status status)
 {
     struct plait_elastic *e = s->e;
     uint32_t worker = e->nworker;
     const enum plait_decision d = plait_council_hear(s->council, server, status, &worker);
 
-    for (uint32_t w = s->first; w < e->nworker; w += s->n) {
-        struct plait_pair_end *end = &e->ends[w];
-        if (d == PLAIT_DECISION_NONE || !end->told || (w != worker && d != PLAIT_DECISION_DROP_ALL))
-            continue;
-        end->granted = d == PLAIT_DECISION_APPLY;
-        if (!end->granted)
-            drop(e, end);
-        go_on(e, end);
+    if (d == PLAIT_DECISION_DROP_ALL) {
+        give_up(s);
+        return;
     }
+    if (d == PLAIT_DECISION_NONE || worker >= e->nworker || !e->ends[worker].told)
+        return;
+    struct plait_pair_end *end = &e->ends[worker];
+    end->granted = d == PLAIT_DECISION_APPLY;
+    if (!end->granted)
+        drop(e, end);
+    go_on(e, end);
 }
 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
@@ -293,15 +313,18 @@ static bool has_workers(const struct shift *s)
 
 /*
  * All that this thread waits for, who was served last at the end. Other servers come first, as there are few messages of
- * theirs for each exchange, and workers wait for them. Server 0 answers them while they have workers.
+ * theirs for each exchange, and workers wait for them; and last, when no worker is left.
  */
 static uint32_t list_awaited(struct shift *s)
 {
     const struct plait_elastic *e = s->e;
     uint32_t n = 0;
 
-    if (s->council != NULL && (e->comm->rank == e->nworker || has_workers(s)))
+    if (s->council != NULL) {
+        if (!has_workers(s))
+            plait_council_close(s->council);
         n = plait_council_awaited(s->council, s->awaited, s->who);
+    }
     for (uint32_t i = 0; i < n; i++)
         s->who[i] += e->nworker;
     for (uint32_t k = 0; k < e->nworker; k++) {
@@ -324,13 +347,13 @@ static void *work(void *arg)
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
 
-    if (s->council != NULL && !s->cancelled)
-        plait_council_open(s->council);
+    if (s->council != NULL && !s->cancelled && plait_council_open(s->council) == PLAIT_DECISION_DROP_ALL)
+        give_up(s);
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
         if (i == n) { /* nothing was there to wait for */
-            s->status = status;
+            plait_keep_error(&s->why, status);
             break;
         }
         if (s->who[i] >= e->nworker) {
@@ -343,8 +366,8 @@ static void *work(void *arg)
         s->next = (s->who[i] + 1) % e->nworker;
         hear(e, end, status);
     }
-    if (s->council != NULL && !s->cancelled && s->status == PLAIT_OK)
-        plait_council_close(s->council);
+    if (s->council != NULL && s->why.status == PLAIT_OK)
+        plait_keep_error(&s->why, plait_council_tell(s->council));
     plait_fpenv_leave(environment);
     return NULL;
 }
@@ -406,12 +429,12 @@ static enum plait_status run_shifts(struct shift *s, uint32_t n)
     pthread_mutex_unlock(&gate);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     work(&s[0]);
-    enum plait_status status = s[0].status;
+    const struct plait_kept *why = &s[0].why;
     for (uint32_t t = 1; t < started; t++) {
         pthread_join(s[t].thread, NULL);
-        status = status == PLAIT_OK ? s[t].status : status;
+        why = why->status == PLAIT_OK ? &s[t].why : why;
     }
-    return error == 0 ? status
+    return error == 0 ? plait_tell_error(why)
                       : plait_fail_errno(error, "plait_elastic_serve: cannot start thread %u of %u", started, n);
 }
 

@@ -12,6 +12,7 @@
 #include "pass.h"
 
 #include "../clock.h"
+#include "../failure.h"
 #include "../look.h"
 #include "../status.h"
 
@@ -66,13 +67,19 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
 {
     const struct plait_desk *desk = e->ends[server].desk;
     const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
-    char text[400], why[64] = "";
+    const int32_t failed = atomic_load(&e->ends[server].comm->own->failed); /* earlier, perhaps */
+    char why[64] = "";
 
-    snprintf(text, sizeof text, "%s", plait_last_error());
-    if (turn != e->comm->rank)
+    if (turn != e->comm->rank && turn < e->nworker)
         snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
-    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
-                      why, text);
+    return plait_elastic_blame(e, server, why, failed != PLAIT_OK ? (enum plait_status)failed : status);
+}
+
+/* It reads no weights any more. */
+static bool is_gone(const struct plait_elastic *e, uint32_t server)
+{
+    return plait_peer_died(&e->comm->peers[e->nworker + server]) ||
+           atomic_load(&e->ends[server].comm->peers[SERVER].control->departed);
 }
 
 /*
@@ -81,12 +88,11 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
  */
 static void withdraw(struct plait_elastic *e)
 {
-    const double end = plait_clock() + e->comm->config.deadline;
+    const double end = plait_clock() + e->comm->deadline;
 
     atomic_store(&e->offer->number, 0);
     for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
-        while (atomic_load(&e->ends[s].desk->reads[e->comm->rank]) != 0 && plait_clock() < end &&
-               !plait_peer_died(&e->comm->peers[e->nworker + s]))
+        while (atomic_load(&e->ends[s].desk->reads[e->comm->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
             sched_yield();
 }
 
@@ -125,14 +131,26 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
     return PLAIT_OK;
 }
 
-/* Of an exchange, what server s gave is applied; of a reading, copied to `out`. */
-static void take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
+/*
+ * Of an exchange, what server s gave is applied; of a reading, copied to `out`. A server that gives up says so before it
+ * uses the slot for other things.
+ */
+static enum plait_status take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
 {
     if (out != NULL)
         memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
     else
         plait_elastic_add(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
                           end->part.count, -(float)end->heard.pull);
+    return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
+}
+
+/* Nor does this one answer: it may be the one that another waits for. */
+static void add_another(const struct plait_elastic *e, uint32_t server, struct plait_kept *error)
+{
+    const size_t n = strlen(error->text);
+
+    snprintf(error->text + n, sizeof error->text - n, "; nor does server %u (rank %u)", server, e->nworker + server);
 }
 
 /*
@@ -145,11 +163,15 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         struct plait_pair_end *end = &e->ends[s];
-        const enum plait_status status = await_one(end);
+        enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
-            take(e, end, out);
-        else if (first.status == PLAIT_OK || (status == PLAIT_ERR_PEER && first.status != PLAIT_ERR_PEER))
+            status = take(e, end, out);
+        if (status == PLAIT_OK)
+            continue;
+        if (first.status == PLAIT_OK || (status == PLAIT_ERR_PEER && first.status != PLAIT_ERR_PEER))
             plait_keep_error(&first, blame(e, s, status));
+        else if (status == PLAIT_ERR_TIMEOUT && first.status == PLAIT_ERR_TIMEOUT)
+            add_another(e, s, &first);
     }
     if (first.status != PLAIT_OK) {
         withdraw(e);
