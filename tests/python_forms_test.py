@@ -220,13 +220,13 @@ def a_message_that_differs_is_named_on_both_ranks():
     def body(rank, uid):
         with plait.Comm.create(2, rank, uid) as comm:
             if rank == 0:
-                comm.send(numpy.zeros(100000), 1)
+                comm.send(numpy.zeros(1000000), 1)  # more than is staged ahead
             else:
-                comm.recv(numpy.zeros(99999), 0)
+                comm.recv(numpy.zeros(999999), 0)
             comm.barrier()
     for error in ranks.processes(2, body):
         assert isinstance(error, plait.MismatchError), repr(error)
-        assert '100000' in str(error) and '99999' in str(error), error
+        assert '1000000' in str(error) and '999999' in str(error), error
 
 
 def a_group_exchanges_with_everybody_at_once():
