@@ -268,8 +268,11 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
     struct verdict v;
 
     if (deadline >= PLAIT_FOREVER) {
-        const enum plait_status status = look_for_cut_off(comm, w, now);
-        return status == PLAIT_OK ? look_for_silent(comm, w) : status;
+        enum plait_status status = look_for_cut_off(comm, w, now);
+        if (status == PLAIT_OK)
+            status = look_for_silent(comm, w);
+        if (status != PLAIT_OK || atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0)
+            return status; /* servers wait for workers as long as they like, and say nothing of it */
     }
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;
