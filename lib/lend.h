@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lend or stage: a message from memory that the receiver does not map is read by it through the kernel, once, or copied by its
- * sender into shared memory and by the receiver out of it.
+ * Lend or stage: a message from memory that the receiver does not map is read by it through the kernel, once, or copied
+ * by its sender into shared memory and by the receiver out of it.
  *
- * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache) and changes while a
- * virtual one runs. So both are measured as messages go: each rank says in its control block what its copies cost, and now and
- * then the way that is not in use is tried. The sender decides alone, for each message, and nothing is agreed; but two that send
- * to each other had better go the same way, so it is the mean of both ranks' costs that counts, which both see alike. Costs are
- * of messages of one size to within a factor of two.
+ * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache) and changes
+ * while a virtual one runs. So both are measured as messages go: each rank says in its control block what its copies
+ * cost, and now and then the way that is not in use is tried. The sender decides alone, for each message, and nothing is
+ * agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs that
+ * counts, which both see alike. Costs are of messages of one size to within a factor of two.
+ *
+ * The first PLAIT_LEND_FIRST messages of a size are staged and lent in turn, PLAIT_LEND_ROUND of each; then the cheaper
+ * way is taken, but for a round in the middle of every PLAIT_LEND_EVERY: at their beginning trial.h asks how to stage.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -18,10 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8  /* messages one way in a row: the first ones find staging memory in no cache */
-#define PLAIT_LEND_FIRST 32 /* messages of a size, staged and lent in turn, rounds of each; then the cheaper way, */
-#define PLAIT_LEND_EVERY \
-    128 /* and of so many a round in their middle the other, as at their beginning trial.h asks how to stage */
+#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache */
+#define PLAIT_LEND_FIRST 32
+#define PLAIT_LEND_EVERY 128
 #define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
 #define PLAIT_LEND_SIZES 12 /* from PLAIT_LEAST_LENT, by powers of two; the last one has all above */
 

@@ -338,11 +338,10 @@ void plait_explain(const struct plait_selection *s, size_t size, struct plait_ch
                                   .plan_hash = s->plan_hash };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : "engine");
-    snprintf(
-        out->why, sizeof out->why, "%s%s", s->why,
-        s->once && !s->tiny && out->slice >= PLAIT_LEAST_ONCE
-            ? "; memory not the library's is staged or read through the kernel, by what takes less time (PLAIT_CMA)"
-            : "");
+    snprintf(out->why, sizeof out->why, "%s%s", s->why,
+             s->once && !s->tiny && out->slice >= PLAIT_LEAST_ONCE
+                 ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
+                 : "");
 }
 
 enum plait_status plait_cannot_differ(const char *spec)

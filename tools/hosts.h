@@ -108,8 +108,10 @@ void wires_finish(const struct hosts_plan *plan, uint32_t h);
 /* Take the link of host h down or up, in the namespace of the bridges. False: errno. */
 bool wires_set(uint32_t h, bool up);
 
-/* Wait until a link that was taken up carries packets, which the kernel finds out later, a second and more where it takes down
- * other namespaces meanwhile. False: not within ten. */
+/*
+ * Wait until a link that was taken up carries packets, which the kernel finds out later, a second and more where it
+ * takes down other namespaces meanwhile. False: not within ten.
+ */
 bool wires_run(uint32_t h);
 
 /* ---- The supervisor ---------------------------------------------------------------------------- */

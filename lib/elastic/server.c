@@ -7,9 +7,9 @@
  * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
  * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
  * worker's turn, and the next turn comes when it is over. Of several servers none applies what a worker has sent before
- * all have it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is applied, too: mapped
- * memory stays, and so does what the worker has published (struct plait_offer). That of a worker that has given up is
- * not: its memory is the caller's again.
+ * all have it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is
+ * applied, too: mapped memory stays, and so does what the worker has published (struct plait_offer). That of a worker
+ * that has given up is not: its memory is the caller's again.
  */
 #include "elastic.h"
 
