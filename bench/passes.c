@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How near the memory's bandwidth the passes over gradients and weights come: packing, unpacking and the optimiser's
- * step, each beside copies that move as many bytes, in turns. Developers' tool; plait_internal is inside.
+ * step, each beside copies that move as many bytes, and beside a reading and a copy that read and write as many each, in
+ * turns: a core that reads more slowly than it copies shows in the second. Developers' tool; plait_internal is inside.
  */
 #include "cli.h"
 #include "fusion/pass.h"
@@ -12,6 +13,7 @@
 #include <plait/optim.h>
 #include <plait/topology.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +49,18 @@ static void copy_stream(struct hand *h, size_t traffic)
 static void copy_memcpy(struct hand *h, size_t traffic)
 {
     memcpy(h->a, h->b, traffic / 2);
+}
+
+/* The plainest reading that there is, of whole lines, four streams at once. */
+static void read_lines(struct hand *h, size_t traffic)
+{
+    const size_t quarter = traffic / 4 / 64 * 8; /* of 8 bytes */
+    const uint64_t *x = (const uint64_t *)h->b;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < quarter; i += 8)
+        sum += x[i] + x[quarter + i] + x[2 * quarter + i] + x[3 * quarter + i];
+    h->sink = (double)sum;
 }
 
 static void convert(struct hand *h, void *to, enum plait_dtype to_type, void *from, enum plait_dtype from_type,
@@ -111,21 +125,21 @@ static void optim(struct hand *h)
 static const struct pass {
     const char *name;
     void (*run)(struct hand *h);
-    size_t traffic;              /* bytes read and written for each element */
+    size_t reads, writes;        /* bytes for each element */
     enum plait_dtype type, copy; /* optimiser: gradients; copy or PLAIT_NDTYPE */
     bool squares;                /* optimiser: known */
 } passes[] = {
-    { "pack: float32 to float16, scaled", pack_f16, 6 },
-    { "pack: float32 to bfloat16, scaled", pack_bf16, 6 },
-    { "pack: float32 to float32, scaled", pack_f32, 8 },
-    { "unpack: float16 to float32, scaled, looked at", unpack_f16, 6 },
-    { "unpack: bfloat16 to float32, scaled, looked at", unpack_bf16, 6 },
-    { "unpack: float32 to float32, scaled, looked at", unpack_f32, 8 },
-    { "squares of float32: read only", squares, 4 },
-    { "LARS: gradients and copy float16", optim, 4 + 2 + 2 + 8 + 8 + 2, PLAIT_FLOAT16, PLAIT_FLOAT16, false },
-    { "LARS: gradients float32, copy float16", optim, 4 + 4 + 4 + 8 + 8 + 2, PLAIT_FLOAT32, PLAIT_FLOAT16, false },
-    { "LARS: gradients float32, no copy", optim, 4 + 4 + 4 + 8 + 8, PLAIT_FLOAT32, PLAIT_NDTYPE, false },
-    { "LARS: gradients float32, squares known", optim, 4 + 4 + 8 + 8, PLAIT_FLOAT32, PLAIT_NDTYPE, true },
+    { "pack: float32 to float16, scaled", pack_f16, 4, 2 },
+    { "pack: float32 to bfloat16, scaled", pack_bf16, 4, 2 },
+    { "pack: float32 to float32, scaled", pack_f32, 4, 4 },
+    { "unpack: float16 to float32, scaled, looked at", unpack_f16, 2, 4 },
+    { "unpack: bfloat16 to float32, scaled, looked at", unpack_bf16, 2, 4 },
+    { "unpack: float32 to float32, scaled, looked at", unpack_f32, 4, 4 },
+    { "squares of float32: read only", squares, 4, 0 },
+    { "LARS: gradients and copy float16", optim, 4 + 2 + 2 + 8, 8 + 2, PLAIT_FLOAT16, PLAIT_FLOAT16, false },
+    { "LARS: gradients float32, copy float16", optim, 4 + 4 + 4 + 8, 8 + 2, PLAIT_FLOAT32, PLAIT_FLOAT16, false },
+    { "LARS: gradients float32, no copy", optim, 4 + 4 + 4 + 8, 8, PLAIT_FLOAT32, PLAIT_NDTYPE, false },
+    { "LARS: gradients float32, squares known", optim, 4 + 8, 8, PLAIT_FLOAT32, PLAIT_NDTYPE, true },
 };
 
 /* ---- Threads ---------------------------------------------------------------------------------------------- */
@@ -134,8 +148,10 @@ static struct crew {
     struct hand hands[MAX_THREADS];
     uint32_t n;
     pthread_barrier_t begin, end;
-    const struct pass *pass; /* NULL: a copy */
-    bool stream, over;
+    const struct pass *pass;                       /* NULL: plain */
+    void (*plain)(struct hand *h, size_t traffic); /* of so many bytes for each element */
+    size_t traffic;
+    bool over;
 } crew;
 
 /* Of this thread on a processor: others who use the machine show less. */
@@ -159,26 +175,39 @@ static void *hand_main(void *argument)
         if (crew.over)
             return NULL;
         start = own_time();
-        if (crew.pass->run != NULL)
+        if (crew.pass != NULL)
             crew.pass->run(h);
         else
-            (crew.stream ? copy_stream : copy_memcpy)(h, crew.pass->traffic * h->n);
+            crew.plain(h, crew.traffic * h->n);
         h->took = own_time() - start;
         pthread_barrier_wait(&crew.end);
     }
 }
 
-static double timed(const struct pass *pass, bool stream)
+/* The longest of the threads. */
+static double together(void)
 {
     double longest = 0;
 
-    crew.pass = pass;
-    crew.stream = stream;
     pthread_barrier_wait(&crew.begin);
     pthread_barrier_wait(&crew.end);
     for (uint32_t i = 0; i < crew.n; i++)
         longest = crew.hands[i].took > longest ? crew.hands[i].took : longest;
     return longest;
+}
+
+static double timed(const struct pass *pass)
+{
+    crew.pass = pass;
+    return together();
+}
+
+static double timed_plain(void (*plain)(struct hand *h, size_t traffic), size_t traffic)
+{
+    crew.pass = NULL;
+    crew.plain = plain;
+    crew.traffic = traffic;
+    return together();
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------- */
@@ -263,28 +292,47 @@ static void make_optim(struct hand *h, const struct tensors *t, const struct pas
 
 /* ---- The run ---------------------------------------------------------------------------------------------- */
 
+/* What a pass is compared with: `copy` moves as many bytes, `mixed` reads and writes as many each, as what is read more than
+ * written is only read, and the rest copied. */
+struct beside {
+    double copy, mixed;
+};
+
+static struct beside beside(const struct pass *pass)
+{
+    const size_t traffic = pass->reads + pass->writes;
+    const size_t only_read = pass->reads > pass->writes ? pass->reads - pass->writes : 0;
+    const double streamed = timed_plain(copy_stream, traffic), copied = timed_plain(copy_memcpy, traffic);
+    const double copy = streamed < copied ? streamed : copied, read = timed_plain(read_lines, only_read);
+
+    return (struct beside){ copy, read + copy * (double)(traffic - only_read) / (double)traffic };
+}
+
 static void measure(const struct pass *pass, const struct tensors *t)
 {
-    const struct pass copy = { .traffic = pass->traffic };
-    const double moved = (double)pass->traffic * (double)crew.hands[0].n * crew.n;
-    struct series ratios = { 0 };
-    double best = 1e9, best_copy = 1e9;
+    const double moved = 1e-9 * (double)(pass->reads + pass->writes) * (double)crew.hands[0].n * crew.n;
+    struct series of_copy = { 0 }, of_mixed = { 0 };
+    struct beside best = { 1e9, 1e9 };
+    double best_pass = 1e9;
 
     for (uint32_t i = 0; i < crew.n && pass->run == optim; i++)
         make_optim(&crew.hands[i], t, pass);
     for (uint32_t r = 0; r <= rounds; r++) {
-        const double streamed = timed(&copy, true), copied = timed(&copy, false), took = timed(pass, false);
-        const double copy_took = streamed < copied ? streamed : copied;
+        const struct beside b = beside(pass);
+        const double took = timed(pass);
         if (r == 0) /* pages, caches */
             continue;
-        series_add(&ratios, copy_took / took);
-        best = took < best ? took : best;
-        best_copy = copy_took < best_copy ? copy_took : best_copy;
+        series_add(&of_copy, b.copy / took);
+        series_add(&of_mixed, b.mixed / took);
+        best_pass = fmin(best_pass, took);
+        best = (struct beside){ fmin(best.copy, b.copy), fmin(best.mixed, b.mixed) };
     }
-    printf("%u  %-48s %8.2f %8.2f  %5.1f %% %5.1f %%\n", crew.n, pass->name, 1e-9 * moved / best,
-           1e-9 * moved / best_copy, 100 * best_copy / best, 100 * median_of(ratios.x, ratios.n));
+    printf("%u  %-48s %8.2f %8.2f %8.2f  %5.1f %% %5.1f %%  %5.1f %% %5.1f %%\n", crew.n, pass->name, moved / best_pass,
+           moved / best.copy, moved / best.mixed, 100 * best.copy / best_pass, 100 * median_of(of_copy.x, of_copy.n),
+           100 * best.mixed / best_pass, 100 * median_of(of_mixed.x, of_mixed.n));
     fflush(stdout);
-    series_finish(&ratios);
+    series_finish(&of_copy);
+    series_finish(&of_mixed);
 }
 
 static void run_threads(uint32_t n, const struct plait_kernels *k, const struct tensors *t)
@@ -327,8 +375,9 @@ static const struct cli_option options[] = {
 };
 static const struct cli_program program = {
     "plait-perf-passes", "[OPTION ...]",
-    "Passes over gradients and weights beside copies that move as many bytes: GB/s read and written, the best of the\n"
-    "rounds, and the best's share of the best copy's; then the median of the rounds' shares.\n",
+    "Passes over gradients and weights beside a copy that moves as many bytes, and beside a reading and a copy that\n"
+    "read and write as many each: GB/s read and written, the best of the rounds; then the best's share of the best\n"
+    "copy's and the median of the rounds' shares, and the same of reading and copy.\n",
     options
 };
 
@@ -351,7 +400,8 @@ int main(int argc, char **argv)
     setenv("PLAIT_ISA", isa, 1); /* the optimiser's */
     plait_topology_get(&topology);
     printf("# %s, %s kernels, %zu MiB of gradients\n", topology.processor, k->isa, bytes >> 20);
-    printf("# threads, pass, GB/s, GB/s of the copy, share of the copy: best, median\n");
+    printf("# threads, pass, GB/s, of the copy, of reading and copy; share of the copy: best, median; of reading and "
+           "copy\n");
     for (uint32_t n = 1; n <= threads; n++)
         run_threads(n, k, &t);
     tensors_finish(&t);

@@ -126,7 +126,7 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
     const uint32_t n = gather_color(all, comm->nrank, s->color);
     uint32_t *members = comm->members, rank = 0;
 
-    PLAIT_KNOWN(members != NULL && n > 0);
+    PLAIT_KNOWN(all != NULL && members != NULL && n > 0);
     for (uint32_t i = 0; i < n; i++) {
         members[i] = all[i].rank;
         rank = all[i].rank == comm->rank ? i : rank;

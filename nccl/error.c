@@ -35,7 +35,7 @@ static void keep(struct ncclComm *comm, const char *text)
     pthread_mutex_unlock(&comm->lock);
 }
 
-ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
+ncclResult_t(nccl_fail)(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
 {
     char text[LONGEST];
     va_list args;

@@ -11,6 +11,10 @@
 ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+#ifdef __clang_analyzer__ /* as in lib/status.h */
+#define nccl_fail(result, ...) (nccl_fail(result, __VA_ARGS__), (result))
+#endif
+
 /* What the library's answer to `call` is here; its text becomes the comm's. */
 ncclResult_t nccl_result(enum plait_status status, struct ncclComm *comm, const char *call);
 ncclResult_t nccl_result_of(enum plait_status status); /* without a text */

@@ -42,7 +42,7 @@ static void *grown(void *list, uint32_t n, size_t size)
 {
     if (n % GROWTH != 0)
         return list;
-    void *more = realloc(list, (n + GROWTH) * size);
+    void *more = reallocarray(list, n + GROWTH, size);
     if (more == NULL) {
         fprintf(stderr, "plait-train: no memory for a network's table\n");
         exit(1);
