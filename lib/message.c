@@ -268,41 +268,41 @@ static uint64_t note_of(const struct plait_letter *m)
     return (uint64_t)m->type << 56 | m->count;
 }
 
+/* Fibonacci hashing (Knuth 6.4): the notes of like messages are apart. */
 static uint32_t fingerprint_of(const struct plait_letter *m)
 {
-    const uint64_t note = note_of(m);
-    return plait_fingerprint(&note, sizeof note);
+    return (uint32_t)(note_of(m) * 0x9e3779b97f4a7c15 >> 32);
+}
+
+/* The place of a small slice: a window behind is received, as there is room for this one. */
+static char *small_stage(const struct plait_pair *pair, uint32_t number)
+{
+    return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
 }
 
 /* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
-static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
+static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link, size_t bytes,
                         enum plait_status *status)
 {
     const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
     void *memory;
 
-    if (pair->stage == NULL) {
+    if (pair->small == NULL) {
         comm->stats.allocations++;
-        *status = plait_arena_alloc(PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE, &memory);
+        *status = plait_arena_alloc(PLAIT_MESSAGE_STAGED, &memory);
         if (*status != PLAIT_OK)
             return NULL;
-        pair->stage = memory;
+        pair->small = memory;
+        pair->stage = pair->small + PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
     }
-    /* What is a window behind is received, as there is room for this one; numbers come round. */
+    if (bytes <= PLAIT_MESSAGE_SMALL)
+        return small_stage(pair, number);
+    /* Numbers come round. */
     if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
         return NULL;
     pair->used[k] = number;
     pair->ever[k] = true;
     return pair->stage + k * PLAIT_MESSAGE_SLICE;
-}
-
-/* Sizes repeat: the lines that the next small message will be staged in come while the caller works, as in tiny.c. */
-static void expect(const struct plait_pair *pair, const struct plait_link *link, size_t bytes)
-{
-    const uint32_t k = link->next_out % PLAIT_MESSAGE_STAGE;
-
-    if (bytes <= PLAIT_TINY_SOME && (!pair->ever[k] || link->transport->sent(link, pair->used[k])))
-        plait_expect(pair->stage + k * PLAIT_MESSAGE_SLICE, bytes);
 }
 
 /* Offer the next slice; false: not now. */
@@ -319,7 +319,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     if (bytes >= PLAIT_LEAST_LENT && !lend && link->transport->reaches(link, data, bytes, true))
         lend = plait_lend_number(comm, m->peer, bytes, link->next_out);
     if (!small && !lend) {
-        char *copy = find_stage(comm, pair, link, status);
+        char *copy = find_stage(comm, pair, link, bytes, status);
         if (copy == NULL)
             return false;
         data = plait_lend_copy(comm, PLAIT_STAGING, copy, data, bytes);
@@ -329,8 +329,9 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
-    if (!small && !lend)
-        expect(pair, link, bytes);
+    /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
+    if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
+        plait_expect(small_stage(pair, link->next_out), bytes);
     count_slice(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
@@ -569,7 +570,7 @@ void plait_messages_destroy(struct plait_comm *comm)
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
         if (pair != NULL)
-            plait_arena_free(pair->stage);
+            plait_arena_free(pair->small);
         free(pair);
     }
     free(comm->messages);
@@ -581,8 +582,8 @@ size_t plait_messages_bytes(const struct plait_comm *comm)
     size_t bytes = 0;
 
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++)
-        if (comm->messages->pairs[r] != NULL && comm->messages->pairs[r]->stage != NULL)
-            bytes += PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE;
+        if (comm->messages->pairs[r] != NULL && comm->messages->pairs[r]->small != NULL)
+            bytes += PLAIT_MESSAGE_STAGED;
     return bytes;
 }
 
@@ -591,9 +592,9 @@ void plait_messages_empty(struct plait_comm *comm)
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
         const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || pair->stage == NULL || !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
+        if (pair == NULL || pair->small == NULL || !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
             continue;
-        plait_arena_free(pair->stage);
-        pair->stage = NULL;
+        plait_arena_free(pair->small);
+        pair->small = pair->stage = NULL;
     }
 }

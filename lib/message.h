@@ -17,6 +17,10 @@
 
 #define PLAIT_MESSAGE_SLICE ((size_t)256 << 10) /* bytes; equal at both ends */
 #define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
+#define PLAIT_MESSAGE_SMALL PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
+
+/* Of both. */
+#define PLAIT_MESSAGE_STAGED (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL + PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
 
 struct plait_queue {
     struct plait_request *first, **end;
@@ -30,7 +34,8 @@ struct plait_pair { /* this rank and another, or itself */
     struct plait_queue lent;              /* offered, but still read where they lie */
     bool offered;                         /* something, in this turn */
     struct plait_wait sending, receiving; /* each its own: what moves elsewhere does not excuse who is awaited here */
-    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] or NULL */
+    char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL; behind it */
+    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] */
     uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */
     bool ever[PLAIT_MESSAGE_STAGE];       /* one did */
 };

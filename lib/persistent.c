@@ -27,7 +27,7 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
 /* waits: the group for its end. */
 static enum plait_status start(struct plait_request *r, bool waits)
 {
-    r->started = false;
+    atomic_store_explicit(&r->started, false, memory_order_relaxed);
     if (plait_in_group()) {
         plait_group_add(r, waits);
         return PLAIT_OK;

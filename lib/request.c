@@ -23,6 +23,26 @@ static void destroy(struct plait_request *r)
     free(r);
 }
 
+/* What only its caller ever held: the comm's one thread takes it and gives it back, so there is nothing to lock. */
+static struct plait_request *take_kept(struct plait_comm *comm)
+{
+    struct plait_request *r = comm->kept;
+
+    if (r != NULL)
+        comm->kept = r->next;
+    return r;
+}
+
+static void keep(struct plait_request *r)
+{
+    if (r->comm == NULL) {
+        destroy(r);
+        return;
+    }
+    r->next = r->comm->kept;
+    r->comm->kept = r;
+}
+
 static struct plait_request *take_spare(struct plait_comm *comm)
 {
     pthread_mutex_lock(&homes);
@@ -52,13 +72,13 @@ static struct plait_request *make(struct plait_comm *comm)
 
 struct plait_request *plait_request_get(struct plait_comm *comm)
 {
-    struct plait_request *r = take_spare(comm);
+    struct plait_request *r = take_kept(comm);
 
-    if (r == NULL && (r = make(comm)) == NULL)
+    if (r == NULL && (r = take_spare(comm)) == NULL && (r = make(comm)) == NULL)
         return NULL;
     r->stream = NULL;
     r->persistent = r->grouped = r->own = false;
-    r->started = false;
+    atomic_store_explicit(&r->started, false, memory_order_relaxed);
     r->status = PLAIT_OK;
     return r;
 }
@@ -116,7 +136,7 @@ void plait_request_open(struct plait_request *r)
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->passed, false, memory_order_relaxed);
     atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
-    r->started = true;
+    atomic_store_explicit(&r->started, true, memory_order_relaxed);
     r->next = NULL;
     r->alone = false;
 }
@@ -325,7 +345,7 @@ void plait_request_drop(struct plait_request *r, enum plait_status status)
         pthread_mutex_unlock(&comm->lock);
     }
     r->status = status;
-    r->started = true;
+    atomic_store_explicit(&r->started, true, memory_order_relaxed);
     atomic_store_explicit(&r->passed, true, memory_order_release);
     atomic_store_explicit(&r->ended, true, memory_order_release);
 }
@@ -364,11 +384,14 @@ enum plait_status plait_request_take(struct plait_request **request)
     struct plait_request *r = *request;
     const enum plait_status status = tell(r, r->status);
 
-    r->started = false;
+    atomic_store_explicit(&r->started, false, memory_order_relaxed);
     if (r->persistent)
         return status;
     *request = NULL;
-    plait_request_give_back(r);
+    if (r->own)
+        keep(r);
+    else
+        plait_request_give_back(r);
     return status;
 }
 
@@ -536,11 +559,11 @@ void plait_requests_finish(struct plait_comm *comm)
 void plait_requests_forget(struct plait_comm *comm)
 {
     pthread_mutex_lock(&homes);
-    while (comm->spare != NULL) {
-        struct plait_request *r = comm->spare;
-        comm->spare = r->next;
+    for (struct plait_request *r = comm->spare; r != NULL; r = r->next)
         r->comm = NULL;
-    }
+    for (struct plait_request *r = comm->kept; r != NULL; r = r->next)
+        r->comm = NULL;
+    comm->spare = comm->kept = NULL;
     while (comm->requests != NULL) {
         struct plait_request *r = comm->requests;
         comm->requests = r->next_of_all;

@@ -43,7 +43,7 @@ struct plait_request {
     atomic_bool open; /* it has */
     bool persistent;
     bool grouped;        /* in a group that has not ended */
-    bool own;            /* the group's, which takes it */
+    bool own;            /* of the call or group that waits for it and takes it */
     bool alone;          /* started, but its comm is not on the list of active ones: see start_alone() */
     atomic_bool started; /* begun and not yet taken by who holds it */
     atomic_bool ended;

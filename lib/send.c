@@ -12,6 +12,7 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
 {
     const size_t size = plait_dtype_size(type);
     const bool send = name[0] == 's';
+    size_t bytes;
 
     if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
@@ -19,7 +20,7 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
     if (peer >= comm->nrank)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
                           comm->nrank);
-    if (count > PLAIT_MOST_BYTES / size)
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PLAIT_MOST_BYTES)
         return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
                           name, count, size);
     if (data == NULL && count > 0)

@@ -39,7 +39,7 @@ static int set_up(void **state)
     for (uint32_t r = 0; r < NRANK; r++) {
         struct plait_comm *c = &w->comm[r];
         *c = (struct plait_comm){ .rank = r, .nrank = NRANK, .peers = w->peers[r] };
-        c->own = aligned_alloc(PLAIT_LINE, (plait_control_bytes(NRANK) + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE);
+        c->own = aligned_alloc(4096, (plait_control_bytes(NRANK) + 4095) / 4096 * 4096);
         memset(c->own, 0, plait_control_bytes(NRANK));
         c->own->rank = r;
         for (uint32_t o = 0; o < NRANK; o++) {

@@ -25,10 +25,10 @@ extern "C" {
  * Order:  its place among the messages from this rank to `to`
  * Thread: one thread per rank at a time
  * Errors: as plait_allreduce(); PLAIT_ERR_PEER when that rank died or left before it had received it
- * Cost:   up to 32 bytes travel in one cache line; of memory that is not plait_mem_alloc()'s, messages between processes
- *         are copied once more, but from 8 KiB on where reading through the kernel takes less time (PLAIT_CMA); all in
- *         slices of 256 KiB. Whether a send waits for its receiver therefore changes from call to call: two ranks that
- *         both send first may work for a while. With PLAIT_CMA=1 that fails at once
+ * Cost:   up to 96 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
+ *         between processes are copied once more, but from 8 KiB on where reading through the kernel takes less time
+ *         (PLAIT_CMA); all in slices of 256 KiB. Whether a send waits for its receiver therefore changes from call to
+ *         call: two ranks that both send first may work for a while. With PLAIT_CMA=1 that fails at once
  */
 PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,
                                        uint32_t to, const struct plait_call *call);
