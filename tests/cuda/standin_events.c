@@ -29,6 +29,17 @@ static int event_find(void *handle, struct event **out)
     return found ? CU_OK : CU_INVALID_HANDLE;
 }
 
+uint32_t event_count(void)
+{
+    uint32_t n = 0;
+
+    process_lock();
+    for (const struct event *e = events; e != NULL; e = e->next)
+        n++;
+    process_unlock();
+    return n;
+}
+
 EXPORT int cuEventCreate(void **out, unsigned flags)
 {
     CALL(true);

@@ -39,6 +39,7 @@ static struct world {
     uint32_t free_trace; /* a list; those from `fresh` on were never used */
     uint32_t fresh;
     int owners[ACTORS]; /* processes; 0: free */
+    bool careless;      /* a race is none */
     struct clock host, actors[ACTORS];
     struct allocation allocations[ALLOCATIONS];
     struct word words[WORDS];
@@ -257,6 +258,13 @@ static bool conflict(enum access a, enum access b)
     return (a == READ && b == SIGNAL) || (a == SIGNAL && b == READ);
 }
 
+void world_careless(bool careless)
+{
+    world_lock();
+    world->careless = careless;
+    world_unlock();
+}
+
 static const char *const verb[] = { "reads", "writes", "waits for a value in", "writes a value to" };
 
 static _Noreturn void report(const struct allocation *a, const struct trace *was, const struct trace *is)
@@ -286,7 +294,8 @@ void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, en
         const uint32_t trace = *link;
         const struct trace *was = &world->traces[trace];
         const bool overlap = was->start < is.end && is.start < was->end;
-        if (overlap && conflict(was->access, is.access) && !is_known(was, now) && !is_gone(was->pid))
+        if (overlap && conflict(was->access, is.access) && !is_known(was, now) && !world->careless &&
+            !is_gone(was->pid))
             report(a, was, &is);
         if (overlap && is_known(was, now) && replaces(&is, was)) {
             *link = was->next;
