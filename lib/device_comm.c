@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
+#define MOST_ERRORS       3   /* until a device that does not say how far it is is broken */
 #define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
 
 void plait_device_note(struct plait_comm *comm, const char *why)
@@ -41,14 +42,14 @@ static bool has_other_processes(const struct plait_comm *comm)
     return false;
 }
 
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base)
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why)
 {
     struct plait_device_comm *d = comm->device;
     struct plait_spot place;
     struct plait_lent *l;
-    const char *why = d->plugin->place(data, &place);
 
-    for (uint64_t n = d->nlent; why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
+    *why = d->plugin->place(data, &place);
+    for (uint64_t n = d->nlent; *why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
         l = &d->shown->lent[n % PLAIT_NLENT];
         if (l->id == place.id && l->base == place.base) {
             *base = l->base;
@@ -56,9 +57,9 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
         }
     }
     l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
-    if (why == NULL)
-        why = d->plugin->lend(&place, &l->handle);
-    if (why != NULL)
+    if (*why == NULL)
+        *why = d->plugin->lend(&place, &l->handle);
+    if (*why != NULL)
         return 0;
     l->id = place.id;
     l->base = *base = place.base;
@@ -144,6 +145,9 @@ void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
 
+    if (comm->own_queue != NULL)
+        plait_device_used()->close_queue(comm->own_queue);
+    comm->own_queue = NULL;
     if (d == NULL)
         return;
     plait_device_unwatch(d);
@@ -234,6 +238,7 @@ enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue
     if (status != PLAIT_OK)
         return status;
     why = comm->device->plugin->capturing(queue, &comm->device->captures);
+    comm->device->captures |= why != NULL; /* it may: a mark would be of no use */
     if (why == NULL && comm->device->captures) {
         status = check_queues(comm);
         comm->device->captured = true;
@@ -246,15 +251,21 @@ enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue
 enum plait_status plait_device_end(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    const char *why = NULL;
+    struct plait_queue *queue = comm->run->queue;
+    const char *why;
 
-    if (d != NULL && !d->captures)
-        why = d->plugin->set_mark(comm->run->queue, d->end);
     comm->run->queue = NULL;
     if (d == NULL || d->captures)
         return PLAIT_OK;
+    why = d->plugin->set_mark(queue, d->end);
+    if (why != NULL) /* it may have been the error of an earlier call */
+        why = d->plugin->set_mark(queue, d->end);
     d->called |= why == NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail("the end of an operation cannot be marked on its stream", why);
+    d->lost |= why != NULL; /* nobody will know when it has passed */
+    if (why == NULL || comm->failed != PLAIT_OK)
+        return PLAIT_OK;
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: the end of an operation cannot be marked: %s", d->device,
+                           why);
 }
 
 /*
@@ -277,8 +288,13 @@ void plait_device_settle(struct plait_comm *comm)
     struct plait_device_comm *d = comm->device;
     bool passed = d == NULL || !d->called;
 
-    while (!passed && d->plugin->passed(d->end, &passed) == NULL && !passed)
-        usleep(50);
+    for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
+        if (d->plugin->passed(d->end, &passed) != NULL)
+            errors++;
+        else if (!passed)
+            usleep(50);
+    if (d != NULL)
+        d->lost |= !passed; /* the device is broken */
     if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     const double until = plait_clock() + MOST_PATIENCE;
@@ -286,5 +302,5 @@ void plait_device_settle(struct plait_comm *comm)
     while (!others_are_quiet(comm) && plait_clock() < until)
         if (!plait_progress()) /* it may be a rank of this thread's */
             usleep(200);
-    d->lost = !others_are_quiet(comm);
+    d->lost |= !others_are_quiet(comm);
 }

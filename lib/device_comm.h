@@ -84,10 +84,16 @@ void plait_device_retire(struct plait_comm *comm, void *memory);
 /* Note why something cannot be put on the queue; NULL: it was. The first stays. */
 void plait_device_note(struct plait_comm *comm, const char *why);
 
+/* Does this comm's device still do what it is told? Once it has refused something nothing more is put on its queues. */
+static inline bool plait_device_works(const struct plait_comm *comm)
+{
+    return comm->device->why[0] == '\0';
+}
+
 /*
- * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, as it is
- * of an allocator that gives what the driver has no handle for.
+ * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why not:
+ * it may be of an allocator that gives what the driver has no handle for.
  */
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base);
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
 
 #endif

@@ -158,7 +158,9 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
         free_at_once = false;
     } else {
         link->transport->offer(link, number, run->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
-        plait_read_later(&f->late[in->peer], number);
+        free_at_once = run->queue == NULL; /* the stream waits, not the host */
+        if (free_at_once)
+            plait_read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;

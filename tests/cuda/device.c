@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct device device;
+struct device_ask ask;
 
 static const struct {
     const char *symbol;
@@ -31,6 +32,15 @@ static const struct {
     { "cuGraphDestroy", offsetof(struct device, graph_destroy), true },
 };
 
+static const struct {
+    const char *symbol;
+    size_t offset;
+} asked[] = {
+#define PLAIT_X(name, result, arguments) { #name, offsetof(struct device_ask, name) },
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
 static bool load(void)
 {
     const char *path = getenv("PLAIT_CUDA_DRIVER");
@@ -48,6 +58,8 @@ static bool load(void)
         }
         *(void **)(void *)((char *)&device + entries[i].offset) = function;
     }
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        *(void **)(void *)((char *)&ask + asked[i].offset) = dlsym(handle, asked[i].symbol);
     return device.init(0) == 0;
 }
 
@@ -60,16 +72,22 @@ static void load_once(void)
     loaded = load();
 }
 
+bool device_load(void)
+{
+    pthread_once(&once, load_once);
+    return loaded;
+}
+
 bool device_begin(struct device_rank *d, size_t bytes)
 {
     void *context;
 
     memset(d, 0, sizeof *d);
-    pthread_once(&once, load_once);
     d->bytes = bytes;
     d->host = malloc(bytes);
-    return loaded && d->host != NULL && device.context_retain(&context, 0) == 0 && device.context_push(context) == 0 &&
-           device.stream_create(&d->cuda, 1) == 0 && plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
+    return device_load() && d->host != NULL && device.context_retain(&context, 0) == 0 &&
+           device.context_push(context) == 0 && device.stream_create(&d->cuda, 1) == 0 &&
+           plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
            plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->in) == PLAIT_OK &&
            plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->out) == PLAIT_OK;
 }

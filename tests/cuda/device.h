@@ -3,6 +3,8 @@
 #ifndef PLAIT_TESTS_DEVICE_H
 #define PLAIT_TESTS_DEVICE_H
 
+#include "standin_ask.h"
+
 #include <plait/stream.h>
 
 #include <stdbool.h>
@@ -26,6 +28,13 @@ struct device { /* of the driver's: what tests call of it */
 };
 extern struct device device; /* after device_begin() */
 
+struct device_ask { /* of the stand-in; a driver has none of them */
+#define PLAIT_X(name, result, arguments) result(*name) arguments;
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+extern struct device_ask ask;
+
 struct device_rank {
     void *cuda; /* stream */
     struct plait_stream *stream;
@@ -35,6 +44,7 @@ struct device_rank {
 };
 
 bool device_begin(struct device_rank *d, size_t bytes);
+bool device_load(void); /* the driver; device_begin() does */
 bool device_end(struct device_rank *d);
 
 /* On the rank's stream. */
