@@ -17,6 +17,7 @@
 
 #define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
 #define MOST_ERRORS       3   /* until a device that does not say how far it is is broken */
+#define MOST_DYING        0.5 /* seconds, until a process is dead whose memory is gone */
 #define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
 
 void plait_device_note(struct plait_comm *comm, const char *why)
@@ -25,6 +26,28 @@ void plait_device_note(struct plait_comm *comm, const char *why)
 
     if (why != NULL && d->why[0] == '\0')
         snprintf(d->why, sizeof d->why, "%s", why);
+}
+
+/* What it had shown goes before the process is seen to be dead. */
+static bool is_dying(const struct plait_peer *peer)
+{
+    const double until = plait_clock() + MOST_DYING;
+
+    while (!plait_peer_died(peer) && plait_clock() < until)
+        usleep(1000);
+    return plait_peer_died(peer);
+}
+
+enum plait_status plait_device_broke(struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+    const uint32_t r = d->unmapped - 1;
+
+    if (d->unmapped != 0 && is_dying(&comm->peers[r]))
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
+                                plait_peer_pid(&comm->peers[r]),
+                                (unsigned long long)atomic_load(&comm->peers[r].control->done));
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
 }
 
 /* ---- What others see ------------------------------------------------------------------------------- */
@@ -141,6 +164,19 @@ static void give_back(const struct plait_device_comm *d, void *memory)
         d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
 }
 
+/*
+ * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
+ * until all on the device has happened, for which the freeing of any memory waits.
+ */
+static void end_graphs(const struct plait_device_comm *d)
+{
+    void *memory;
+
+    if (d->captured && atomic_load(&d->comm->own->failed) != PLAIT_OK &&
+        d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
 void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
@@ -150,6 +186,7 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     comm->own_queue = NULL;
     if (d == NULL)
         return;
+    end_graphs(d);
     plait_device_unwatch(d);
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);

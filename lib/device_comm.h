@@ -58,6 +58,7 @@ struct plait_device_comm {
     bool called;                /* there is an end */
     bool lost;                  /* others may still use its memory */
     char why[256];              /* what the device refused: the comm fails with it; "": nothing */
+    uint32_t unmapped;          /* 1 + the rank whose memory could not be mapped; 0: why is another */
     void *scaled;               /* [scaled_bytes] as comm->scaled */
     size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
@@ -89,6 +90,9 @@ static inline bool plait_device_works(const struct plait_comm *comm)
 {
     return comm->device->why[0] == '\0';
 }
+
+/* Fail the comm with what the device refused; or, if that was to map the memory of a rank that died, with its death. */
+enum plait_status plait_device_broke(struct plait_comm *comm);
 
 /*
  * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why not:

@@ -91,6 +91,13 @@ static bool make_room(struct device_link *l)
     return plait_device_works(l->comm);
 }
 
+static void note_unmapped(const struct device_link *l, const char *why)
+{
+    if (why != NULL && plait_device_works(l->comm))
+        l->comm->device->unmapped = l->peer + 1;
+    plait_device_note(l->comm, why);
+}
+
 /* Where the peer's allocation is here; NULL, and a note: it cannot be mapped. */
 static char *map(struct device_link *l, uint64_t number)
 {
@@ -106,7 +113,7 @@ static char *map(struct device_link *l, uint64_t number)
         return NULL;
     m += l->nmapped;
     why = d->plugin->map(&lent->handle, d->device, &m->at);
-    plait_device_note(l->comm, why);
+    note_unmapped(l, why);
     if (why != NULL)
         return NULL;
     m->id = lent->id;
@@ -126,7 +133,7 @@ static bool find_flags(struct device_link *l)
         return true;
     }
     const char *why = d->plugin->map(&l->shown->flags_lent.handle, d->device, &l->flags_mapped);
-    plait_device_note(l->comm, why);
+    note_unmapped(l, why);
     l->flags = (uintptr_t)l->flags_mapped + (l->shown->flags - l->shown->flags_lent.base);
     return why == NULL;
 }
