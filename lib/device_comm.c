@@ -164,19 +164,6 @@ static void give_back(const struct plait_device_comm *d, void *memory)
         d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
 }
 
-/*
- * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
- * until all on the device has happened, for which the freeing of any memory waits.
- */
-static void end_graphs(const struct plait_device_comm *d)
-{
-    void *memory;
-
-    if (d->captured && atomic_load(&d->comm->own->failed) != PLAIT_OK &&
-        d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
-        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
-}
-
 void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
@@ -186,7 +173,6 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     comm->own_queue = NULL;
     if (d == NULL)
         return;
-    end_graphs(d);
     plait_device_unwatch(d);
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);
@@ -320,6 +306,18 @@ static bool others_are_quiet(const struct plait_comm *comm)
     return true;
 }
 
+/*
+ * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
+ * until all on the device has happened, for which the freeing of any memory waits.
+ */
+static void end_graphs(const struct plait_device_comm *d)
+{
+    void *memory;
+
+    if (d->captured && d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
 void plait_device_settle(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
@@ -334,6 +332,7 @@ void plait_device_settle(struct plait_comm *comm)
         d->lost |= !passed; /* the device is broken */
     if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
+    end_graphs(d);
     const double until = plait_clock() + MOST_PATIENCE;
     atomic_store(&comm->own->quiet, 1);
     while (!others_are_quiet(comm) && plait_clock() < until)
