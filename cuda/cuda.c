@@ -148,8 +148,13 @@ static const char *map(const struct plait_handle *handle, int device, void **out
     const char *why = plait_cuda_gpu(device, &gpu);
 
     memcpy(&copy, handle->bytes, sizeof copy);
+    int error = DRIVER_OK;
     if (why == NULL)
-        CALL(gpu, "cuIpcOpenMemHandle", plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
+        INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
+    if (why == NULL && error == DRIVER_PEER_UNSUPPORTED)
+        return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses", device);
+    if (why == NULL)
+        why = plait_cuda_why(error, "cuIpcOpenMemHandle");
     if (why == NULL)
         *out = (void *)(uintptr_t)at;
     return why;

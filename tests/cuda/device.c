@@ -80,12 +80,17 @@ bool device_load(void)
 
 bool device_begin(struct device_rank *d, size_t bytes)
 {
+    return device_begin_on(d, bytes, 0);
+}
+
+bool device_begin_on(struct device_rank *d, size_t bytes, int number)
+{
     void *context;
 
     memset(d, 0, sizeof *d);
     d->bytes = bytes;
     d->host = malloc(bytes);
-    return device_load() && d->host != NULL && device.context_retain(&context, 0) == 0 &&
+    return device_load() && d->host != NULL && device.context_retain(&context, number) == 0 &&
            device.context_push(context) == 0 && device.stream_create(&d->cuda, 1) == 0 &&
            plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
            plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->in) == PLAIT_OK &&

@@ -44,6 +44,7 @@ struct device_rank {
 };
 
 bool device_begin(struct device_rank *d, size_t bytes);
+bool device_begin_on(struct device_rank *d, size_t bytes, int number);
 bool device_load(void); /* the driver; device_begin() does */
 bool device_end(struct device_rank *d);
 

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 1024, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
+enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 4096, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
 
 struct trace { /* of an access */
     uint32_t next;
@@ -23,9 +23,13 @@ struct trace { /* of an access */
     char what[TEXT];
 };
 
-struct word {            /* that values are written to */
+struct place {           /* of a word that values are written to */
     uint64_t allocation; /* id; 0: free */
-    uint64_t at, nwrite;
+    uint64_t at;
+};
+
+struct word { /* what was written there */
+    uint64_t nwrite;
     struct write {
         uint64_t value;
         struct clock clock;
@@ -42,6 +46,8 @@ static struct world {
     bool careless;      /* a race is none */
     struct clock host, actors[ACTORS];
     struct allocation allocations[ALLOCATIONS];
+    uint32_t nplace; /* those from here on were never used */
+    struct place places[WORDS];
     struct word words[WORDS];
     struct trace traces[RECORDS];
 } * world;
@@ -214,9 +220,9 @@ void allocation_free(uint32_t allocation)
         trace_drop(a->first);
         a->first = next;
     }
-    for (uint32_t i = 0; i < WORDS; i++)
-        if (world->words[i].allocation == a->id)
-            world->words[i].allocation = 0;
+    for (uint32_t i = 0; i < world->nplace; i++)
+        if (world->places[i].allocation == a->id)
+            world->places[i].allocation = 0;
     a->freed = true;
     a->id = 0;
 }
@@ -314,25 +320,34 @@ void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, en
 
 static struct word *word_find(uint64_t id, uint64_t at)
 {
-    for (uint32_t i = 0; i < WORDS; i++)
-        if (world->words[i].allocation == id && world->words[i].at == at)
+    for (uint32_t i = 0; i < world->nplace; i++)
+        if (world->places[i].allocation == id && world->places[i].at == at)
             return &world->words[i];
     return NULL;
 }
 
+static struct word *word_take(uint64_t id, uint64_t at)
+{
+    uint32_t i = 0;
+
+    while (i < world->nplace && world->places[i].allocation != 0)
+        i++;
+    if (i == WORDS)
+        die("values were written to more than %d words", WORDS);
+    if (i == world->nplace)
+        world->nplace++;
+    world->places[i] = (struct place){ id, at };
+    world->words[i].nwrite = 0;
+    return &world->words[i];
+}
+
 void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor)
 {
-    struct word *w = word_find(world->allocations[allocation].id, at);
+    const uint64_t id = world->allocations[allocation].id;
+    struct word *w = word_find(id, at);
 
-    for (uint32_t i = 0; w == NULL && i < WORDS; i++)
-        if (world->words[i].allocation == 0)
-            w = &world->words[i];
     if (w == NULL)
-        die("values were written to more than %d words", WORDS);
-    if (w->allocation == 0)
-        w->nwrite = 0;
-    w->allocation = world->allocations[allocation].id;
-    w->at = at;
+        w = word_take(id, at);
     w->writes[w->nwrite % WRITES].value = value;
     w->writes[w->nwrite % WRITES].clock = world->actors[actor];
     w->nwrite++;
