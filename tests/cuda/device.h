@@ -28,7 +28,7 @@ struct device { /* of the driver's: what tests call of it */
 };
 extern struct device device; /* after device_begin() */
 
-struct device_ask { /* of the stand-in; a driver has none of them */
+struct device_ask { /* of the stand-in; with a driver they do nothing */
 #define PLAIT_X(name, result, arguments) result(*name) arguments;
     STANDIN_LIST(PLAIT_X)
 #undef PLAIT_X
