@@ -95,8 +95,8 @@ static inline bool plait_device_works(const struct plait_comm *comm)
 enum plait_status plait_device_broke(struct plait_comm *comm);
 
 /*
- * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why not:
- * it may be of an allocator that gives what the driver has no handle for.
+ * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why
+ * not: it may be of an allocator that gives what the driver has no handle for.
  */
 uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
 

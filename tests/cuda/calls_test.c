@@ -284,7 +284,7 @@ struct thread {
     uint32_t rank;
 };
 
-/* What fails may make streams of the failed comm pass too early: then no access is a race. Twice with nothing failing. */
+/* Twice with nothing failing. What fails lets streams of the failed comm pass too early: no access is a race then. */
 static void *run_rank(void *arg)
 {
     const struct thread *t = arg;

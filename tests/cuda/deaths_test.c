@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that die, abort or never call while operations are on the streams of a device: the others get an error that says
- * who, soon; their streams pass; nothing of the device's is left; and they make a comm of those that are left.
+ * Ranks that die, abort or never call while operations are on the streams of a device: the others get an error that
+ * says who, soon; their streams pass; nothing of the device's is left; and they make a comm of those that are left.
  */
 #include "../random.h"
 #include "../ranks.h"
@@ -67,8 +67,8 @@ static int go_on(struct plait_comm *comm, uint32_t rank, const struct device_ran
 }
 
 /*
- * The streams pass; the comm fails soon, with a text that has both words; what it had is given back. *comm becomes NULL.
- * What it had on the device before the comm is in `before`.
+ * The streams pass; the comm fails soon, with a text that has both words; what it had is given back.
+ * *comm becomes NULL. What the process had on the device before the comm is in `before`.
  */
 static int survive(struct plait_comm **comm, uint32_t rank, const struct device_rank *d, const char *who,
                    const char *what, bool shrinks, const struct standin_left *before)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measures what a GPU is used for, and prints rows of a table: what, figure, and how much was wanted. For tools/gpu-check.
+ * Measures what a GPU is used for, and prints rows of a table: what, figure, what was wanted. For tools/gpu-check.
  *
  *   cuda_figures TENSORS.csv [--small]     --small: only to see that it runs; its figures say nothing
  *
- * A fraction is that of the bandwidth of the device's own copy in the same run, bytes read and bytes written both counted.
+ * A fraction is that of the bandwidth of the device's own copy in the same run, bytes read and written both counted.
  */
 #include "../ranks.h"
 #include "clock.h"

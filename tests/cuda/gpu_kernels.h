@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device code itself, launched through the driver that PLAIT_CUDA_DRIVER names. A *room* is memory of the host and of
- * the device with the same contents: an argument is built once over each, the kernel runs over both (the host's by the
+ * The device code itself, launched through the driver that PLAIT_CUDA_DRIVER names. A *room* is memory of the host and
+ * of the device with the same contents: an argument is built once over each, the kernel runs over both (the host's by the
  * same body), and what is in them is compared.
  */
 #ifndef PLAIT_TESTS_GPU_KERNELS_H

@@ -39,8 +39,8 @@ static void begin(size_t bytes)
 }
 
 /*
- * The host's tables are copied to the device with its addresses: `build` fills tables and argument for memory that begins
- * at `base`, and writes tables to room.host in both cases.
+ * The host's tables are copied to the device with its addresses: `build` fills tables and argument for memory that
+ * begins at `base`, and writes tables to room.host in both cases.
  */
 static void run_both(enum plait_cuda_kernel k, unsigned blocks, void (*build)(char *base, void *argument), double most)
 {
