@@ -54,8 +54,8 @@ struct plait_device_comm {
     struct plait_mark *end;     /* of the last operation */
     struct plait_queue *last;   /* its queue; only to compare */
     bool captures;              /* the operation in progress goes into a graph */
-    bool captured;              /* an operation is in a graph: who knows when it runs */
-    bool called;                /* there is an end */
+    _Atomic bool captured;      /* an operation is in a graph: who knows when it runs */
+    _Atomic bool called;        /* there is an end */
     bool lost;                  /* others may still use its memory */
     char why[256];              /* what the device refused: the comm fails with it; "": nothing */
     uint32_t unmapped;          /* 1 + the rank whose memory could not be mapped; 0: why is another */

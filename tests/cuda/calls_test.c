@@ -39,16 +39,17 @@ struct kind { /* of operation */
     struct collective c;
     bool blocking; /* without a stream */
     bool scale;
+    bool bare; /* the thread has no context of its own: of a device */
 };
 
 static const struct kind kinds[] = {
     { "two-shot", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = 999 }, false, false },
     { "ring in slices", { PLAIT_ALLREDUCE, "ring", PLAIT_FLOAT32, .count = 4000, .slice = 4096 }, false, false },
-    { "blocking", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT16, PLAIT_MAX, .count = 500 }, true, false },
+    { "blocking", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT16, PLAIT_MAX, .count = 500 }, true, false, true },
     { "all-gather", { PLAIT_ALLGATHER, "bruck", PLAIT_INT32, .count = 300 }, false, false },
     { "reduce-scatter of scaled inputs", { PLAIT_REDUCE_SCATTER, "", PLAIT_FLOAT32, .count = 300 }, false, true },
     { "all-to-all", { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 100 }, true, false },
-    { "broadcast", { PLAIT_BROADCAST, "binomial", PLAIT_INT32, .count = 700, .root = 1 }, false, false },
+    { "broadcast", { PLAIT_BROADCAST, "binomial", PLAIT_INT32, .count = 700, .root = 1 }, false, false, true },
     { "gather of different blocks", { PLAIT_GATHER, "", PLAIT_INT32, .count = 200, .sizes = 3 }, false, false },
 };
 #define NKIND (sizeof kinds / sizeof *kinds)
@@ -174,6 +175,8 @@ static int run_phase(struct scene *s, uint32_t rank, unsigned nth, struct device
     const struct plait_comm_options o = options_of(s, rank);
     const char *failed = NULL;
     struct plait_comm *comm;
+    const bool bare = s->kind->bare && s->phase != CAPTURE;
+    void *context, *none;
 
     new_id(s, rank);
     CHECK(plait_comm_create(&o, &comm) == PLAIT_OK);
@@ -184,12 +187,14 @@ static int run_phase(struct scene *s, uint32_t rank, unsigned nth, struct device
     CHECK(device.stream_synchronize(d->cuda) == 0);
     if (s->phase != FIRST)
         CHECK(operate(comm, s->kind, &at, d) == PLAIT_OK);
+    CHECK(!bare || device.context_pop(&context) == 0);
     pthread_barrier_wait(&s->all);
     const double start = plait_clock();
     if (rank == s->victim && s->phase != CAPTURE)
         ask.standin_arm(nth, FAULT);
     s->status[rank] = act(s, &comm, &at, d, nth);
     ask.standin_disarm(&failed);
+    CHECK(!bare || (device.context_pop(&none) != 0 && device.context_push(context) == 0));
     if (s->status[rank] == PLAIT_OK && comm != NULL)
         s->status[rank] = plait_barrier(comm, NULL); /* not all hear of all: the next call fails at the latest */
     CHECK(device.stream_synchronize(d->cuda) == 0);
@@ -246,7 +251,9 @@ static int use_new_comm(struct scene *s, uint32_t rank, struct device_rank *d)
 static int compare_left(struct scene *s, uint32_t rank, bool first)
 {
     struct standin_left *r = &s->reference[rank], is;
+    int mode = 0;
 
+    CHECK(device.capture_mode(&mode) == 0 && mode == 0); /* the thread's is what it was: global */
     if (rank % s->nthread == 0) {
         ask.standin_left(&is);
         if (first)
@@ -393,7 +400,7 @@ static void the_first_operation_of_a_comm(void **state)
     (void)state;
     for (unsigned k = 0; k < NKIND; k++)
         if (full() || k < 3)
-            run_jobs(FIRST, &kinds[k], 40, k % 4, 3);
+            run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
 }
 
 static void later_operations(void **state)

@@ -20,6 +20,8 @@ static const struct {
     { "cuInit", offsetof(struct device, init), false },
     { "cuDevicePrimaryCtxRetain", offsetof(struct device, context_retain), false },
     { "cuCtxPushCurrent_v2", offsetof(struct device, context_push), false },
+    { "cuCtxPopCurrent_v2", offsetof(struct device, context_pop), false },
+    { "cuThreadExchangeStreamCaptureMode", offsetof(struct device, capture_mode), false },
     { "cuStreamCreate", offsetof(struct device, stream_create), false },
     { "cuStreamDestroy_v2", offsetof(struct device, stream_destroy), false },
     { "cuStreamSynchronize", offsetof(struct device, stream_synchronize), false },

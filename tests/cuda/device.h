@@ -15,6 +15,8 @@ struct device { /* of the driver's: what tests call of it */
     int (*init)(unsigned flags);
     int (*context_retain)(void **out, int device);
     int (*context_push)(void *context);
+    int (*context_pop)(void **out);
+    int (*capture_mode)(int *mode);
     int (*stream_create)(void **out, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -157,6 +158,22 @@ static int verify(uint32_t nrank, uint32_t rank, const struct device_rank *d, st
     return 0;
 }
 
+static pthread_barrier_t in_process; /* of its ranks */
+
+/* The process's ranks have ended. Of the library's there is one stream of each device. */
+static int check_left(uint32_t rank, const struct job *j)
+{
+    struct standin_left left;
+
+    pthread_barrier_wait(&in_process);
+    ask.standin_left(&left);
+    if (left.memory + left.imported + left.events != 0 || left.streams > j->ndevice)
+        fprintf(stderr, "left: memory %u, imported %u, events %u, streams %u of %u\n", left.memory, left.imported,
+                left.events, left.streams, j->ndevice);
+    CHECK(left.memory + left.imported + left.events == 0 && left.streams <= j->ndevice);
+    return 0;
+}
+
 /* All ranks draw the same. */
 static int do_job(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -204,7 +221,7 @@ static int do_job(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(end == PLAIT_OK || j->fails);
     CHECK(device_end(&d));
     free(host);
-    return 0;
+    return check_left(rank, j);
 }
 
 /* ---- A thousand replays ----------------------------------------------------------------------------------------- */
@@ -270,7 +287,9 @@ static unsigned run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plai
     close(fd);
     setenv("PLAIT_STANDIN_WORLD", world, 1);
     r.options.deadline = 60;
+    pthread_barrier_init(&in_process, NULL, nthread);
     const unsigned failed = ranks_run(&r);
+    pthread_barrier_destroy(&in_process);
     unsetenv("PLAIT_STANDIN_WORLD");
     unlink(world);
     return failed;
