@@ -108,7 +108,10 @@ static enum plait_status call_as(struct plait_comm *comm, const struct device_ra
     const enum plait_status status = collective_call(comm, c, at->in, at->out, call);
     if (form != CAPTURED)
         return status;
-    if (device.capture_end(d->cuda, &graph) != 0)
+    const bool captured = device.capture_end(d->cuda, &graph) == 0;
+    if (!captured && device.capture_end(d->cuda, &graph) == 0) /* the stream must not stay in it */
+        device.graph_destroy(graph);
+    if (!captured)
         return status != PLAIT_OK ? status : PLAIT_ERR_SYSTEM;
     const bool launched =
         status == PLAIT_OK && device.instantiate(exec, graph, 0) == 0 && device.launch(*exec, d->cuda) == 0;
