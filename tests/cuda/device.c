@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device.h"
 
+#include "clock.h"
+
 #include <plait/memory.h>
 
 #include <dlfcn.h>
@@ -143,6 +145,18 @@ bool device_end(struct device_rank *d)
 
     free(d->host);
     return right;
+}
+
+_Atomic bool device_kept;
+
+enum plait_status device_leave(struct plait_comm *comm)
+{
+    const double start = plait_clock();
+    const enum plait_status status = plait_comm_destroy(comm);
+
+    if (plait_clock() - start >= 2)
+        device_kept = true;
+    return status;
 }
 
 bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes)

@@ -5,6 +5,7 @@
 
 #include "standin_ask.h"
 
+#include <plait/comm.h>
 #include <plait/stream.h>
 
 #include <stdbool.h>
@@ -49,6 +50,13 @@ bool device_begin(struct device_rank *d, size_t bytes);
 bool device_begin_on(struct device_rank *d, size_t bytes, int number);
 bool device_load(void); /* the driver; device_begin() does */
 bool device_end(struct device_rank *d);
+
+/*
+ * plait_comm_destroy(). That of a failed comm waits two seconds for ranks that are slow, and then keeps what they may still
+ * use: device_kept is true from then on, and what is left need not be nothing.
+ */
+enum plait_status device_leave(struct plait_comm *comm);
+extern _Atomic bool device_kept;
 
 /* On the rank's stream. */
 bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes);
