@@ -29,6 +29,13 @@ struct plait_mark {
         }                                      \
     } while (0)
 #define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
+/* What gives something back is tried twice: a call may return the error of an earlier one. */
+#define GIVE_BACK(gpu, name, call) \
+    do {                           \
+        CALL(gpu, name, call);     \
+        if (why != NULL)           \
+            CALL(gpu, name, call); \
+    } while (0)
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
@@ -113,9 +120,9 @@ static const char *free_memory(enum plait_memory kind, void *memory)
     const char *why;
 
     if (kind == PLAIT_MEMORY_PINNED)
-        CALL(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
+        GIVE_BACK(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
     else
-        CALL(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
+        GIVE_BACK(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
     return why;
 }
 
@@ -141,8 +148,13 @@ static const char *map(const struct plait_handle *handle, int device, void **out
     const char *why = plait_cuda_gpu(device, &gpu);
 
     memcpy(&copy, handle->bytes, sizeof copy);
+    int error = DRIVER_OK;
     if (why == NULL)
-        CALL(gpu, "cuIpcOpenMemHandle", plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
+        INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
+    if (why == NULL && error == DRIVER_PEER_UNSUPPORTED)
+        return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses", device);
+    if (why == NULL)
+        why = plait_cuda_why(error, "cuIpcOpenMemHandle");
     if (why == NULL)
         *out = (void *)(uintptr_t)at;
     return why;
@@ -152,7 +164,7 @@ static const char *unmap(void *mapped)
 {
     const char *why;
 
-    CALL(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
+    GIVE_BACK(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
     return why;
 }
 
@@ -193,7 +205,8 @@ static const char *device_of_stream(void *stream, int *device, void **context)
     if (why == NULL) {
         void *popped;
         why = plait_cuda_why(plait_cuda.context_device(device), "cuCtxGetDevice");
-        plait_cuda.context_pop(&popped);
+        if (plait_cuda.context_pop(&popped) != DRIVER_OK)
+            plait_cuda.context_pop(&popped);
     }
     plait_cuda_leave(&inside);
     return why;
@@ -229,7 +242,7 @@ static void close_queue(struct plait_queue *q)
     const char *why;
 
     if (q != NULL && q->own)
-        CALL(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
+        GIVE_BACK(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
     free(q);
 }
 
@@ -361,7 +374,7 @@ static void free_mark(struct plait_mark *m)
     const char *why;
 
     if (m != NULL)
-        CALL(m->gpu, "cuEventDestroy", plait_cuda.event_destroy(m->event));
+        GIVE_BACK(m->gpu, "cuEventDestroy", plait_cuda.event_destroy(m->event));
     free(m);
 }
 

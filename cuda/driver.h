@@ -19,6 +19,9 @@ typedef struct { /* by value, as the driver takes it */
 enum { /* of enums of the driver, what is used */
        DRIVER_OK = 0,
        DRIVER_INVALID_VALUE = 1,
+       DRIVER_INVALID_CONTEXT = 201,
+       DRIVER_PEER_UNSUPPORTED = 217,
+       DRIVER_NOT_FOUND = 500,
        DRIVER_NOT_READY = 600,
        DRIVER_PEER_ALREADY = 704,
 
@@ -53,6 +56,7 @@ enum { /* of enums of the driver, what is used */
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, int device))                              \
     X(can_access, "cuDeviceCanAccessPeer", (int *out, int device, int other))                                       \
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **out, int device))                                         \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                                \
     X(context_push, "cuCtxPushCurrent_v2", (void *context))                                                         \
     X(context_pop, "cuCtxPopCurrent_v2", (void **out))                                                              \
     X(context_current, "cuCtxGetCurrent", (void **out))                                                             \
@@ -85,6 +89,7 @@ enum { /* of enums of the driver, what is used */
     X(event_record, "cuEventRecord", (void *event, void *stream))                                                   \
     X(event_query, "cuEventQuery", (void *event))                                                                   \
     X(module_load, "cuModuleLoadData", (void **out, const void *image))                                             \
+    X(module_unload, "cuModuleUnload", (void *module))                                                              \
     X(module_function, "cuModuleGetFunction", (void **out, void *module, const char *name))                         \
     X(launch, "cuLaunchKernel",                                                                                     \
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,       \

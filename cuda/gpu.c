@@ -22,6 +22,15 @@ static const struct {
 #undef PLAIT_X
 };
 
+/* What goes back to how it was is tried twice: a call may return the error of an earlier one. */
+static void pop(const struct inside *inside)
+{
+    void *context;
+
+    if (inside->pushed && plait_cuda.context_pop(&context) != DRIVER_OK)
+        plait_cuda.context_pop(&context);
+}
+
 const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside)
 {
     void *current = NULL, *wanted = gpu != NULL ? gpu->context : NULL;
@@ -39,39 +48,68 @@ const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside)
             return why;
         inside->pushed = true;
     }
-    plait_cuda.capture_mode(&inside->mode);
-    return NULL;
+    const char *why = plait_cuda_why(plait_cuda.capture_mode(&inside->mode), "cuThreadExchangeStreamCaptureMode");
+    if (why != NULL)
+        pop(inside);
+    return why;
 }
 
 void plait_cuda_leave(const struct inside *inside)
 {
     int mode = inside->mode;
-    void *context;
 
-    plait_cuda.capture_mode(&mode);
-    if (inside->pushed)
-        plait_cuda.context_pop(&context);
+    if (plait_cuda.capture_mode(&mode) != DRIVER_OK) { /* the thread must not stay in ours: again */
+        mode = inside->mode;
+        plait_cuda.capture_mode(&mode);
+    }
+    pop(inside);
 }
+
+enum { MOST_MODULES = 16 };
 
 static const char *find_function(void *const *modules, size_t n, const char *name, void **out)
 {
-    for (size_t i = 0; i < n; i++)
-        if (plait_cuda.module_function(out, modules[i], name) == DRIVER_OK)
-            return NULL;
+    for (size_t i = 0; i < n; i++) {
+        const int error = plait_cuda.module_function(out, modules[i], name);
+        if (error != DRIVER_NOT_FOUND)
+            return plait_cuda_why(error, "cuModuleGetFunction");
+    }
     return plait_cuda_say("this build of Plait has no device code for %s: build it where nvcc is", name);
 }
 
 static const char *load_kernels(struct gpu *gpu)
 {
-    enum { MOST = 16 };
-    void *modules[MOST];
+    void *modules[MOST_MODULES];
     size_t n = 0;
     const char *why = NULL;
 
-    for (const struct plait_cuda_image *i = plait_cuda_images; i->name != NULL && n < MOST && why == NULL; i++)
-        why = plait_cuda_why(plait_cuda.module_load(&modules[n++], i->data), "cuModuleLoadData");
+    for (const struct plait_cuda_image *i = plait_cuda_images; i->name != NULL && n < MOST_MODULES && why == NULL;
+         i++) {
+        why = plait_cuda_why(plait_cuda.module_load(&modules[n], i->data), "cuModuleLoadData");
+        n += why == NULL;
+    }
     for (size_t k = 0; k < PLAIT_CUDA_NKERNEL && why == NULL; k++)
         why = find_function(modules, n, kernels[k].name, &gpu->function[k]);
+    while (why != NULL && n > 0)
+        plait_cuda.module_unload(modules[--n]);
+    return why;
+}
+
+/* In its context. */
+static const char *fill_gpu(struct gpu *gpu)
+{
+    int n = 0;
+    const char *why = plait_cuda_why(plait_cuda.device_attribute(&n, DRIVER_DEVICE_MULTIPROCESSORS, gpu->device),
+                                     "cuDeviceGetAttribute");
+
+    gpu->most_blocks = 8 * (unsigned)n;
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (why != NULL)
+        return why;
+    why = load_kernels(gpu);
+    if (why != NULL)
+        plait_cuda.stream_destroy(gpu->stream);
     return why;
 }
 
@@ -79,38 +117,38 @@ static const char *open_gpu(int device, struct gpu **out)
 {
     struct gpu *gpu = calloc(1, sizeof *gpu);
     struct inside inside;
-    int n = 0;
     const char *why = gpu == NULL ? plait_cuda_say("out of memory for a GPU") : NULL;
 
     if (why == NULL)
         why = plait_cuda_why(plait_cuda.context_retain(&gpu->context, device), "cuDevicePrimaryCtxRetain");
-    if (why == NULL)
-        why = plait_cuda_enter(gpu, &inside);
     if (why != NULL) {
         free(gpu);
         return why;
     }
     gpu->device = device;
-    why =
-        plait_cuda_why(plait_cuda.device_attribute(&n, DRIVER_DEVICE_MULTIPROCESSORS, device), "cuDeviceGetAttribute");
-    gpu->most_blocks = 8 * (unsigned)n;
-    if (why == NULL)
-        why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING), "cuStreamCreate");
-    if (why == NULL)
-        why = load_kernels(gpu);
-    plait_cuda_leave(&inside);
-    if (why == NULL)
+    why = plait_cuda_enter(gpu, &inside);
+    if (why == NULL) {
+        why = fill_gpu(gpu);
+        plait_cuda_leave(&inside);
+    }
+    if (why == NULL) {
         *out = gpu;
-    else
-        free(gpu); /* its context stays retained: the next try takes it again */
+    } else {
+        plait_cuda.context_release(device);
+        free(gpu);
+    }
     return why;
 }
 
-static int current_device(void)
+/* The first, where the thread has none. */
+static const char *current_device(int *out)
 {
-    int device = 0;
+    const int error = plait_cuda.context_device(out);
 
-    return plait_cuda.context_device(&device) == DRIVER_OK ? device : 0;
+    if (error != DRIVER_INVALID_CONTEXT)
+        return plait_cuda_why(error, "cuCtxGetDevice");
+    *out = 0;
+    return NULL;
 }
 
 const char *plait_cuda_gpu(int device, struct gpu **out)
@@ -119,7 +157,9 @@ const char *plait_cuda_gpu(int device, struct gpu **out)
     int n = 0;
 
     if (device < 0)
-        device = current_device();
+        why = current_device(&device);
+    if (why != NULL)
+        return why;
     if (device < MOST_GPUS && (*out = atomic_load(&gpus[device])) != NULL)
         return NULL;
     why = plait_cuda_why(plait_cuda.device_count(&n), "cuDeviceGetCount");

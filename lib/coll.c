@@ -71,7 +71,7 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
                           plait_side_bytes(&g, &g.out, bytes), call, &a.queue);
 
     if (status != PLAIT_OK)
-        return plait_refuse(status);
+        return plait_refuse(plait_device_cannot(comm, status, &a));
     if (a.queue == NULL)
         return plait_must_queue(comm, call) ? later(comm, &a, call) : now(comm, &a, call);
     if (plait_must_queue(comm, plait_device_call(call, &own)))

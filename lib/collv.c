@@ -175,7 +175,7 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     if (plait_device_used() != NULL)
         status = plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, call, &a.queue);
     if (status != PLAIT_OK)
-        return plait_refuse(status);
+        return plait_refuse(plait_device_cannot(comm, status, &a));
     return run(comm, &a, &v, call);
 }
 

@@ -438,6 +438,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     status = plait_comm_settle(comm);
     if (status != PLAIT_OK) {
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
+        plait_device_settle(comm); /* it may have failed after the first time */
         wait_for_insiders(comm);
         plait_fail(status, "%s", comm->own->failure);
     }

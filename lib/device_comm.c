@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
+#define MOST_ERRORS       3   /* until a device that does not say how far it is is broken */
+#define MOST_DYING        0.5 /* seconds, until a process is dead whose memory is gone */
 #define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
 
 void plait_device_note(struct plait_comm *comm, const char *why)
@@ -24,6 +26,28 @@ void plait_device_note(struct plait_comm *comm, const char *why)
 
     if (why != NULL && d->why[0] == '\0')
         snprintf(d->why, sizeof d->why, "%s", why);
+}
+
+/* What it had shown goes before the process is seen to be dead. */
+static bool is_dying(const struct plait_peer *peer)
+{
+    const double until = plait_clock() + MOST_DYING;
+
+    while (!plait_peer_died(peer) && plait_clock() < until)
+        usleep(1000);
+    return plait_peer_died(peer);
+}
+
+enum plait_status plait_device_broke(struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+    const uint32_t r = d->unmapped - 1;
+
+    if (d->unmapped != 0 && is_dying(&comm->peers[r]))
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
+                                plait_peer_pid(&comm->peers[r]),
+                                (unsigned long long)atomic_load(&comm->peers[r].control->done));
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
 }
 
 /* ---- What others see ------------------------------------------------------------------------------- */
@@ -41,14 +65,14 @@ static bool has_other_processes(const struct plait_comm *comm)
     return false;
 }
 
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base)
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why)
 {
     struct plait_device_comm *d = comm->device;
     struct plait_spot place;
     struct plait_lent *l;
-    const char *why = d->plugin->place(data, &place);
 
-    for (uint64_t n = d->nlent; why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
+    *why = d->plugin->place(data, &place);
+    for (uint64_t n = d->nlent; *why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
         l = &d->shown->lent[n % PLAIT_NLENT];
         if (l->id == place.id && l->base == place.base) {
             *base = l->base;
@@ -56,9 +80,9 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
         }
     }
     l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
-    if (why == NULL)
-        why = d->plugin->lend(&place, &l->handle);
-    if (why != NULL)
+    if (*why == NULL)
+        *why = d->plugin->lend(&place, &l->handle);
+    if (*why != NULL)
         return 0;
     l->id = place.id;
     l->base = *base = place.base;
@@ -144,6 +168,9 @@ void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
 
+    if (comm->own_queue != NULL)
+        plait_device_used()->close_queue(comm->own_queue);
+    comm->own_queue = NULL;
     if (d == NULL)
         return;
     plait_device_unwatch(d);
@@ -234,6 +261,7 @@ enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue
     if (status != PLAIT_OK)
         return status;
     why = comm->device->plugin->capturing(queue, &comm->device->captures);
+    comm->device->captures |= why != NULL; /* it may: a mark would be of no use */
     if (why == NULL && comm->device->captures) {
         status = check_queues(comm);
         comm->device->captured = true;
@@ -246,15 +274,21 @@ enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue
 enum plait_status plait_device_end(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    const char *why = NULL;
+    struct plait_queue *queue = comm->run->queue;
+    const char *why;
 
-    if (d != NULL && !d->captures)
-        why = d->plugin->set_mark(comm->run->queue, d->end);
     comm->run->queue = NULL;
     if (d == NULL || d->captures)
         return PLAIT_OK;
+    why = d->plugin->set_mark(queue, d->end);
+    if (why != NULL) /* it may have been the error of an earlier call */
+        why = d->plugin->set_mark(queue, d->end);
     d->called |= why == NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail("the end of an operation cannot be marked on its stream", why);
+    d->lost |= why != NULL; /* nobody will know when it has passed */
+    if (why == NULL || comm->failed != PLAIT_OK)
+        return PLAIT_OK;
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: the end of an operation cannot be marked: %s", d->device,
+                           why);
 }
 
 /*
@@ -272,19 +306,37 @@ static bool others_are_quiet(const struct plait_comm *comm)
     return true;
 }
 
+/*
+ * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
+ * until all on the device has happened, for which the freeing of any memory waits.
+ */
+static void end_graphs(const struct plait_device_comm *d)
+{
+    void *memory;
+
+    if (d->captured && d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
 void plait_device_settle(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
     bool passed = d == NULL || !d->called;
 
-    while (!passed && d->plugin->passed(d->end, &passed) == NULL && !passed)
-        usleep(50);
+    for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
+        if (d->plugin->passed(d->end, &passed) != NULL)
+            errors++;
+        else if (!passed)
+            usleep(50);
+    if (d != NULL)
+        d->lost |= !passed; /* the device is broken */
     if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
+    end_graphs(d);
     const double until = plait_clock() + MOST_PATIENCE;
     atomic_store(&comm->own->quiet, 1);
     while (!others_are_quiet(comm) && plait_clock() < until)
         if (!plait_progress()) /* it may be a rank of this thread's */
             usleep(200);
-    d->lost = !others_are_quiet(comm);
+    d->lost |= !others_are_quiet(comm);
 }

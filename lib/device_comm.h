@@ -54,10 +54,11 @@ struct plait_device_comm {
     struct plait_mark *end;     /* of the last operation */
     struct plait_queue *last;   /* its queue; only to compare */
     bool captures;              /* the operation in progress goes into a graph */
-    bool captured;              /* an operation is in a graph: who knows when it runs */
-    bool called;                /* there is an end */
+    _Atomic bool captured;      /* an operation is in a graph: who knows when it runs */
+    _Atomic bool called;        /* there is an end */
     bool lost;                  /* others may still use its memory */
     char why[256];              /* what the device refused: the comm fails with it; "": nothing */
+    uint32_t unmapped;          /* 1 + the rank whose memory could not be mapped; 0: why is another */
     void *scaled;               /* [scaled_bytes] as comm->scaled */
     size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
@@ -84,10 +85,19 @@ void plait_device_retire(struct plait_comm *comm, void *memory);
 /* Note why something cannot be put on the queue; NULL: it was. The first stays. */
 void plait_device_note(struct plait_comm *comm, const char *why);
 
+/* Does this comm's device still do what it is told? Once it has refused something nothing more is put on its queues. */
+static inline bool plait_device_works(const struct plait_comm *comm)
+{
+    return comm->device->why[0] == '\0';
+}
+
+/* Fail the comm with what the device refused; or, if that was to map the memory of a rank that died, with its death. */
+enum plait_status plait_device_broke(struct plait_comm *comm);
+
 /*
- * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, as it is
- * of an allocator that gives what the driver has no handle for.
+ * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why
+ * not: it may be of an allocator that gives what the driver has no handle for.
  */
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base);
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
 
 #endif

@@ -12,7 +12,8 @@
 
 void plait_device_copy(struct plait_run *run, void *to, const void *from, size_t bytes)
 {
-    plait_device_note(run->comm, run->comm->device->plugin->copy(run->queue, to, from, bytes));
+    if (plait_device_works(run->comm))
+        plait_device_note(run->comm, run->comm->device->plugin->copy(run->queue, to, from, bytes));
 }
 
 void plait_device_combine(struct plait_run *run, const struct plait_instr *in, void *dst, const void *const *from,
@@ -30,7 +31,8 @@ void plait_device_combine(struct plait_run *run, const struct plait_instr *in, v
 
     for (uint32_t k = 0; k < in->nsource && k < 64; k++)
         c.wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    plait_device_note(run->comm, run->comm->device->plugin->combine(run->queue, &c));
+    if (plait_device_works(run->comm))
+        plait_device_note(run->comm, run->comm->device->plugin->combine(run->queue, &c));
 }
 
 enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait_job *job, size_t n, const void **in)
@@ -155,6 +157,14 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
     *queue = q;
+    return status;
+}
+
+enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
+{
+    pthread_mutex_lock(&comm->lock); /* other operations of it may be under way */
+    status = plait_cannot_begin(comm, status, a);
+    pthread_mutex_unlock(&comm->lock);
     return status;
 }
 

@@ -23,6 +23,9 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
                                     const void *out, size_t out_bytes, const struct plait_call *call,
                                     struct plait_queue **queue);
 
+/* It did not work: if that is the driver's fault the others must not wait for this rank. Returns what the call does. */
+enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
+
 /* The options of such a call but for its stream, whose order its queue keeps. call may be NULL. */
 const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own);
 

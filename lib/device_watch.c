@@ -68,12 +68,13 @@ static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     const size_t words = (size_t)comm->nrank * 2 * PLAIT_WINDOW;
+    bool given; /* those of the last time */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
-    if (atomic_load(&comm->own->failed) != PLAIT_OK)
+    if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &given) == NULL && given)
         for (size_t i = 0; i < words; i++)
             d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
 }

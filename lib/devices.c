@@ -103,6 +103,14 @@ void plait_device_notice(const struct plait_config *config)
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
+static void keep(struct given *g)
+{
+    pthread_mutex_lock(&lock);
+    g->next = all;
+    all = g;
+    pthread_mutex_unlock(&lock);
+}
+
 enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
 {
     const struct plait_device_plugin *plugin;
@@ -131,10 +139,7 @@ enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void 
                           plait_memory_name(kind), why);
     }
     g->kind = kind;
-    pthread_mutex_lock(&lock);
-    g->next = all;
-    all = g;
-    pthread_mutex_unlock(&lock);
+    keep(g);
     *out = g->memory;
     return PLAIT_OK;
 }
@@ -155,7 +160,10 @@ bool plait_device_free(void *memory, enum plait_status *status)
         return false;
     why = plait_device_used()->free(g->kind, memory);
     *status = why == NULL ? PLAIT_OK : plait_device_fail("plait_mem_free", why);
-    free(g);
+    if (why == NULL)
+        free(g);
+    else
+        keep(g); /* it can be freed again */
     return true;
 }
 

@@ -158,7 +158,9 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
         free_at_once = false;
     } else {
         link->transport->offer(link, number, run->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
-        plait_read_later(&f->late[in->peer], number);
+        free_at_once = run->queue == NULL; /* the stream waits, not the host */
+        if (free_at_once)
+            plait_read_later(&f->late[in->peer], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;
@@ -564,8 +566,8 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     *moved = turn_flights(run);
-    if (run->queue != NULL && comm->device->why[0] != '\0')
-        return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", comm->device->device, comm->device->why);
+    if (run->queue != NULL && !plait_device_works(comm))
+        return plait_device_broke(comm);
     if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
                                 "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,

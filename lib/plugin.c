@@ -76,6 +76,7 @@ static bool find_file(const char *name, const char *folder, char *out, size_t ro
 /* What it exports begins with the number of its interface. */
 static enum plait_status load(const char *name, const char *folder, const char *symbol, uint32_t abi, const void **out)
 {
+    const bool cuda = strcmp(name, "cuda") == 0; /* needs no package, but is not built unless asked for */
     char path[4096];
     const uint32_t *p;
     void *handle;
@@ -86,11 +87,11 @@ static enum plait_status load(const char *name, const char *folder, const char *
                           "PLAIT_PLUGINS to the folder that has it",
                           name);
     if (access(path, F_OK) != 0)
-        return plait_fail(
-            PLAIT_ERR_UNSUPPORTED,
-            "there is no %s: this build of Plait lacks the plug-in '%s' (install lib%s-dev and build again), "
-            "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
-            path, name, name);
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "there is no %s: this build of Plait lacks the plug-in '%s' (%s%s%s and build again), "
+                          "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
+                          path, name, cuda ? "configure with -Dcuda=enabled" : "install lib", cuda ? "" : name,
+                          cuda ? "" : "-dev");
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,

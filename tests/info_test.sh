@@ -22,7 +22,7 @@ says() {
 }
 
 overview_names_version_machine_and_next_steps() {
-    says 0 '^Plait [0-9]' && says 0 '^caches  *L1 ' && says 0 '^processor ' && says 0 '^cma  *\(yes\|no (process_vm_readv: \)' && says 0 '^Try: '
+    says 0 '^Plait [0-9]' && says 0 '^caches  *L1 ' && says 0 '^processor ' && says 0 '^cma  *\(yes\|no (process_vm_readv: \)' && says 0 '^gpu  *\(yes: \|no (\)' && says 0 '^Try: '
 }
 version_is_a_bare_number() {
     says 0 '^[0-9]*\.[0-9]*\.[0-9]*$' --version

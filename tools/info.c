@@ -9,6 +9,7 @@
 #include <plait/comm.h>
 #include <plait/config.h>
 #include <plait/launch.h>
+#include <plait/memory.h>
 #include <plait/plan.h>
 #include <plait/topology.h>
 #include <plait/version.h>
@@ -38,7 +39,8 @@ static const struct cli_option options[] = {
     { "--features", NULL, "optional parts: what this build has, and the package that brings what it lacks", CLI_FLAG,
       &show_features },
     { "--config", NULL, "every setting: value, where it comes from, meaning", CLI_FLAG, &show_config },
-    { "--topology", NULL, "processors, caches and memory; may processes read each other's", CLI_FLAG, &show_topology },
+    { "--topology", NULL, "processors, caches and memory; may processes read each other's; can a GPU be used", CLI_FLAG,
+      &show_topology },
     { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
     { "--explain", NULL,
       "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why; allgatherv etc.: of the largest block",
@@ -226,6 +228,19 @@ static void print_reading(void)
                strerror(error));
 }
 
+/* By using it: the plug-in, the driver, a context and the kernels are there then. */
+static void print_gpu(void)
+{
+    void *memory;
+
+    if (plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, 1, &memory) != PLAIT_OK) {
+        printf("gpu         no (%s)\n", plait_last_error());
+        return;
+    }
+    printf("gpu         yes: the plug-in and a driver were found, and the first GPU works\n");
+    plait_mem_free(memory);
+}
+
 static void print_topology(void)
 {
     struct plait_topology t;
@@ -242,6 +257,7 @@ static void print_topology(void)
     printf("memory      %s\n", t.memory ? memory : "unknown");
     printf("kernels     %s\n", t.isa);
     print_reading();
+    print_gpu();
 }
 
 /* ---- Algorithms -------------------------------------------------------------------------------- */

@@ -86,9 +86,16 @@ static bool make_room(struct device_link *l)
                           "graphs may use the 64 allocations of another process that are mapped: no other can be");
     else
         plait_device_note(l->comm, d->plugin->drain(l->comm->run->queue));
-    for (; d->why[0] == '\0' && l->nmapped > 0; l->nmapped--)
+    for (; plait_device_works(l->comm) && l->nmapped > 0; l->nmapped--)
         plait_device_note(l->comm, d->plugin->unmap(l->mapped[l->nmapped - 1].at));
-    return d->why[0] == '\0';
+    return plait_device_works(l->comm);
+}
+
+static void note_unmapped(const struct device_link *l, const char *why)
+{
+    if (why != NULL && plait_device_works(l->comm))
+        l->comm->device->unmapped = l->peer + 1;
+    plait_device_note(l->comm, why);
 }
 
 /* Where the peer's allocation is here; NULL, and a note: it cannot be mapped. */
@@ -106,7 +113,7 @@ static char *map(struct device_link *l, uint64_t number)
         return NULL;
     m += l->nmapped;
     why = d->plugin->map(&lent->handle, d->device, &m->at);
-    plait_device_note(l->comm, why);
+    note_unmapped(l, why);
     if (why != NULL)
         return NULL;
     m->id = lent->id;
@@ -126,7 +133,7 @@ static bool find_flags(struct device_link *l)
         return true;
     }
     const char *why = d->plugin->map(&l->shown->flags_lent.handle, d->device, &l->flags_mapped);
-    plait_device_note(l->comm, why);
+    note_unmapped(l, why);
     l->flags = (uintptr_t)l->flags_mapped + (l->shown->flags - l->shown->flags_lent.base);
     return why == NULL;
 }
@@ -151,10 +158,11 @@ static bool is_there(struct device_link *l)
 static bool device_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
 {
     const struct device_link *l = device(link);
+    const char *why;
     uint64_t base;
 
     (void)land;
-    return l->one_process || bytes == 0 || plait_device_lend(l->comm, data, &base) > 0;
+    return l->one_process || bytes == 0 || plait_device_lend(l->comm, data, &base, &why) > 0;
 }
 
 static bool device_ready(const struct plait_link *link, uint32_t number)
@@ -171,12 +179,14 @@ static uint64_t own_flag(const struct device_link *l, int which, uint32_t number
 static void give(struct device_link *l, int which, uint32_t number)
 {
     const uint64_t flag = plait_flag(l->flags, l->comm->rank, which, number);
-    plait_device_note(l->comm, l->comm->device->plugin->give(l->comm->run->queue, flag));
+    if (plait_device_works(l->comm))
+        plait_device_note(l->comm, l->comm->device->plugin->give(l->comm->run->queue, flag));
 }
 
 static void take(struct device_link *l, int which, uint32_t number)
 {
-    plait_device_note(l->comm, l->comm->device->plugin->take(l->comm->run->queue, own_flag(l, which, number)));
+    if (plait_device_works(l->comm))
+        plait_device_note(l->comm, l->comm->device->plugin->take(l->comm->run->queue, own_flag(l, which, number)));
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
@@ -184,12 +194,14 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
 {
     struct device_link *l = device(link);
     struct letter letter = { .address = (uintptr_t)data, .bytes = bytes };
+    const char *why = NULL;
 
     (void)copy;
     if (!l->one_process && bytes > 0)
-        letter.lent = plait_device_lend(l->comm, data, &letter.base);
+        letter.lent = plait_device_lend(l->comm, data, &letter.base, &why);
+    plait_device_note(l->comm, why);
     give(l, PLAIT_FLAG_ARRIVED, number);
-    if (l->comm->device->why[0] != '\0') /* the peer must not wait for what was not given */
+    if (!plait_device_works(l->comm)) /* the peer must not wait for what was not given */
         return false;
     l->inner->transport->offer(l->inner, number, fingerprint, note, &letter, sizeof letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
@@ -239,7 +251,7 @@ static void device_release(struct plait_link *link, uint32_t number)
     struct device_link *l = device(link);
 
     give(l, PLAIT_FLAG_READ, number);
-    if (l->comm->device->why[0] == '\0')
+    if (plait_device_works(l->comm))
         l->inner->transport->release(l->inner, number);
 }
 

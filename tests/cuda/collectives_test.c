@@ -6,6 +6,7 @@
 #include "../tier.h"
 #include "../values.h"
 #include "device.h"
+#include "device_operate.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
@@ -32,42 +33,6 @@ static const struct {
 };
 #define NKIND (sizeof kinds / sizeof *kinds)
 
-/* One operation on the rank's stream, or, `blocking`, without one. */
-static int operate(struct plait_comm *comm, uint32_t rank, struct device_rank *d, const struct collective *c,
-                   bool blocking)
-{
-    const uint32_t nrank = plait_comm_nrank(comm);
-    const size_t size = plait_dtype_size(c->type), bytes = collective_room(c, nrank) * size;
-    const struct collective_buffers at = collective_place(c, nrank, rank, d->in, d->out);
-    const struct plait_geometry g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    char *want = malloc(bytes + 1), *scratch = malloc(bytes + 1);
-
-    CHECK(want != NULL && scratch != NULL && bytes <= ROOM);
-    collective_want(c, nrank, rank, scratch, want);
-    collective_fill(c, nrank, rank, d->host);
-    CHECK(at.in == NULL || device_write(d, at.in, d->host, collective_elements(c, &g.in) * size));
-    if (blocking)
-        CHECK(device.stream_synchronize(d->cuda) == 0);
-    else
-        call.stream = d->stream;
-    CHECK(collective_call(comm, c, at.in, at.out, call) == PLAIT_OK);
-    if (at.out != NULL) {
-        const size_t n = collective_elements(c, &g.out) * size;
-        char *got = scratch;
-        CHECK(device_read(d, got, at.out, n));
-        if (!collective_right(c, nrank, rank, got, want)) {
-            fprintf(stderr, "rank %u: %s of %zu %s %s root %u inplace %d %s: wrong\n", rank, plait_coll_name(c->coll),
-                    c->count, plait_dtype_name(c->type), plait_op_name(c->op), c->root, c->inplace, c->spec);
-            return 1;
-        }
-    }
-    CHECK(device.stream_synchronize(d->cuda) == 0); /* d->host is filled again */
-    free(want);
-    free(scratch);
-    return 0;
-}
-
 static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const size_t counts[] = { 1, 7, 1000, 0, 3001 };
@@ -90,7 +55,7 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
             c.inplace = c.inplace && g.kind != PLAIT_KIND_PAIR && c.coll != PLAIT_BARRIER;
             if (c.coll == PLAIT_BARRIER)
                 c.count = 0;
-            if (operate(*comm, rank, &d, &c, k % 5 == 4) != 0)
+            if (device_operate(*comm, rank, &d, &c, k % 5 == 4) != 0)
                 return 1;
         }
     CHECK(device_end(&d));
@@ -155,7 +120,7 @@ static int every_plan(struct plait_comm **comm, uint32_t rank, void *arg)
                 if (specs.spec[k].shape.node != NULL)
                     continue;
                 memcpy(c.spec, specs.spec[k].text, sizeof c.spec - 1);
-                if (operate(*comm, rank, &d, &c, false) != 0)
+                if (device_operate(*comm, rank, &d, &c, false) != 0)
                     return 1;
             }
             specs_finish(&specs);

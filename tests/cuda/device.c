@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device.h"
 
+#include "clock.h"
+
 #include <plait/memory.h>
 
 #include <dlfcn.h>
@@ -10,6 +12,7 @@
 #include <string.h>
 
 struct device device;
+struct device_ask ask;
 
 static const struct {
     const char *symbol;
@@ -19,6 +22,8 @@ static const struct {
     { "cuInit", offsetof(struct device, init), false },
     { "cuDevicePrimaryCtxRetain", offsetof(struct device, context_retain), false },
     { "cuCtxPushCurrent_v2", offsetof(struct device, context_push), false },
+    { "cuCtxPopCurrent_v2", offsetof(struct device, context_pop), false },
+    { "cuThreadExchangeStreamCaptureMode", offsetof(struct device, capture_mode), false },
     { "cuStreamCreate", offsetof(struct device, stream_create), false },
     { "cuStreamDestroy_v2", offsetof(struct device, stream_destroy), false },
     { "cuStreamSynchronize", offsetof(struct device, stream_synchronize), false },
@@ -29,6 +34,47 @@ static const struct {
     { "cuGraphLaunch", offsetof(struct device, launch), true },
     { "cuGraphExecDestroy", offsetof(struct device, exec_destroy), true },
     { "cuGraphDestroy", offsetof(struct device, graph_destroy), true },
+};
+
+/* In their place with a driver. */
+static unsigned long long no_calls(void)
+{
+    return 0;
+}
+
+static void no_fail(unsigned long long n)
+{
+    (void)n;
+}
+
+static void no_arm(unsigned long long n, int error)
+{
+    (void)n, (void)error;
+}
+
+static unsigned long long no_disarm(const char **failed)
+{
+    *failed = NULL;
+    return 0;
+}
+
+static void no_left(struct standin_left *out)
+{
+    memset(out, 0, sizeof *out);
+}
+
+static void no_careless(int careless)
+{
+    (void)careless;
+}
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} asked[] = {
+#define PLAIT_X(name, result, arguments) { #name, offsetof(struct device_ask, name) },
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
 };
 
 static bool load(void)
@@ -48,6 +94,12 @@ static bool load(void)
         }
         *(void **)(void *)((char *)&device + entries[i].offset) = function;
     }
+    ask = (struct device_ask){ no_calls, no_fail, no_arm, no_disarm, no_left, no_careless };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        void *function = dlsym(handle, asked[i].symbol);
+        if (function != NULL)
+            *(void **)(void *)((char *)&ask + asked[i].offset) = function;
+    }
     return device.init(0) == 0;
 }
 
@@ -60,16 +112,27 @@ static void load_once(void)
     loaded = load();
 }
 
+bool device_load(void)
+{
+    pthread_once(&once, load_once);
+    return loaded;
+}
+
 bool device_begin(struct device_rank *d, size_t bytes)
+{
+    return device_begin_on(d, bytes, 0);
+}
+
+bool device_begin_on(struct device_rank *d, size_t bytes, int number)
 {
     void *context;
 
     memset(d, 0, sizeof *d);
-    pthread_once(&once, load_once);
     d->bytes = bytes;
     d->host = malloc(bytes);
-    return loaded && d->host != NULL && device.context_retain(&context, 0) == 0 && device.context_push(context) == 0 &&
-           device.stream_create(&d->cuda, 1) == 0 && plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
+    return device_load() && d->host != NULL && device.context_retain(&context, number) == 0 &&
+           device.context_push(context) == 0 && device.stream_create(&d->cuda, 1) == 0 &&
+           plait_stream_create_cuda(d->cuda, &d->stream) == PLAIT_OK &&
            plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->in) == PLAIT_OK &&
            plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, bytes, (void **)&d->out) == PLAIT_OK;
 }
@@ -82,6 +145,18 @@ bool device_end(struct device_rank *d)
 
     free(d->host);
     return right;
+}
+
+_Atomic bool device_kept;
+
+enum plait_status device_leave(struct plait_comm *comm)
+{
+    const double start = plait_clock();
+    const enum plait_status status = plait_comm_destroy(comm);
+
+    if (plait_clock() - start >= 2)
+        device_kept = true;
+    return status;
 }
 
 bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes)

@@ -3,6 +3,9 @@
 #ifndef PLAIT_TESTS_DEVICE_H
 #define PLAIT_TESTS_DEVICE_H
 
+#include "standin_ask.h"
+
+#include <plait/comm.h>
 #include <plait/stream.h>
 
 #include <stdbool.h>
@@ -13,6 +16,8 @@ struct device { /* of the driver's: what tests call of it */
     int (*init)(unsigned flags);
     int (*context_retain)(void **out, int device);
     int (*context_push)(void *context);
+    int (*context_pop)(void **out);
+    int (*capture_mode)(int *mode);
     int (*stream_create)(void **out, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
@@ -26,6 +31,13 @@ struct device { /* of the driver's: what tests call of it */
 };
 extern struct device device; /* after device_begin() */
 
+struct device_ask { /* of the stand-in; with a driver they do nothing */
+#define PLAIT_X(name, result, arguments) result(*name) arguments;
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+extern struct device_ask ask;
+
 struct device_rank {
     void *cuda; /* stream */
     struct plait_stream *stream;
@@ -35,7 +47,16 @@ struct device_rank {
 };
 
 bool device_begin(struct device_rank *d, size_t bytes);
+bool device_begin_on(struct device_rank *d, size_t bytes, int number);
+bool device_load(void); /* the driver; device_begin() does */
 bool device_end(struct device_rank *d);
+
+/*
+ * plait_comm_destroy(). That of a failed comm waits two seconds for ranks that are slow, and then keeps what they may still
+ * use: device_kept is true from then on, and what is left need not be nothing.
+ */
+enum plait_status device_leave(struct plait_comm *comm);
+extern _Atomic bool device_kept;
 
 /* On the rank's stream. */
 bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes);

@@ -18,6 +18,7 @@
     X(INVALID_HANDLE, 400)                 \
     X(NOT_FOUND, 500)                      \
     X(NOT_READY, 600)                      \
+    X(PEER_ACCESS_UNSUPPORTED, 217)        \
     X(PEER_ACCESS_ALREADY_ENABLED, 704)    \
     X(PEER_ACCESS_NOT_ENABLED, 705)        \
     X(HOST_MEMORY_ALREADY_REGISTERED, 712) \

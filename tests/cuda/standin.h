@@ -22,9 +22,11 @@
  *   PLAIT_STANDIN_SEED     of the random delays (1)
  *   PLAIT_STANDIN_DELAY    the longest, in microseconds (50); 0: none
  *   PLAIT_STANDIN_DEVICES  (1)
+ *   PLAIT_STANDIN_ALONE    a device that cannot reach the others' memory, nor they its; DEVICES or more: none (64)
  *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
  *   PLAIT_STANDIN_GUARD    0: threads of the program may touch devices' memory (1)
  *   PLAIT_STANDIN_LOG      1: names every call on stderr
+ * What tests ask of it beside the driver's functions is in standin_ask.h.
  */
 #ifndef PLAIT_TESTS_STANDIN_H
 #define PLAIT_TESTS_STANDIN_H
@@ -82,6 +84,9 @@ void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, boo
 /* Write the message and end the process. */
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* standin_careless() */
+void world_careless(bool careless);
+
 /* ---- Memory of this process (standin_memory.c) -------------------------------------------------------------- */
 
 enum kind { DEVICE_MEMORY, MANAGED_MEMORY, PINNED_MEMORY, REGISTERED_MEMORY, IMPORTED_MEMORY };
@@ -96,6 +101,7 @@ struct mapping {
 /* What holds the address, copied to *out. */
 bool mapping_find(uint64_t address, struct mapping *out);
 void memory_open(void);
+uint32_t memory_count(enum kind kind);
 void memory_allow(bool allow); /* may this thread touch devices' memory? */
 
 struct stream;
@@ -114,9 +120,14 @@ struct context {
 };
 
 uint64_t setting(const char *name, uint64_t otherwise);
+bool devices_reach(uint32_t device, uint32_t other);   /* each other's memory, as cuDeviceCanAccessPeer says */
+uint32_t context_count(void);                          /* how often they are retained */
 int calls_begin(const char *name, bool needs_context); /* CU_OK, or what the call returns */
 struct context *context_now(void);
 struct context *context_of(int device);
+
+/* Is the call to fail (standin_ask.c)? CU_OK, or with what. */
+int fail_now(const char *name);
 
 #define CALL(needs_context)                                     \
     do {                                                        \
@@ -173,7 +184,8 @@ int stream_put_now(struct stream *stream, struct op op); /* never captured */
 int stream_find(void *handle, struct stream **out);      /* CU_INVALID_HANDLE and so on */
 int stream_make(struct context *context, unsigned flags, struct stream **out);
 void stream_end(struct stream *stream); /* when it has done all */
-void process_synchronize(void);         /* all of this process that is queued has been done, and the host knows */
+uint32_t stream_count(void);
+void process_synchronize(void); /* all of this process that is queued has been done, and the host knows */
 
 struct record *record_make(void);
 struct record *record_hold(struct record *record);
@@ -186,6 +198,7 @@ void process_unlock(void);
 
 /* ---- Events and capture (standin_events.c, standin_capture.c) ----------------------------------------------- */
 
+uint32_t event_count(void);
 int capture_put(struct stream *stream, struct op op);
 int capture_record(struct stream *stream, struct capture **capture, uint32_t *point);
 int capture_await(struct stream *stream, struct capture *capture, uint32_t point);
@@ -194,6 +207,7 @@ int capture_spoil(struct stream *stream); /* a call that a capture does not surv
 
 /* ---- Kernels (standin_kernels.c) ----------------------------------------------------------------------------- */
 
+uint32_t module_count(void);
 void kernel_accesses(const struct stream *stream, const struct op *op);
 
 #endif

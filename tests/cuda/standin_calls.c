@@ -11,7 +11,6 @@
 enum { DEPTH = 32 };
 
 static atomic_bool initialised;
-static atomic_ullong ncall;
 static struct context contexts[DEVICES];
 static _Thread_local struct context *stack[DEPTH];
 static _Thread_local uint32_t depth;
@@ -23,30 +22,12 @@ uint64_t setting(const char *name, uint64_t otherwise)
     return value != NULL && value[0] != '\0' ? strtoull(value, NULL, 10) : otherwise;
 }
 
-/* For tests: how many calls there were. */
-EXPORT unsigned long long standin_calls(void);
-EXPORT unsigned long long standin_calls(void)
-{
-    return ncall;
-}
-
-static atomic_ullong failing; /* 0: none */
-
-/* For tests: the n-th call from now on fails. 0: none. */
-EXPORT void standin_fail(unsigned long long n);
-EXPORT void standin_fail(unsigned long long n)
-{
-    failing = n == 0 ? 0 : ncall + n;
-}
-
 int calls_begin(const char *name, bool needs_context)
 {
-    const unsigned long long call = ++ncall;
+    const int failed = fail_now(name);
 
-    if (setting("PLAIT_STANDIN_LOG", 0) != 0)
-        fprintf(stderr, "stand-in for CUDA: %llu %s\n", call, name);
-    if (call == failing)
-        return CU_UNKNOWN;
+    if (failed != CU_OK)
+        return failed;
     if (!initialised)
         return CU_NOT_INITIALIZED;
     return needs_context && context_now() == NULL ? CU_INVALID_CONTEXT : CU_OK;
@@ -56,7 +37,6 @@ int calls_begin(const char *name, bool needs_context)
 
 static void initialise(void)
 {
-    failing = setting("PLAIT_STANDIN_FAIL", 0);
     world_open();
     memory_open();
 }
@@ -141,6 +121,13 @@ static bool is_device(int device)
     return device >= 0 && device < ndevice();
 }
 
+bool devices_reach(uint32_t device, uint32_t other)
+{
+    const uint64_t alone = setting("PLAIT_STANDIN_ALONE", 64);
+
+    return device == other || (device != alone && other != alone);
+}
+
 EXPORT int cuDeviceGetCount(int *out)
 {
     CALL(false);
@@ -216,8 +203,10 @@ EXPORT int cuDeviceGetAttribute(int *out, int attribute, int device)
 EXPORT int cuDeviceCanAccessPeer(int *out, int device, int other)
 {
     CALL(false);
-    *out = device != other;
-    return is_device(device) && is_device(other) ? CU_OK : CU_INVALID_DEVICE;
+    if (!is_device(device) || !is_device(other))
+        return CU_INVALID_DEVICE;
+    *out = device != other && devices_reach((uint32_t)device, (uint32_t)other);
+    return CU_OK;
 }
 
 /* ---- Contexts ---------------------------------------------------------------------------------------------- */
@@ -230,6 +219,17 @@ struct context *context_now(void)
 struct context *context_of(int device)
 {
     return &contexts[device];
+}
+
+uint32_t context_count(void)
+{
+    uint32_t n = 0;
+
+    process_lock();
+    for (uint32_t i = 0; i < DEVICES; i++)
+        n += contexts[i].retained;
+    process_unlock();
+    return n;
 }
 
 static bool is_context(const struct context *c)
@@ -334,6 +334,8 @@ EXPORT int cuCtxEnablePeerAccess(void *context, unsigned flags)
         return CU_INVALID_CONTEXT;
     if (flags != 0)
         return CU_INVALID_VALUE;
+    if (!devices_reach((uint32_t)context_now()->device, (uint32_t)other->device))
+        return CU_PEER_ACCESS_UNSUPPORTED;
     if (context_now()->peers[other->device])
         return CU_PEER_ACCESS_ALREADY_ENABLED;
     context_now()->peers[other->device] = true;

@@ -29,6 +29,38 @@ static int event_find(void *handle, struct event **out)
     return found ? CU_OK : CU_INVALID_HANDLE;
 }
 
+/* Threads may record and query an event at the same time. A share of its record, or NULL. */
+static struct record *event_hold(const struct event *e)
+{
+    process_lock();
+    struct record *r = e->record;
+    if (r != NULL)
+        r->held++;
+    process_unlock();
+    return r;
+}
+
+/* Takes the share. */
+static void event_set(struct event *e, struct record *record)
+{
+    process_lock();
+    struct record *old = e->record;
+    e->record = record;
+    process_unlock();
+    record_drop(old);
+}
+
+uint32_t event_count(void)
+{
+    uint32_t n = 0;
+
+    process_lock();
+    for (const struct event *e = events; e != NULL; e = e->next)
+        n++;
+    process_unlock();
+    return n;
+}
+
 EXPORT int cuEventCreate(void **out, unsigned flags)
 {
     CALL(true);
@@ -79,13 +111,15 @@ EXPORT int cuEventRecord(void *event, void *stream)
         status = CU_INVALID_HANDLE;
     if (status != CU_OK)
         return status;
-    record_drop(e->record);
-    e->record = NULL;
     e->capture = NULL;
-    if (s->capture != NULL)
+    if (s->capture != NULL) {
+        event_set(e, NULL);
         return capture_record(s, &e->capture, &e->point);
-    e->record = record_make();
-    return stream_put(s, (struct op){ .what = DO_RECORD, .record = record_hold(e->record) });
+    }
+    struct record *r = record_make();
+    record_hold(r);
+    event_set(e, r);
+    return stream_put(s, (struct op){ .what = DO_RECORD, .record = r });
 }
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
@@ -102,9 +136,13 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
         return status;
     if (e->capture != NULL)
         return capture_await(s, e->capture, e->point);
-    if (s->capture != NULL)
-        return e->record == NULL ? CU_OK : CU_STREAM_CAPTURE_ISOLATION;
-    return e->record == NULL ? CU_OK : stream_put(s, (struct op){ .what = DO_AWAIT, .record = record_hold(e->record) });
+    struct record *r = event_hold(e);
+    if (r == NULL)
+        return CU_OK;
+    if (s->capture == NULL)
+        return stream_put(s, (struct op){ .what = DO_AWAIT, .record = r });
+    record_drop(r);
+    return CU_STREAM_CAPTURE_ISOLATION;
 }
 
 EXPORT int cuEventQuery(void *event)
@@ -117,7 +155,10 @@ EXPORT int cuEventQuery(void *event)
         return status;
     if (e->capture != NULL)
         return CU_CAPTURED_EVENT;
-    return e->record == NULL || record_is_done(e->record) ? CU_OK : CU_NOT_READY;
+    struct record *r = event_hold(e);
+    const bool done = r == NULL || record_is_done(r);
+    record_drop(r);
+    return done ? CU_OK : CU_NOT_READY;
 }
 
 EXPORT int cuEventSynchronize(void *event)
@@ -130,8 +171,10 @@ EXPORT int cuEventSynchronize(void *event)
         return status;
     if (e->capture != NULL)
         return CU_CAPTURED_EVENT;
-    if (e->record != NULL)
-        record_wait(e->record);
+    struct record *r = event_hold(e);
+    if (r != NULL)
+        record_wait(r);
+    record_drop(r);
     return CU_OK;
 }
 

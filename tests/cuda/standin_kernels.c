@@ -11,6 +11,8 @@ struct module {
     struct context *context;
 };
 
+static _Atomic uint32_t modules;
+
 struct function {
     const struct plait_cuda_host *kernel;
     struct context *context;
@@ -28,6 +30,7 @@ EXPORT int cuModuleLoadData(void **out, const void *image)
         return CU_INVALID_VALUE;
     }
     m->context = context_now();
+    modules++;
     *out = m;
     return CU_OK;
 }
@@ -35,8 +38,14 @@ EXPORT int cuModuleLoadData(void **out, const void *image)
 EXPORT int cuModuleUnload(void *module)
 {
     CALL(true);
+    modules--;
     free(module);
     return CU_OK;
+}
+
+uint32_t module_count(void)
+{
+    return modules;
 }
 
 /* Every module has all kernels. */

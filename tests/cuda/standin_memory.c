@@ -48,6 +48,17 @@ static void keep(struct mapping m)
     pthread_mutex_unlock(&lock);
 }
 
+uint32_t memory_count(enum kind kind)
+{
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < nmapping; i++)
+        n += mappings[i].kind == kind;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
 static void forget(uint64_t start)
 {
     pthread_mutex_lock(&lock);
@@ -66,6 +77,12 @@ static bool was_freed(uint64_t address)
         was |= address - freed[i].start < freed[i].bytes;
     pthread_mutex_unlock(&lock);
     return was;
+}
+
+/* By the program, which may have got the addresses of what was freed. */
+static bool is_mapped(uint64_t address)
+{
+    return msync((void *)(uintptr_t)(address / 4096 * 4096), 1, MS_ASYNC) == 0;
 }
 
 /* ---- Who may touch it -------------------------------------------------------------------------------------- */
@@ -105,7 +122,7 @@ void touch(const struct stream *s, uint64_t address, uint64_t bytes, enum access
     if (bytes == 0)
         return;
     if (!mapping_find(address, &m)) {
-        if (was_freed(address))
+        if (was_freed(address) && !(host && is_mapped(address)))
             die("%s accesses %#llx, which was freed or closed", what, (unsigned long long)address);
         if (host)
             return;
@@ -290,7 +307,7 @@ EXPORT int cuMemGetAddressRange_v2(cu_address *start, size_t *bytes, cu_address 
 
 struct handle {
     uint64_t id;
-    uint32_t allocation;
+    uint32_t allocation, device;
     int pid, fd;
     uint64_t bytes;
 };
@@ -306,7 +323,7 @@ EXPORT int cuIpcGetMemHandle(cu_ipc_handle *out, cu_address memory)
         return CU_INVALID_VALUE;
     world_lock();
     const struct allocation *a = allocation_at(m.allocation);
-    h = (struct handle){ m.id, m.allocation, a->pid, a->fd, m.bytes };
+    h = (struct handle){ m.id, m.allocation, m.device, a->pid, a->fd, m.bytes };
     world_unlock();
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
@@ -335,7 +352,6 @@ static int open_new(const struct handle *h, cu_address *out)
     snprintf(path, sizeof path, "/proc/%d/fd/%d", h->pid, h->fd);
     world_lock();
     const bool lives = allocation_at(h->allocation)->id == h->id;
-    const uint32_t device = allocation_at(h->allocation)->device;
     world_unlock();
     const int fd = lives ? open(path, O_RDWR | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -346,7 +362,7 @@ static int open_new(const struct handle *h, cu_address *out)
         return CU_MAP_FAILED;
     memory_guard(start, round_up(h->bytes));
     *out = (uint64_t)(uintptr_t)start;
-    keep((struct mapping){ *out, h->bytes, IMPORTED_MEMORY, h->allocation, device, 1, h->id });
+    keep((struct mapping){ *out, h->bytes, IMPORTED_MEMORY, h->allocation, h->device, 1, h->id });
     return CU_OK;
 }
 
@@ -361,6 +377,10 @@ EXPORT int cuIpcOpenMemHandle_v2(cu_address *out, cu_ipc_handle handle, unsigned
         return CU_INVALID_VALUE;
     if (h.pid == getpid())
         return CU_INVALID_CONTEXT;
+    if (!devices_reach((uint32_t)context_now()->device, h.device))
+        return CU_PEER_ACCESS_UNSUPPORTED;
+    if (flags == 1)
+        context_now()->peers[h.device] = true;
     return open_again(&h, out) ? CU_OK : open_new(&h, out);
 }
 

@@ -436,6 +436,17 @@ void stream_end(struct stream *s)
     process_unlock();
 }
 
+uint32_t stream_count(void)
+{
+    uint32_t n = 0;
+
+    process_lock();
+    for (const struct stream *s = streams; s != NULL; s = s->next)
+        n++;
+    process_unlock();
+    return n;
+}
+
 static int null_stream(struct context *context, struct stream **out)
 {
     if (context == NULL)

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 1024, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
+enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 4096, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
 
 struct trace { /* of an access */
     uint32_t next;
@@ -23,9 +23,13 @@ struct trace { /* of an access */
     char what[TEXT];
 };
 
-struct word {            /* that values are written to */
+struct place {           /* of a word that values are written to */
     uint64_t allocation; /* id; 0: free */
-    uint64_t at, nwrite;
+    uint64_t at;
+};
+
+struct word { /* what was written there */
+    uint64_t nwrite;
     struct write {
         uint64_t value;
         struct clock clock;
@@ -39,8 +43,11 @@ static struct world {
     uint32_t free_trace; /* a list; those from `fresh` on were never used */
     uint32_t fresh;
     int owners[ACTORS]; /* processes; 0: free */
+    bool careless;      /* a race is none */
     struct clock host, actors[ACTORS];
     struct allocation allocations[ALLOCATIONS];
+    uint32_t nplace; /* those from here on were never used */
+    struct place places[WORDS];
     struct word words[WORDS];
     struct trace traces[RECORDS];
 } * world;
@@ -213,9 +220,9 @@ void allocation_free(uint32_t allocation)
         trace_drop(a->first);
         a->first = next;
     }
-    for (uint32_t i = 0; i < WORDS; i++)
-        if (world->words[i].allocation == a->id)
-            world->words[i].allocation = 0;
+    for (uint32_t i = 0; i < world->nplace; i++)
+        if (world->places[i].allocation == a->id)
+            world->places[i].allocation = 0;
     a->freed = true;
     a->id = 0;
 }
@@ -257,6 +264,13 @@ static bool conflict(enum access a, enum access b)
     return (a == READ && b == SIGNAL) || (a == SIGNAL && b == READ);
 }
 
+void world_careless(bool careless)
+{
+    world_lock();
+    world->careless = careless;
+    world_unlock();
+}
+
 static const char *const verb[] = { "reads", "writes", "waits for a value in", "writes a value to" };
 
 static _Noreturn void report(const struct allocation *a, const struct trace *was, const struct trace *is)
@@ -286,7 +300,8 @@ void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, en
         const uint32_t trace = *link;
         const struct trace *was = &world->traces[trace];
         const bool overlap = was->start < is.end && is.start < was->end;
-        if (overlap && conflict(was->access, is.access) && !is_known(was, now) && !is_gone(was->pid))
+        if (overlap && conflict(was->access, is.access) && !is_known(was, now) && !world->careless &&
+            !is_gone(was->pid))
             report(a, was, &is);
         if (overlap && is_known(was, now) && replaces(&is, was)) {
             *link = was->next;
@@ -305,25 +320,34 @@ void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, en
 
 static struct word *word_find(uint64_t id, uint64_t at)
 {
-    for (uint32_t i = 0; i < WORDS; i++)
-        if (world->words[i].allocation == id && world->words[i].at == at)
+    for (uint32_t i = 0; i < world->nplace; i++)
+        if (world->places[i].allocation == id && world->places[i].at == at)
             return &world->words[i];
     return NULL;
 }
 
+static struct word *word_take(uint64_t id, uint64_t at)
+{
+    uint32_t i = 0;
+
+    while (i < world->nplace && world->places[i].allocation != 0)
+        i++;
+    if (i == WORDS)
+        die("values were written to more than %d words", WORDS);
+    if (i == world->nplace)
+        world->nplace++;
+    world->places[i] = (struct place){ id, at };
+    world->words[i].nwrite = 0;
+    return &world->words[i];
+}
+
 void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor)
 {
-    struct word *w = word_find(world->allocations[allocation].id, at);
+    const uint64_t id = world->allocations[allocation].id;
+    struct word *w = word_find(id, at);
 
-    for (uint32_t i = 0; w == NULL && i < WORDS; i++)
-        if (world->words[i].allocation == 0)
-            w = &world->words[i];
     if (w == NULL)
-        die("values were written to more than %d words", WORDS);
-    if (w->allocation == 0)
-        w->nwrite = 0;
-    w->allocation = world->allocations[allocation].id;
-    w->at = at;
+        w = word_take(id, at);
     w->writes[w->nwrite % WRITES].value = value;
     w->writes[w->nwrite % WRITES].clock = world->actors[actor];
     w->nwrite++;

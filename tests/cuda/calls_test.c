@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every call of the driver (in the short tier every third) fails once, one after the other, on one rank: in the first use
+ * of a device, in the first operation of a comm and a later one, in a capture, in leaving. The rank gets an error that
+ * names the call, all others get the same soon; no stream hangs; nothing of the device's is left; and the same ranks can
+ * make a new comm. As tests/alloc_test.c does with calls that take resources.
+ */
+#include "../collective.h"
+#include "../ranks.h"
+#include "../tier.h"
+#include "clock.h"
+#include "device.h"
+
+#include <plait/memory.h>
+#include <plait/stream.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NRANK 3
+#define ROOM  (1 << 16)
+#define LATE  60.0 /* seconds: far above a loaded machine's delays, below the deadline */
+#define FAULT 999  /* CUDA_ERROR_UNKNOWN */
+#define EVERY 3    /* of the calls, each third fails in the short tier */
+
+enum phase { FIRST, LATER, CAPTURE, DESTROY };
+
+struct kind { /* of operation */
+    const char *name;
+    struct collective c;
+    bool blocking; /* without a stream */
+    bool scale;
+    bool bare; /* the thread has no context of its own: of a device */
+};
+
+static const struct kind kinds[] = {
+    { "two-shot", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = 999 }, false, false },
+    { "ring in slices", { PLAIT_ALLREDUCE, "ring", PLAIT_FLOAT32, .count = 4000, .slice = 4096 }, false, false },
+    { "blocking", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT16, PLAIT_MAX, .count = 500 }, true, false, true },
+    { "all-gather", { PLAIT_ALLGATHER, "bruck", PLAIT_INT32, .count = 300 }, false, false },
+    { "reduce-scatter of scaled inputs", { PLAIT_REDUCE_SCATTER, "", PLAIT_FLOAT32, .count = 300 }, false, true },
+    { "all-to-all", { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 100 }, true, false },
+    { "broadcast", { PLAIT_BROADCAST, "binomial", PLAIT_INT32, .count = 700, .root = 1 }, false, false, true },
+    { "gather of different blocks", { PLAIT_GATHER, "", PLAIT_INT32, .count = 200, .sizes = 3 }, false, false },
+};
+#define NKIND (sizeof kinds / sizeof *kinds)
+
+struct scene { /* shared by the test and its ranks */
+    enum phase phase;
+    const struct kind *kind;
+    uint32_t nthread, victim;
+
+    /* Of the round. */
+    pthread_barrier_t all;
+    struct plait_unique_id id;
+    char call[48]; /* that failed, or "" */
+    enum plait_status status[NRANK];
+    char text[NRANK][512];
+    double seconds[NRANK];
+
+    unsigned fired, survived;
+    struct standin_left reference[NRANK];
+};
+
+/* ---- A round ----------------------------------------------------------------------------------------------- */
+
+static void new_id(struct scene *s, uint32_t rank)
+{
+    pthread_barrier_wait(&s->all);
+    if (rank == 0 && plait_unique_id_create(&s->id) != PLAIT_OK)
+        abort();
+    pthread_barrier_wait(&s->all);
+}
+
+static struct plait_comm_options options_of(const struct scene *s, uint32_t rank)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    o.nrank = NRANK;
+    o.rank = rank;
+    o.id = &s->id;
+    o.timeout = o.deadline = 2 * LATE;
+    return o;
+}
+
+/* The sum of inputs times 1 is the sum. */
+static enum plait_status operate(struct plait_comm *comm, const struct kind *k, const struct collective_buffers *at,
+                                 const struct device_rank *d)
+{
+    static const float one = 1;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct collective c = k->c;
+
+    c.op = k->scale ? PLAIT_PREMULSUM : c.op;
+    call.stream = k->blocking ? NULL : d->stream;
+    call.scale = k->scale ? &one : NULL;
+    return collective_call(comm, &c, at->in, at->out, call);
+}
+
+/* Put the operation into a graph and launch it. What a failed capture leaves nobody launches. */
+static enum plait_status capture(struct plait_comm *comm, const struct kind *k, const struct collective_buffers *at,
+                                 const struct device_rank *d, uint32_t victim, unsigned nth)
+{
+    void *graph = NULL, *exec;
+    const char *failed;
+
+    if (device.capture_begin(d->cuda, 0) != 0)
+        return PLAIT_ERR_CONFIG;
+    if (plait_comm_rank(comm) == victim)
+        ask.standin_arm(nth, FAULT);
+    enum plait_status status = operate(comm, k, at, d);
+    ask.standin_disarm(&failed);
+    const bool captured = device.capture_end(d->cuda, &graph) == 0;
+    const enum plait_status all = status == PLAIT_OK ? plait_barrier(comm, NULL) : status; /* has everybody? */
+    if (status == PLAIT_OK && all == PLAIT_OK &&
+        (!captured || device.instantiate(&exec, graph, 0) != 0 || device.launch(exec, d->cuda) != 0 ||
+         device.stream_synchronize(d->cuda) != 0 || device.exec_destroy(exec) != 0))
+        status = PLAIT_ERR_CONFIG;
+    if (captured)
+        device.graph_destroy(graph);
+    return all != PLAIT_OK ? all : status;
+}
+
+static enum plait_status act(const struct scene *s, struct plait_comm **comm, const struct collective_buffers *at,
+                             const struct device_rank *d, unsigned nth)
+{
+    enum plait_status status;
+
+    switch (s->phase) {
+    case FIRST:
+    case LATER:
+        return operate(*comm, s->kind, at, d);
+    case CAPTURE:
+        return capture(*comm, s->kind, at, d, s->victim, nth);
+    case DESTROY:
+        status = plait_comm_destroy(*comm);
+        *comm = NULL;
+        return status;
+    }
+    return PLAIT_OK;
+}
+
+/* Is what came out right? */
+static int compare(const struct kind *k, uint32_t rank, const struct collective_buffers *at,
+                   const struct device_rank *d)
+{
+    const struct plait_geometry g = plait_geometry_of(k->c.coll, NRANK, k->c.root, rank, 1);
+    char *want = calloc(1, ROOM), *got = calloc(1, ROOM);
+
+    CHECK(want != NULL && got != NULL);
+    collective_want(&k->c, NRANK, rank, got, want);
+    if (at->out != NULL) {
+        CHECK(device_read(d, got, at->out, collective_elements(&k->c, &g.out) * plait_dtype_size(k->c.type)));
+        CHECK(collective_right(&k->c, NRANK, rank, got, want));
+    }
+    free(want);
+    free(got);
+    return 0;
+}
+
+/* Run the phase with call `nth` failing on the victim, and note what comes of it. */
+static int run_phase(struct scene *s, uint32_t rank, unsigned nth, struct device_rank *d)
+{
+    const struct plait_geometry g = plait_geometry_of(s->kind->c.coll, NRANK, s->kind->c.root, rank, 1);
+    const struct collective_buffers at = collective_place(&s->kind->c, NRANK, rank, d->in, d->out);
+    const struct plait_comm_options o = options_of(s, rank);
+    const char *failed = NULL;
+    struct plait_comm *comm;
+    const bool bare = s->kind->bare && s->phase != CAPTURE;
+    void *context, *none;
+
+    new_id(s, rank);
+    CHECK(plait_comm_create(&o, &comm) == PLAIT_OK);
+    collective_fill(&s->kind->c, NRANK, rank, d->host);
+    if (at.in != NULL)
+        CHECK(device_write(d, at.in, d->host,
+                           collective_elements(&s->kind->c, &g.in) * plait_dtype_size(s->kind->c.type)));
+    CHECK(device.stream_synchronize(d->cuda) == 0);
+    if (s->phase != FIRST)
+        CHECK(operate(comm, s->kind, &at, d) == PLAIT_OK);
+    CHECK(!bare || device.context_pop(&context) == 0);
+    pthread_barrier_wait(&s->all);
+    const double start = plait_clock();
+    if (rank == s->victim && s->phase != CAPTURE)
+        ask.standin_arm(nth, FAULT);
+    s->status[rank] = act(s, &comm, &at, d, nth);
+    ask.standin_disarm(&failed);
+    CHECK(!bare || (device.context_pop(&none) != 0 && device.context_push(context) == 0));
+    if (s->status[rank] == PLAIT_OK && comm != NULL)
+        s->status[rank] = plait_barrier(comm, NULL); /* not all hear of all: the next call fails at the latest */
+    CHECK(device.stream_synchronize(d->cuda) == 0);
+    s->seconds[rank] = plait_clock() - start;
+    snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] != PLAIT_OK ? plait_last_error() : "");
+    if (s->status[rank] == PLAIT_OK && compare(s->kind, rank, &at, d) != 0)
+        return 1;
+    if (rank == s->victim)
+        snprintf(s->call, sizeof s->call, "%s", failed != NULL ? failed : "");
+    pthread_barrier_wait(&s->all); /* destroying earlier would be a second failure */
+    device_leave(comm);
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+static int judge(const struct scene *s, uint32_t rank)
+{
+    const enum plait_status victim = s->status[s->victim], own = s->status[rank];
+
+    CHECK(s->seconds[rank] < LATE);
+    if (victim == PLAIT_OK) {
+        CHECK(own == PLAIT_OK);
+        return 0;
+    }
+    CHECK(s->phase != DESTROY && s->call[0] != '\0');
+    CHECK(victim == PLAIT_ERR_NOMEM || victim == PLAIT_ERR_SYSTEM);
+    CHECK(strstr(s->text[s->victim], "CUDA_ERROR_UNKNOWN") != NULL);
+    CHECK(own == victim || own == PLAIT_ERR_FAILED); /* the latter from the barrier that comes next */
+    CHECK(strstr(s->text[rank], s->text[s->victim]) != NULL);
+    return 0;
+}
+
+static int use_new_comm(struct scene *s, uint32_t rank, struct device_rank *d)
+{
+    const struct plait_comm_options o = options_of(s, rank);
+    const struct collective c = { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 40 };
+    const struct kind k = { "new", c, true, false };
+    const struct collective_buffers at = { d->in, d->out };
+    struct plait_comm *comm;
+
+    new_id(s, rank);
+    CHECK(plait_comm_create(&o, &comm) == PLAIT_OK);
+    collective_fill(&c, NRANK, rank, d->host);
+    CHECK(device_write(d, d->in, d->host, 160) && device.stream_synchronize(d->cuda) == 0);
+    CHECK(operate(comm, &k, &at, d) == PLAIT_OK);
+    if (compare(&k, rank, &at, d) != 0)
+        return 1;
+    CHECK(plait_comm_destroy(comm) == PLAIT_OK);
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+/* Equal to what the process has after the first round, in which nothing failed. One thread of each process looks. */
+static int compare_left(struct scene *s, uint32_t rank, bool first)
+{
+    struct standin_left *r = &s->reference[rank], is;
+    int mode = 0;
+
+    CHECK(device.capture_mode(&mode) == 0 && mode == 0); /* the thread's is what it was: global */
+    if (rank % s->nthread == 0) {
+        ask.standin_left(&is);
+        if (first)
+            *r = is;
+        if (memcmp(&is, r, sizeof is) != 0)
+            fprintf(stderr, "memory %u, %u before; imported %u, %u; streams %u, %u; events %u, %u\n", is.memory,
+                    r->memory, is.imported, r->imported, is.streams, r->streams, is.events, r->events);
+        CHECK(device_kept || memcmp(&is, r, sizeof is) == 0);
+    }
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+static int round_of(struct scene *s, uint32_t rank, unsigned nth, struct device_rank *d, bool first)
+{
+    if (run_phase(s, rank, nth, d) != 0 || judge(s, rank) != 0 || use_new_comm(s, rank, d) != 0 ||
+        compare_left(s, rank, first) != 0) {
+        fprintf(stderr, "phase %d (%s), rank %u, call %u of rank %u (%s) failed: rank says %s '%s', it says '%s'\n",
+                (int)s->phase, s->kind->name, rank, nth, s->victim, s->call, plait_status_name(s->status[rank]),
+                s->text[rank], s->text[s->victim]);
+        return 1;
+    }
+    if (rank == s->victim && s->call[0] != '\0') {
+        s->fired++;
+        s->survived += s->status[rank] == PLAIT_OK;
+    }
+    pthread_barrier_wait(&s->all);
+    return 0;
+}
+
+/* ---- A job ------------------------------------------------------------------------------------------------- */
+
+struct thread {
+    struct scene *scene;
+    uint32_t rank;
+};
+
+/* Twice with nothing failing. What fails lets streams of the failed comm pass too early: no access is a race then. */
+static void *run_rank(void *arg)
+{
+    const struct thread *t = arg;
+    struct scene *s = t->scene;
+    struct device_rank d;
+    const unsigned step = full() ? 1 : EVERY;
+    unsigned nth = full() ? 0 : (unsigned)(s->kind - kinds) % EVERY;
+
+    if (!device_begin(&d, ROOM))
+        _exit(1);
+    if (round_of(s, t->rank, 0, &d, true) != 0 || round_of(s, t->rank, 0, &d, false) != 0)
+        _exit(1);
+    ask.standin_careless(1);
+    do {
+        nth = nth == 0 ? 1 : nth + step;
+        if (round_of(s, t->rank, nth, &d, false) != 0)
+            _exit(1);
+    } while (s->call[0] != '\0');
+    pthread_barrier_wait(&s->all);
+    return NULL;
+}
+
+static void run_process(struct scene *s, uint32_t process)
+{
+    struct thread threads[NRANK];
+    pthread_t ids[NRANK];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(600);
+    for (uint32_t t = 0; t < s->nthread; t++) {
+        threads[t] = (struct thread){ s, process * s->nthread + t };
+        if (pthread_create(&ids[t], NULL, run_rank, &threads[t]) != 0)
+            _exit(1);
+    }
+    for (uint32_t t = 0; t < s->nthread; t++)
+        pthread_join(ids[t], NULL);
+    _exit(0);
+}
+
+/* One that fails ends the others, which wait for it. */
+static bool run_processes(struct scene *s)
+{
+    const uint32_t n = NRANK / s->nthread;
+    pid_t pids[NRANK];
+    bool failed = false;
+
+    fflush(NULL);
+    for (uint32_t p = 0; p < n; p++)
+        if ((pids[p] = fork()) == 0)
+            run_process(s, p);
+    for (uint32_t left = n; left > 0; left--) {
+        int how;
+        const pid_t gone = waitpid(-1, &how, 0);
+        for (uint32_t p = 0; p < n; p++)
+            if (pids[p] == gone)
+                pids[p] = 0;
+        if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
+            continue;
+        if (WIFSIGNALED(how) && !failed)
+            fprintf(stderr, "signal %d\n", WTERMSIG(how));
+        failed = true;
+        for (uint32_t p = 0; p < n; p++)
+            if (pids[p] > 0)
+                kill(pids[p], SIGKILL);
+    }
+    return !failed;
+}
+
+/* Every call of a phase, until a round goes through without one failing. */
+static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, unsigned least)
+{
+    static const char *const names[] = { "first", "later", "capture", "destroy" };
+    char world[] = "/tmp/plait-calls-test-XXXXXX";
+    const int fd = mkstemp(world);
+    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attr;
+
+    assert_true(s != MAP_FAILED && fd >= 0);
+    close(fd);
+    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim };
+    pthread_barrierattr_init(&attr);
+    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&s->all, &attr, NRANK);
+    const double start = plait_clock();
+    const bool right = run_processes(s);
+    const unsigned fired = s->fired;
+    printf("%-7s %-31s %s, rank %u: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
+           kind->name, nthread > 1 ? "threads  " : "processes", victim, fired, s->survived, plait_clock() - start);
+    unlink(world);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    pthread_barrierattr_destroy(&attr);
+    munmap(s, sizeof *s);
+    assert_true(right);
+    if (fired < (full() ? least : least / EVERY))
+        fail_msg("only %u calls failed, not %u: the test looks at the wrong calls", fired, least);
+}
+
+/* Ranks as processes and as threads, the first and a middle one. The short tier takes every `of`th, from `first`. */
+static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, unsigned first, unsigned of)
+{
+    for (unsigned i = full() ? 0 : first; i < 4; i += full() ? 1 : of)
+        run_job(phase, kind, i & 1 ? NRANK : 1, i >> 1 & 1, least);
+}
+
+static void the_first_operation_of_a_comm(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < NKIND; k++)
+        if (full() || k < 3)
+            run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
+}
+
+static void later_operations(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
+        run_jobs(LATER, &kinds[k], 10, (k / 2 + 1) % 4, 4);
+}
+
+static void an_operation_that_is_captured(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < NKIND; k++)
+        if (!kinds[k].blocking && (full() || k % 3 == 0))
+            run_jobs(CAPTURE, &kinds[k], 10, k % 2 == 0 ? 1 : 3, 4);
+}
+
+static void leaving(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
+        run_jobs(DESTROY, &kinds[k], 10, k / 2 % 4, 4);
+}
+
+/* ---- Without a comm ---------------------------------------------------------------------------------------- */
+
+static unsigned failures;
+
+/* Like plait calls of a user that has had an error: again. */
+#define TWICE(call)                                                                                  \
+    do {                                                                                             \
+        enum plait_status status_ = (call);                                                          \
+        if (status_ != PLAIT_OK) {                                                                   \
+            failures++;                                                                              \
+            if (failures > 1 || strstr(plait_last_error(), "CUDA_ERROR_UNKNOWN") == NULL) {          \
+                fprintf(stderr, "%s: %s, after %u failures\n", #call, plait_last_error(), failures); \
+                _exit(1);                                                                            \
+            }                                                                                        \
+            status_ = (call);                                                                        \
+        }                                                                                            \
+        if (status_ != PLAIT_OK) {                                                                   \
+            fprintf(stderr, "%s, again: %s\n", #call, plait_last_error());                           \
+            _exit(1);                                                                                \
+        }                                                                                            \
+    } while (0)
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+/* The first use of a device: driver, context, kernels; then memory of each kind, a stream. Did one fail? */
+static bool use(unsigned nth, void *cuda)
+{
+    static const enum plait_memory taken[] = { PLAIT_MEMORY_DEVICE, PLAIT_MEMORY_PINNED, PLAIT_MEMORY_MANAGED };
+    struct plait_stream *stream;
+    enum plait_memory kind;
+    const char *failed;
+    void *memory[3];
+    int done;
+
+    ask.standin_arm(nth, FAULT);
+    for (int i = 0; i < 3; i++)
+        TWICE(plait_mem_alloc_as(taken[i], 1000, &memory[i]));
+    TWICE(plait_stream_create_cuda(cuda, &stream));
+    for (int i = 0; i < 3; i++) {
+        TWICE(plait_mem_kind(memory[i], &kind));
+        if (kind != taken[i])
+            _exit(2);
+    }
+    TWICE(plait_stream_call(stream, nothing, NULL));
+    TWICE(plait_stream_query(stream, &done));
+    TWICE(plait_stream_synchronize(stream));
+    TWICE(plait_stream_destroy(stream));
+    for (int i = 0; i < 3; i++)
+        TWICE(plait_mem_free(memory[i]));
+    ask.standin_disarm(&failed);
+    return failed != NULL;
+}
+
+/*
+ * In a process of its own, whose first use it is; then once more, with nothing failing, which shows what is left of the
+ * first. Exit status: 0 a call failed, 3 there was none.
+ */
+static void first_use(unsigned nth)
+{
+    struct standin_left first, second;
+    void *context, *cuda;
+
+    alarm(60);
+    if (!device_load() || device.context_retain(&context, 0) != 0 || device.context_push(context) != 0 ||
+        device.stream_create(&cuda, 1) != 0)
+        _exit(1);
+    const bool failed = use(nth, cuda);
+    ask.standin_left(&first);
+    use(0, cuda);
+    ask.standin_left(&second);
+    if (memcmp(&first, &second, sizeof first) != 0 || first.memory + first.pinned + first.managed != 0 ||
+        first.streams != 2 || first.contexts != 2 || first.modules != 3) {
+        fprintf(stderr, "call %u: memory %u, pinned %u, managed %u, streams %u, contexts %u, modules %u are left\n",
+                nth, first.memory, first.pinned, first.managed, first.streams, first.contexts, first.modules);
+        _exit(1);
+    }
+    _exit(failed ? 0 : 3);
+}
+
+static void the_first_use_of_a_device(void **state)
+{
+    int how = 0;
+    unsigned n = 0;
+
+    (void)state;
+    while (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0)
+            first_use(++n);
+        n++;
+        assert_int_equal(waitpid(child, &how, 0), child);
+    }
+    printf("first use: %u calls failed\n", n - 1);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 3 && n > 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_use_of_a_device),
+        cmocka_unit_test(the_first_operation_of_a_comm),
+        cmocka_unit_test(later_operations),
+        cmocka_unit_test(an_operation_that_is_captured),
+        cmocka_unit_test(leaving),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    setenv("PLAIT_CONFIG", "/dev/null", 1);
+    setenv("PLAIT_LOG_FILE", "/dev/null", 0); /* thousands of failures */
+    return cmocka_run_group_tests_name("calls of the driver", tests, NULL, NULL);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that die, abort or never call while operations are on the streams of a device: the others get an error that
+ * says who, soon; their streams pass; nothing of the device's is left; and they make a comm of those that are left.
+ */
+#include "../random.h"
+#include "../ranks.h"
+#include "../tier.h"
+#include "clock.h"
+#include "device.h"
+
+#include <plait/memory.h>
+#include <plait/stream.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT  1000
+#define ROOM   (4 * COUNT * sizeof(int32_t))
+#define SOON   20.0 /* seconds: far above a loaded machine's delays */
+#define VICTIM 1u
+
+static struct shared { /* by all processes of a test */
+    _Atomic int ready, gate;
+    uint64_t seed;
+} * shared;
+static pthread_barrier_t in_process; /* of its ranks */
+
+/* ---- What a survivor sees ---------------------------------------------------------------------------------- */
+
+static double started;
+
+static bool is_over(void)
+{
+    return plait_clock() - started > SOON;
+}
+
+static enum plait_status sum(struct plait_comm *comm, const struct device_rank *d, bool blocking)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.stream = blocking ? NULL : d->stream;
+    return plait_allreduce(comm, d->in, d->out, COUNT, PLAIT_INT32, PLAIT_SUM, &call);
+}
+
+/* The ranks but one make a comm of their own, and use it. */
+static int go_on(struct plait_comm *comm, uint32_t rank, const struct device_rank *d)
+{
+    const uint32_t gone[] = { VICTIM };
+    struct plait_comm *rest;
+
+    CHECK(plait_comm_shrink(comm, gone, 1, 0, NULL, &rest) == PLAIT_OK);
+    CHECK(sum(rest, d, false) == PLAIT_OK && sum(rest, d, true) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK);
+    CHECK(plait_comm_destroy(rest) == PLAIT_OK);
+    return 0;
+}
+
+/*
+ * The streams pass; the comm fails soon, with a text that has both words; what it had is given back.
+ * *comm becomes NULL. What the process had on the device before the comm is in `before`.
+ */
+static int survive(struct plait_comm **comm, uint32_t rank, const struct device_rank *d, const char *who,
+                   const char *what, bool shrinks, const struct standin_left *before)
+{
+    struct standin_left after;
+
+    started = plait_clock();
+    CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK);
+    while (plait_comm_status(*comm) == PLAIT_OK && !is_over())
+        usleep(500);
+    CHECK(sum(*comm, d, false) == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), who) != NULL && strstr(plait_last_error(), what) != NULL);
+    CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK);
+    if (shrinks && go_on(*comm, rank, d) != 0)
+        return 1;
+    CHECK(device_leave(*comm) != PLAIT_OK);
+    *comm = NULL;
+    CHECK(!is_over());
+    pthread_barrier_wait(&in_process);
+    ask.standin_left(&after);
+    if (memcmp(&after, before, sizeof after) != 0)
+        fprintf(stderr, "left: memory %u, %u before; imported %u, %u; streams %u, %u; events %u, %u\n", after.memory,
+                before->memory, after.imported, before->imported, after.streams, before->streams, after.events,
+                before->events);
+    CHECK(device_kept || memcmp(&after, before, sizeof after) == 0);
+    pthread_barrier_wait(&in_process);
+    return 0;
+}
+
+/* What the process has before its comms use the device. */
+static int begin(struct device_rank *d, uint32_t rank, struct standin_left *before)
+{
+    CHECK(device_begin(d, ROOM));
+    ask.standin_careless(1); /* the streams of a failed comm pass in any order */
+    pthread_barrier_wait(&in_process);
+    ask.standin_left(before);
+    pthread_barrier_wait(&in_process);
+    return 0;
+}
+
+static void wait_at_gate(void *context)
+{
+    (void)context;
+    while (!atomic_load(&shared->gate))
+        usleep(100);
+}
+
+static void meet(uint32_t n)
+{
+    atomic_fetch_add(&shared->ready, 1);
+    while (atomic_load(&shared->ready) < (int)n)
+        usleep(100);
+}
+
+/* ---- A process is killed -------------------------------------------------------------------------------------- */
+
+/* Its stream is held up, so that the others' wait for it. */
+static int killed_under_way(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+    int done = 1;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    for (int i = 0; i < 3; i++)
+        CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    CHECK(plait_stream_query(d.stream, &done) == PLAIT_OK && !done);
+    meet(plait_comm_nrank(*comm));
+    if (rank == VICTIM)
+        kill(getpid(), SIGKILL);
+    if (survive(comm, rank, &d, "rank 1 (process ", "died", true, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* A graph that waits for a rank that died before it launched its own. */
+static int killed_before_its_graph(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+    void *graph, *exec;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    CHECK(device.launch(exec, d.cuda) == 0 && plait_stream_synchronize(d.stream) == PLAIT_OK);
+    meet(plait_comm_nrank(*comm));
+    if (rank == VICTIM)
+        kill(getpid(), SIGKILL);
+    CHECK(device.launch(exec, d.cuda) == 0);
+    if (survive(comm, rank, &d, "rank 1 (process ", "died", true, &before) != 0)
+        return 1;
+    CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* Nobody waits for the graph: leaving does. The victim aborts, or is killed. */
+static int left_with_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool *aborts = arg;
+    struct device_rank d;
+    void *graph, *exec;
+
+    CHECK(device_begin(&d, ROOM));
+    ask.standin_careless(1);
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    meet(plait_comm_nrank(*comm));
+    if (rank == VICTIM && *aborts)
+        CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
+    else if (rank == VICTIM)
+        kill(getpid(), SIGKILL);
+    for (int i = 0; i < 3 && rank != VICTIM; i++)
+        CHECK(device.launch(exec, d.cuda) == 0);
+    while (plait_comm_status(*comm) == PLAIT_OK)
+        usleep(100);
+    CHECK(plait_comm_destroy(*comm) == (*aborts ? PLAIT_ERR_FAILED : PLAIT_ERR_PEER));
+    *comm = NULL;
+    CHECK(device.stream_synchronize(d.cuda) == 0);
+    CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* Whatever it does at that moment. */
+static void *kill_later(void *arg)
+{
+    uint64_t random = shared->seed;
+
+    (void)arg;
+    usleep((unsigned)(random_next(&random) % 20000));
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static int killed_at_any_time(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    uint64_t random = shared->seed * 7;
+    struct standin_left before;
+    struct device_rank d;
+    pthread_t killer;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    meet(plait_comm_nrank(*comm));
+    CHECK(rank != VICTIM || pthread_create(&killer, NULL, kill_later, NULL) == 0);
+    while (sum(*comm, &d, random_next(&random) % 4 == 0) == PLAIT_OK)
+        if (random_next(&random) % 8 == 0)
+            plait_stream_synchronize(d.stream);
+    if (survive(comm, rank, &d, "rank 1 (process ", "died", true, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* ---- Abort ---------------------------------------------------------------------------------------------------- */
+
+static int aborted(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    for (int i = 0; i < 3; i++)
+        CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    meet(plait_comm_nrank(*comm));
+    if (rank == 0) {
+        CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+        atomic_store(&shared->gate, 1);
+    }
+    if (survive(comm, rank, &d, "aborted by rank 0", "enough", false, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* By another thread, while the rank waits for one that comes late. */
+static void *abort_soon(void *arg)
+{
+    usleep(20000);
+    plait_comm_abort(arg, "enough");
+    return NULL;
+}
+
+static int aborted_while_waiting(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+    pthread_t other;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    if (rank == 0)
+        CHECK(pthread_create(&other, NULL, abort_soon, *comm) == 0);
+    if (rank != VICTIM) {
+        CHECK(sum(*comm, &d, false) != PLAIT_OK);
+        CHECK(strstr(plait_last_error(), "aborted by rank 0") != NULL);
+    }
+    if (rank == 0)
+        pthread_join(other, NULL);
+    if (survive(comm, rank, &d, "aborted by rank 0", "enough", false, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* ---- Never -------------------------------------------------------------------------------------------------- */
+
+static int never_called(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    if (rank != VICTIM) {
+        CHECK(sum(*comm, &d, false) == PLAIT_ERR_TIMEOUT || strstr(plait_last_error(), "rank 1") != NULL);
+        CHECK(strstr(plait_last_error(), "rank 1") != NULL);
+    }
+    if (survive(comm, rank, &d, "rank 1", "", false, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* One rank has never used the device at all. */
+static int never_came(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before;
+    struct device_rank d;
+
+    (void)arg;
+    if (begin(&d, rank, &before) != 0)
+        return 1;
+    if (rank != VICTIM) {
+        CHECK(sum(*comm, &d, rank == 0) != PLAIT_OK);
+        CHECK(strstr(plait_last_error(), "rank 1") != NULL);
+    }
+    if (survive(comm, rank, &d, "rank 1", "", false, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* ---- Tests -------------------------------------------------------------------------------------------------- */
+
+/* `lost` processes do not come back. */
+static void run_with(uint32_t nprocess, uint32_t threads, int (*body)(struct plait_comm **, uint32_t, void *),
+                     void *arg, double deadline, unsigned lost)
+{
+    char world[] = "/tmp/plait-deaths-test-XXXXXX";
+    const int fd = mkstemp(world);
+    struct ranks r = { .nprocess = nprocess,
+                       .nthread = threads,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
+                       .body = body,
+                       .arg = arg,
+                       .processes = true };
+
+    assert_true(fd >= 0);
+    close(fd);
+    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    r.options.deadline = deadline;
+    shared->ready = shared->gate = 0;
+    pthread_barrier_init(&in_process, NULL, threads);
+    const unsigned failed = ranks_run(&r);
+    pthread_barrier_destroy(&in_process);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    unlink(world);
+    if (failed != lost)
+        fail_msg("%u ranks failed, seed %llu", failed, (unsigned long long)shared->seed);
+}
+
+static void run(uint32_t nprocess, uint32_t threads, int (*body)(struct plait_comm **, uint32_t, void *),
+                double deadline, unsigned lost)
+{
+    run_with(nprocess, threads, body, NULL, deadline, lost);
+}
+
+static void a_rank_that_dies_holds_no_stream(void **state)
+{
+    (void)state;
+    run(2, 1, killed_under_way, 600, 1);
+    run(4, 1, killed_under_way, 600, 1);
+}
+
+static void a_rank_that_dies_holds_no_graph(void **state)
+{
+    bool aborts = false;
+
+    (void)state;
+    run(3, 1, killed_before_its_graph, 600, 1);
+    run_with(3, 1, left_with_a_graph, &aborts, 600, 1);
+    aborts = true;
+    run_with(1, 3, left_with_a_graph, &aborts, 600, 0);
+}
+
+static void a_rank_may_die_at_any_time(void **state)
+{
+    const uint64_t first = (uint64_t)time(NULL) * 1000;
+
+    (void)state;
+    printf("seeds from %llu\n", (unsigned long long)first);
+    for (unsigned i = 0; i < (full() ? 500 : light() ? 3 : 15); i++) {
+        shared->seed = first + i;
+        run(2 + i % 3, 1, killed_at_any_time, 600, 1);
+    }
+}
+
+static void an_abort_ends_what_is_queued(void **state)
+{
+    (void)state;
+    run(3, 1, aborted, 600, 0);
+    run(1, 3, aborted, 600, 0);
+    run(2, 2, aborted, 600, 0);
+    run(3, 1, aborted_while_waiting, 600, 0);
+    run(1, 3, aborted_while_waiting, 600, 0);
+}
+
+static void a_rank_that_never_calls_is_named(void **state)
+{
+    (void)state;
+    run(3, 1, never_called, 1, 0);
+    run(1, 3, never_called, 1, 0);
+    run(3, 1, never_came, 1, 0);
+    run(1, 2, never_came, 1, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_holds_no_stream), cmocka_unit_test(a_rank_that_dies_holds_no_graph),
+        cmocka_unit_test(a_rank_may_die_at_any_time),       cmocka_unit_test(an_abort_ends_what_is_queued),
+        cmocka_unit_test(a_rank_that_never_calls_is_named),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    setenv("PLAIT_LOG_FILE", "/dev/null", 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return cmocka_run_group_tests_name("deaths with operations on a device", tests, NULL, NULL);
+}

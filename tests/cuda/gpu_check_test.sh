@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# tools/gpu-check where there is no GPU. Usage: gpu_check_test.sh GPU_CHECK BUILD PLAIT_INFO
+set -u
+check=$1 build=$2 info=$3
+failed=0
+room=$(mktemp -d) || exit 1
+trap 'rm -rf "$room"' EXIT
+
+it_says_that_there_is_no_gpu() {
+    if ls /dev/nvidia[0-9]* >/dev/null 2>&1 || nvidia-smi -L >/dev/null 2>&1; then
+        return 0
+    fi
+    "$check" --out "$room/seen" >"$room/out" 2>&1
+    [ $? -eq 77 ] && grep -q 'there is no GPU here' "$room/out" && [ ! -e "$room/seen" ] || { cat "$room/out"; return 1; }
+}
+its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
+    "$check" --stand-in "$build" >"$room/out" 2>&1 && grep -q 'cuda_gpu_kernels: passed' "$room/out" &&
+        grep -q 'cuda_devices: passed' "$room/out" && grep -q 'all figures measured: passed' "$room/out" &&
+        grep -q 'no GPU was seen, and there are no figures' "$room/out" || { cat "$room/out"; return 1; }
+}
+other_options_are_refused() {
+    "$check" --fast >"$room/out" 2>&1
+    [ $? -ne 0 ] && grep -q -e '--stand-in' "$room/out" || { cat "$room/out"; return 1; }
+}
+# info WORDS SETTING ...: what plait-info says of the GPU
+says_of_the_gpu() {
+    local words=$1
+    shift
+    env "$@" "$info" --topology >"$room/out" 2>&1 && grep -q "^gpu  *$words" "$room/out" || { cat "$room/out"; return 1; }
+}
+plait_info_says_what_is_missing() {
+    says_of_the_gpu "no ([^)]*there is no /nowhere/plait-cuda.so.*-Dcuda=enabled" PLAIT_PLUGINS=/nowhere &&
+        says_of_the_gpu "no ([^)]*there is no CUDA driver here: /nowhere/libcuda.so" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 \
+            PLAIT_CUDA_DRIVER=/nowhere/libcuda.so &&
+        says_of_the_gpu "yes" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 \
+            PLAIT_CUDA_DRIVER="$build/tests/cuda/libcuda-standin.so" &&
+        says_of_the_gpu "no (.*cuInit: CUDA_ERROR_UNKNOWN" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 PLAIT_STANDIN_FAIL=1 \
+            PLAIT_CUDA_DRIVER="$build/tests/cuda/libcuda-standin.so"
+}
+
+for name in $(declare -F | sed -n 's/^declare -f //p' | grep _ | grep -v says_of); do
+    echo "[ RUN      ] $name"
+    if "$name"; then
+        echo "[       OK ] $name"
+    else
+        echo "[  FAILED  ] $name"
+        failed=1
+    fi
+done
+exit $failed

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "standin_ask.h"
+
+#include "standin.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#define PLAIT_X(name, result, arguments) EXPORT result name arguments;
+STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+
+static atomic_ullong ncall, failing; /* 0: none */
+static _Thread_local unsigned long long armed, count;
+static _Thread_local int armed_error;
+static _Thread_local const char *fired;
+
+unsigned long long standin_calls(void)
+{
+    return ncall;
+}
+
+void standin_fail(unsigned long long n)
+{
+    failing = n == 0 ? 0 : ncall + n;
+}
+
+void standin_arm(unsigned long long n, int error)
+{
+    armed = n;
+    armed_error = error;
+    count = 0;
+    fired = NULL;
+}
+
+unsigned long long standin_disarm(const char **failed)
+{
+    *failed = fired;
+    armed = 0;
+    return count;
+}
+
+int fail_now(const char *name)
+{
+    const unsigned long long call = ++ncall;
+
+    count++;
+    if (setting("PLAIT_STANDIN_LOG", 0) != 0)
+        fprintf(stderr, "stand-in for CUDA: %llu %s\n", call, name);
+    if (armed != 0 && count == armed) {
+        fired = name;
+        return armed_error;
+    }
+    return call == failing || call == setting("PLAIT_STANDIN_FAIL", 0) ? CU_UNKNOWN : CU_OK;
+}
+
+void standin_left(struct standin_left *out)
+{
+    *out = (struct standin_left){ .memory = memory_count(DEVICE_MEMORY),
+                                  .pinned = memory_count(PINNED_MEMORY),
+                                  .managed = memory_count(MANAGED_MEMORY),
+                                  .imported = memory_count(IMPORTED_MEMORY),
+                                  .streams = stream_count(),
+                                  .events = event_count(),
+                                  .modules = module_count(),
+                                  .contexts = context_count() };
+}
+
+void standin_careless(int careless)
+{
+    world_careless(careless != 0);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What tests ask of the stand-in for the driver beside the driver's functions; found by dlsym(). */
+#ifndef PLAIT_TESTS_STANDIN_ASK_H
+#define PLAIT_TESTS_STANDIN_ASK_H
+
+#include <stdint.h>
+
+struct standin_left { /* what this process has taken and not given back */
+    uint32_t memory, pinned, managed, imported, streams, events, modules, contexts;
+};
+
+/* name, result, arguments */
+#define STANDIN_LIST(X)                                                                               \
+    /* How many calls this process has made. */                                                       \
+    X(standin_calls, unsigned long long, (void))                                                      \
+    /* The n-th call from now on, of any thread, fails. 0: none. */                                   \
+    X(standin_fail, void, (unsigned long long n))                                                     \
+    /* The n-th call of this thread from now on fails with `error`; 0: they are only counted. */      \
+    X(standin_arm, void, (unsigned long long n, int error))                                           \
+    /* No more. How many there were; *failed: the name of the one that failed, or NULL. */            \
+    X(standin_disarm, unsigned long long, (const char **failed))                                      \
+    X(standin_left, void, (struct standin_left * out))                                                \
+    /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
+    X(standin_careless, void, (int careless))
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The stand-in for CUDA's driver sees each kind of race and wrong access, in one process and between several. */
+#include "standin_use.h"
+
+#include <kernels.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- What it notices --------------------------------------------------------------------------------------- */
+
+static void race_of_copies(void)
+{
+    const struct place p = start();
+
+    cuMemsetD32Async(p.a, 1, N, p.streams[0]);
+    cuMemcpyAsync(p.b, p.a, N * 4, p.streams[1]);
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+}
+
+static void race_of_kernels(void)
+{
+    const struct place p = start();
+
+    add(&p, p.streams[0]);
+    add(&p, p.streams[1]);
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+}
+
+/* The buffer is written again while the other may still read it. */
+static void buffer_used_too_early(void)
+{
+    const struct place p = start();
+
+    for (uint32_t i = 1; i <= 2; i++) {
+        cuMemsetD32Async(p.a, i, N, p.streams[0]);
+        cuStreamWriteValue32_v2(p.streams[0], p.word, i, 0);
+        cuStreamWaitValue32_v2(p.streams[1], p.word, i, 0);
+        cuMemcpyAsync(p.b, p.a, N * 4, p.streams[1]);
+    }
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+}
+
+/* A value that was there before is no news. */
+static void wait_for_the_wrong_value(void)
+{
+    const struct place p = start();
+
+    cuMemsetD32Async(p.a, 1, N, p.streams[0]);
+    cuStreamWriteValue32_v2(p.streams[0], p.word, 1, 0);
+    cuStreamWaitValue32_v2(p.streams[1], p.word, 0, 0);
+    usleep(20000);
+    cuMemsetD32Async(p.a, 2, N, p.streams[0]);
+    cuMemcpyAsync(p.b, p.a, N * 4, p.streams[1]);
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+}
+
+/* Different bytes, and reads of the same, are no race. */
+static void neighbours(void)
+{
+    const struct place p = start();
+
+    cuMemsetD32Async(p.a, 1, N / 2, p.streams[0]);
+    cuMemsetD32Async(p.a + N / 2 * 4, 1, N / 2, p.streams[1]);
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+    cuMemcpyAsync(p.b, p.a, N * 2, p.streams[0]);
+    cuMemcpyAsync(p.b + N * 2, p.a, N * 2, p.streams[1]);
+    cuStreamSynchronize(p.streams[0]);
+    cuStreamSynchronize(p.streams[1]);
+}
+
+static void lanes_that_do_not_wait(void)
+{
+    const struct place p = start();
+    void *graph, *executable, *end;
+
+    cuEventCreate(&end, 2);
+    cuStreamBeginCapture_v2(p.streams[0], VALUE_STREAM_CAPTURE_MODE_GLOBAL);
+    cuEventRecord(p.event, p.streams[0]);
+    cuStreamWaitEvent(p.streams[1], p.event, 0);
+    cuMemsetD32Async(p.a, 1, N, p.streams[0]);
+    cuMemcpyAsync(p.b, p.a, N * 4, p.streams[1]);
+    cuEventRecord(end, p.streams[1]);
+    cuStreamWaitEvent(p.streams[0], end, 0);
+    cuStreamEndCapture(p.streams[0], &graph);
+    cuGraphInstantiateWithFlags(&executable, graph, 0);
+    cuGraphLaunch(executable, p.streams[0]);
+    cuStreamSynchronize(p.streams[0]);
+}
+
+static void races_are_noticed_and_both_sides_named(void **state)
+{
+    (void)state;
+    expect_death(race_of_copies, "a memset", "a copy");
+    expect_death(race_of_kernels, "a race", "plait_reduce_int32");
+    expect_death(buffer_used_too_early, "a memset", "a copy");
+    expect_death(wait_for_the_wrong_value, "a memset", "a copy");
+    expect_death(lanes_that_do_not_wait, "a memset", "a copy");
+    expect_life(neighbours);
+}
+
+static void before_init(void)
+{
+    int n;
+
+    if (cuDeviceGetCount(&n) == CU_NOT_INITIALIZED)
+        abort();
+}
+
+static void use_after_free(void)
+{
+    const struct place p = start();
+
+    cuMemFree_v2(p.a);
+    cuMemsetD32Async(p.a, 1, N, p.streams[0]);
+    cuStreamSynchronize(p.streams[0]);
+}
+
+static void beyond_the_end(void)
+{
+    const struct place p = start();
+
+    cuMemsetD32Async(p.a + 4, 1, N, p.streams[0]);
+    cuStreamSynchronize(p.streams[0]);
+}
+
+static void host_memory_in_a_kernel(void)
+{
+    const struct place p = start();
+    static uint32_t host[N];
+    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, host, sizeof host };
+
+    launch(kernel("plait_copy"), &a, 1, p.streams[0]);
+    cuStreamSynchronize(p.streams[0]);
+}
+
+static void other_device(void)
+{
+    const struct place p = start();
+    void *context, *stream;
+
+    cuDevicePrimaryCtxRetain(&context, 1);
+    cuCtxPushCurrent_v2(context);
+    cuStreamCreate(&stream, 1);
+    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64 };
+    launch(kernel("plait_copy"), &a, 1, stream);
+    cuStreamSynchronize(stream);
+}
+
+static void other_device_that_is_a_peer(void)
+{
+    void *context;
+
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuDevicePrimaryCtxRetain(&context, 1);
+    cuCtxPushCurrent_v2(context);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxEnablePeerAccess(context, 0);
+    other_device();
+}
+
+static void wrong_threads(void)
+{
+    const struct place p = start();
+    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64 };
+    void *arguments[] = { &a };
+
+    cuLaunchKernel(kernel("plait_copy"), 1, 1, 1, 128, 1, 1, 0, p.streams[0], arguments, NULL);
+}
+
+static void wrong_accesses_are_noticed(void **state)
+{
+    (void)state;
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    expect_death(use_after_free, "a memset", "freed");
+    expect_death(beyond_the_end, "a memset", "4 bytes too many");
+    expect_death(host_memory_in_a_kernel, "plait_copy", "no memory that the device can reach");
+    expect_death(other_device, "plait_copy", "peer access");
+    expect_life(other_device_that_is_a_peer);
+    expect_death(wrong_threads, "128", "256");
+    expect_death(before_init, "", "");
+}
+
+/* ---- Several processes ------------------------------------------------------------------------------------- */
+
+struct between { /* two processes */
+    _Atomic int phase, finished;
+    cu_ipc_handle memory, word;
+};
+
+static struct between *between;
+static bool careless;
+
+static void wait_for_phase(int phase)
+{
+    while (between->phase < phase)
+        usleep(200);
+}
+
+/* What an ended process did is no race any more: wait for the other, which may have died, for a second at most. */
+static void linger(void)
+{
+    between->finished++;
+    for (int i = 0; i < 500 && between->finished < 2; i++)
+        usleep(2000);
+}
+
+/* Reads what the other writes, in the order of values. careless: says too early that it has read. */
+static void reader(void)
+{
+    const struct place p = start();
+    cu_address memory, word;
+
+    wait_for_phase(1);
+    ok(cuIpcOpenMemHandle_v2(&memory, between->memory, 1));
+    ok(cuIpcOpenMemHandle_v2(&word, between->word, 1));
+    for (uint32_t i = 1; i <= 20; i++) {
+        ok(cuStreamWaitValue32_v2(p.streams[0], word, i, 0));
+        if (careless && i == 20)
+            ok(cuStreamWriteValue32_v2(p.streams[0], word + 4, i, 0));
+        ok(cuMemcpyAsync(p.a, memory, N * 4, p.streams[0]));
+        if (!careless || i < 20)
+            ok(cuStreamWriteValue32_v2(p.streams[0], word + 4, i, 0));
+    }
+    ok(cuStreamSynchronize(p.streams[0]));
+    if (!careless)
+        expect(p.a, 20);
+    ok(cuIpcCloseMemHandle(memory));
+    if (!careless)
+        between->phase = 2;
+    else
+        linger();
+}
+
+static void writer(void)
+{
+    const struct place p = start();
+
+    ok(cuIpcGetMemHandle(&between->memory, p.a));
+    ok(cuIpcGetMemHandle(&between->word, p.word));
+    between->phase = 1;
+    for (uint32_t i = 1; i <= 21; i++) {
+        if (i > 1)
+            ok(cuStreamWaitValue32_v2(p.streams[0], p.word + 4, i - 1, 0));
+        if (i < 21 || careless)
+            ok(cuMemsetD32Async(p.a, i, N, p.streams[0]));
+        ok(cuStreamWriteValue32_v2(p.streams[0], p.word, i, 0));
+    }
+    ok(cuStreamSynchronize(p.streams[0]));
+    if (!careless)
+        wait_for_phase(2);
+    else
+        linger();
+}
+
+/* In a world of their own; both lived? */
+static bool two_processes_live(void)
+{
+    const int world = memfd_create("world", 0);
+    char path[64], text[4096];
+    int status;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
+    setenv("PLAIT_STANDIN_WORLD", path, 1);
+    between->phase = between->finished = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const bool died = dies(reader, text, sizeof text);
+        if (died)
+            fprintf(stderr, "the reader: %s", text);
+        _exit(died ? 1 : 0);
+    }
+    const bool died = dies(writer, text, sizeof text);
+    waitpid(pid, &status, 0);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    close(world);
+    if (died)
+        printf("the writer: %s", text);
+    return !died && status == 0;
+}
+
+static void processes_share_memory_values_and_clocks(void **state)
+{
+    (void)state;
+    careless = false;
+    assert_true(two_processes_live());
+}
+
+static void a_race_between_processes_is_noticed(void **state)
+{
+    (void)state;
+    careless = true;
+    assert_false(two_processes_live());
+}
+
+/* What a killed process was doing stands in nobody's way. */
+static void killed(void)
+{
+    const struct place p = start();
+    cu_address memory;
+
+    wait_for_phase(1);
+    ok(cuIpcOpenMemHandle_v2(&memory, between->memory, 1));
+    ok(cuMemcpyAsync(p.a, memory, N * 4, p.streams[0]));
+    while (cuStreamQuery(p.streams[0]) != CU_OK)
+        ;
+    ok(cuMemcpyAsync(p.a, memory, N * 4, p.streams[0]));
+    usleep(5000);
+    between->phase = 2;
+    pause();
+}
+
+static void survivor(void)
+{
+    const struct place p = start();
+
+    ok(cuIpcGetMemHandle(&between->memory, p.a));
+    between->phase = 1;
+    wait_for_phase(3);
+    ok(cuMemsetD32Async(p.a, 1, N, p.streams[0]));
+    ok(cuMemFree_v2(p.a));
+}
+
+static void a_killed_process_is_no_race(void **state)
+{
+    const int world = memfd_create("world", 0);
+    char path[64], text[4096];
+
+    (void)state;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
+    setenv("PLAIT_STANDIN_WORLD", path, 1);
+    between->phase = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        killed();
+        _exit(0);
+    }
+    const pid_t killer = fork();
+    if (killer == 0) {
+        wait_for_phase(2);
+        kill(pid, SIGKILL);
+        usleep(5000);
+        between->phase = 3;
+        _exit(0);
+    }
+    if (dies(survivor, text, sizeof text))
+        fail_msg("%s", text);
+    waitpid(pid, NULL, 0);
+    waitpid(killer, NULL, 0);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    close(world);
+}
+
+/* The tests use the driver in processes of their own, as it is initialised once. */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(races_are_noticed_and_both_sides_named),
+        cmocka_unit_test(wrong_accesses_are_noticed),
+        cmocka_unit_test(processes_share_memory_values_and_clocks),
+        cmocka_unit_test(a_race_between_processes_is_noticed),
+        cmocka_unit_test(a_killed_process_is_no_race),
+    };
+
+    assert_true(argc > 1);
+    load(argv[1]);
+    between = mmap(NULL, sizeof *between, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return cmocka_run_group_tests_name("stand-in for CUDA: what it notices", tests, NULL, NULL);
+}

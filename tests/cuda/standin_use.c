@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "standin_use.h"
+
+#include <kernels.h>
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PLAIT_X(name, arguments) int(*name) arguments;
+STANDIN_CALLS(PLAIT_X)
+#undef PLAIT_X
+#define PLAIT_X(name, result, arguments) result(*name) arguments;
+STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+
+void load(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (library == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+#define PLAIT_X(name, ...)                   \
+    *(void **)&name = dlsym(library, #name); \
+    if (name == NULL)                        \
+        exit(2);
+    STANDIN_CALLS(PLAIT_X)
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+}
+
+void ok(int result)
+{
+    assert_int_equal(result, CU_OK);
+}
+
+struct place start(void)
+{
+    struct place p;
+
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxRetain(&p.context, 0));
+    ok(cuCtxPushCurrent_v2(p.context));
+    for (int i = 0; i < STREAMS; i++)
+        ok(cuStreamCreate(&p.streams[i], 1));
+    ok(cuEventCreate(&p.event, 2));
+    ok(cuMemAlloc_v2(&p.a, N * 4));
+    ok(cuMemAlloc_v2(&p.b, N * 4));
+    ok(cuMemAlloc_v2(&p.word, 64));
+    ok(cuMemsetD32_v2(p.word, 0, 16));
+    return p;
+}
+
+void expect(cu_address from, uint32_t value)
+{
+    uint32_t got[N];
+
+    ok(cuMemcpy((uintptr_t)got, from, sizeof got));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(got[i], value);
+}
+
+bool dies(void (*run)(void), char *text, size_t room)
+{
+    int pipes[2], status;
+    size_t n = 0;
+    ssize_t got;
+
+    assert_int_equal(pipe(pipes), 0);
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(pipes[1], 2);
+        signal(SIGABRT, SIG_DFL);
+        run();
+        _exit(0);
+    }
+    close(pipes[1]);
+    while (n + 1 < room && (got = read(pipes[0], text + n, room - 1 - n)) > 0)
+        n += (size_t)got;
+    text[n] = '\0';
+    close(pipes[0]);
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+void expect_death(void (*run)(void), const char *first, const char *second)
+{
+    char text[4096];
+
+    if (!dies(run, text, sizeof text))
+        fail_msg("nothing was noticed; stderr: %s", text);
+    if (strstr(text, first) == NULL || strstr(text, second) == NULL)
+        fail_msg("'%s' and '%s' are not in: %s", first, second, text);
+}
+
+void expect_life(void (*run)(void))
+{
+    char text[4096];
+
+    if (dies(run, text, sizeof text))
+        fail_msg("%s", text);
+}
+
+void *kernel(const char *name)
+{
+    void *module, *function;
+
+    ok(cuModuleLoadData(&module, "any"));
+    ok(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+int launch(void *function, void *argument, unsigned blocks, void *stream)
+{
+    void *arguments[] = { argument };
+
+    return cuLaunchKernel(function, blocks, 1, 1, PLAIT_CUDA_THREADS, 1, 1, 0, stream, arguments, NULL);
+}
+
+void add(const struct place *p, void *stream)
+{
+    struct plait_cuda_reduce a = { .dst = (void *)(uintptr_t)p->b, .count = N, .nsrc = 2, .op = PLAIT_SUM };
+
+    a.source[0] = (void *)(uintptr_t)p->a;
+    a.source[1] = (void *)(uintptr_t)p->b;
+    ok(launch(kernel("plait_reduce_int32"), &a, 3, stream));
+}
