@@ -134,6 +134,20 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
+enum plait_status plait_device_open(struct plait_comm *comm, int device)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&comm->lock);
+    if (comm->device == NULL) {
+        status = create(comm, device);
+        if (status != PLAIT_OK) /* the others must not wait for this rank */
+            status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
 static void give_back(const struct plait_device_comm *d, void *memory)
 {
     if (memory != NULL && !d->lost)
@@ -144,6 +158,9 @@ void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
 
+    if (comm->own_queue != NULL)
+        plait_device_used()->close_queue(comm->own_queue);
+    comm->own_queue = NULL;
     if (d == NULL)
         return;
     plait_device_unwatch(d);
@@ -229,10 +246,6 @@ enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue
     enum plait_status status = PLAIT_OK;
     const char *why;
 
-    if (comm->device == NULL)
-        status = create(comm, plait_device_used()->device_of(queue));
-    if (status != PLAIT_OK)
-        return status;
     why = comm->device->plugin->capturing(queue, &comm->device->captures);
     if (why == NULL && comm->device->captures) {
         status = check_queues(comm);

@@ -50,15 +50,17 @@ struct plait_device_comm {
     void *flags;
     uint64_t nlent;
     struct plait_flight *flights;
-    struct plait_queue *rescue; /* on it flags are given when the comm has failed */
-    struct plait_mark *end;     /* of the last operation */
-    struct plait_queue *last;   /* its queue; only to compare */
-    bool captures;              /* the operation in progress goes into a graph */
-    bool captured;              /* an operation is in a graph: who knows when it runs */
-    bool called;                /* there is an end */
-    bool lost;                  /* others may still use its memory */
-    char why[256];              /* what the device refused: the comm fails with it; "": nothing */
-    void *scaled;               /* [scaled_bytes] as comm->scaled */
+    struct plait_queue *rescue;                 /* on it flags are given when the comm has failed */
+    struct plait_mark *end;                     /* of the last operation */
+    struct plait_queue *last;                   /* its queue; only to compare */
+    struct plait_request *marked, **marked_end; /* on a queue, and not all of them have happened (device_request.h) */
+    struct plait_wait wait;                     /* for the first of them */
+    bool captures;                              /* the operation in progress goes into a graph */
+    bool captured;                              /* an operation is in a graph: who knows when it runs */
+    bool called;                                /* there is an end */
+    bool lost;                                  /* others may still use its memory */
+    char why[256];                              /* what the device refused: the comm fails with it; "": nothing */
+    void *scaled;                               /* [scaled_bytes] as comm->scaled */
     size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
     size_t nretired;
@@ -67,7 +69,10 @@ struct plait_device_comm {
     struct plait_device_comm *next;
 };
 
-/* Begin an operation on this queue: what the comm needs on its device is there. */
+/* Make what the comm needs on its device, at the first call with memory of it. An error has failed the comm. */
+enum plait_status plait_device_open(struct plait_comm *comm, int device);
+
+/* Begin an operation on this queue. */
 enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue);
 
 /* All of it is on the queue, which is the caller's again. */

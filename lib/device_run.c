@@ -3,8 +3,7 @@
 
 #include "device_comm.h"
 #include "devices.h"
-#include "failure.h"
-#include "group.h"
+#include "request.h"
 #include "status.h"
 #include "stream.h"
 
@@ -79,12 +78,6 @@ static enum plait_status check_call(const struct plait_comm *comm, const char *n
             "%s: the ranks are on several hosts, where memory of GPUs is not supported yet: copy it to the "
             "host first",
             name);
-    if (plait_in_group() && (call == NULL || call->stream == NULL))
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: a call of a group with memory of a GPU needs call->stream, a stream of it", name);
-    if (call != NULL && call->request != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: call->request is not supported yet with memory of a GPU: use a stream of it", name);
     if (call != NULL && call->user != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
@@ -154,19 +147,19 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     status = check_call(comm, name, call);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
+    if (status == PLAIT_OK && comm->device == NULL)
+        status = plait_device_open(comm, device);
+    if (status != PLAIT_OK)
+        return status;
     *queue = q;
     return status;
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------------- */
 
-const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own)
+bool plait_device_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
-    if (call == NULL || call->stream == NULL)
-        return call;
-    *own = *call;
-    own->stream = NULL;
-    return own;
+    return call == NULL || call->stream == NULL || call->request != NULL || plait_must_queue(comm, NULL);
 }
 
 enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
@@ -181,13 +174,4 @@ enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_a
         job.deadline = call->deadline;
     }
     return plait_run_job(comm, &job);
-}
-
-enum plait_status plait_device_wait(struct plait_comm *comm)
-{
-    const char *why = comm->device->plugin->drain(comm->own_queue);
-
-    if (why != NULL)
-        return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", comm->device->device, why);
-    return plait_look_for_failures(comm);
 }

@@ -42,10 +42,16 @@ struct plait_request {
     struct plait_item item;
     atomic_bool open; /* it has */
     bool persistent;
-    bool grouped;        /* in a group that has not ended */
-    bool own;            /* the group's, which takes it */
-    bool alone;          /* started, but its comm is not on the list of active ones: see start_alone() */
-    atomic_bool started; /* begun and not yet taken by who holds it */
+    bool grouped;              /* in a group that has not ended */
+    struct plait_queue *queue; /* of a device, on which it runs (device_request.h); NULL: the processor's */
+    bool streamed;             /* that is a stream of the caller's: the call returns when all of it is there */
+    bool through;              /* it ends when all of it has happened there; else when it is there */
+    bool marked;               /* it is among those that wait for their mark */
+    atomic_bool placed;        /* all of it is there */
+    struct plait_mark *mark;   /* behind it; NULL: it never had one */
+    bool own;                  /* the group's, which takes it */
+    bool alone;                /* started, but its comm is not on the list of active ones: see start_alone() */
+    atomic_bool started;       /* begun and not yet taken by who holds it */
     atomic_bool ended;
     atomic_bool passed; /* its stream has seen its end and goes on */
     enum plait_status status;
@@ -119,6 +125,9 @@ enum plait_status plait_request_take(struct plait_request **r);
 
 /* Nobody holds it any more. */
 void plait_request_give_back(struct plait_request *r);
+
+/* On a device's queue: wait until all of it is there, or it has ended without. */
+void plait_request_await_placed(struct plait_request *r);
 
 /* The stream's way to take it: a persistent one stays for who holds it. */
 enum plait_status plait_request_pass(struct plait_request *r);

@@ -274,10 +274,9 @@ static void an_aborted_comm_holds_no_stream(void **state)
 
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the stream needs device memory", "call->request",
+    static const char *const words[] = { "is host memory; the stream needs device memory", "PLAIT_SCALE_NOW",
                                          "which this call does not take yet", "which messages do not take" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_request *r;
     struct device_rank d;
     enum plait_memory kind;
     int32_t host[4] = { 0 };
@@ -292,9 +291,9 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(strstr(plait_last_error(), words[3]) != NULL);
     CHECK(plait_send(*comm, d.in, 4, PLAIT_INT32, !rank, NULL) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[2]) != NULL);
-    call.stream = NULL;
-    call.request = &r;
-    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    call.scale = host;
+    call.scale_when = PLAIT_SCALE_LATE;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
     CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
     CHECK(plait_mem_kind(d.in + 5, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);
