@@ -4,12 +4,14 @@
 
 #include "../lib/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct plait_queue {
     struct gpu *gpu;
     void *stream;
+    uint64_t id;
     bool own;
 };
 
@@ -199,6 +201,8 @@ static const char *device_of_stream(void *stream, int *device, void **context)
     return why;
 }
 
+static _Atomic uint64_t nqueue;
+
 static const char *open_queue(void *native, bool own, int device, struct plait_queue **out)
 {
     struct plait_queue *q = calloc(1, sizeof *q);
@@ -220,6 +224,7 @@ static const char *open_queue(void *native, bool own, int device, struct plait_q
     }
     q->stream = native;
     q->own = own;
+    q->id = atomic_fetch_add(&nqueue, 1) + 1;
     *out = q;
     return NULL;
 }
@@ -236,6 +241,11 @@ static void close_queue(struct plait_queue *q)
 static int device_of(const struct plait_queue *q)
 {
     return q->gpu->device;
+}
+
+static uint64_t id_of(const struct plait_queue *q)
+{
+    return q->id;
 }
 
 static const char *drain(struct plait_queue *q)
@@ -405,6 +415,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .open_queue = open_queue,
     .close_queue = close_queue,
     .device_of = device_of,
+    .id_of = id_of,
     .drain = drain,
     .query = query,
     .capturing = capturing,

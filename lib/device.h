@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    1 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    2 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -77,6 +77,7 @@ struct plait_device_plugin {
     const char *(*open_queue)(void *native, bool own, int device, struct plait_queue **out);
     void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
     int (*device_of)(const struct plait_queue *queue);
+    uint64_t (*id_of)(const struct plait_queue *queue);          /* no other of this process has had or will have it */
     const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
     const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
     const char *(*capturing)(struct plait_queue *queue, bool *out);

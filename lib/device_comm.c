@@ -30,7 +30,7 @@ void plait_device_note(struct plait_comm *comm, const char *why)
 
 static size_t flag_words(const struct plait_comm *comm)
 {
-    return (size_t)comm->nrank * 2 * PLAIT_WINDOW;
+    return (size_t)PLAIT_NFLAGGED * comm->nrank * 2 * PLAIT_WINDOW;
 }
 
 static bool has_other_processes(const struct plait_comm *comm)
@@ -56,13 +56,17 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
         }
     }
     l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
+    struct plait_handle handle;
     if (why == NULL)
-        why = d->plugin->lend(&place, &l->handle);
+        why = d->plugin->lend(&place, &handle);
     if (why != NULL)
         return 0;
+    atomic_store(&l->number, 0); /* who still looks for the one that was there sees that it is gone */
+    l->handle = handle;
     l->id = place.id;
     l->base = *base = place.base;
-    return ++d->nlent;
+    atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
+    return d->nlent;
 }
 
 static const char *lend_flags(struct plait_device_comm *d)
@@ -82,7 +86,7 @@ static enum plait_status show(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
     const struct plait_arena *arena;
-    const size_t lines = (size_t)comm->nrank * PLAIT_WINDOW;
+    const size_t lines = (size_t)PLAIT_NFLAGGED * comm->nrank * PLAIT_WINDOW;
     const char *why = NULL;
     void *memory;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -230,44 +234,53 @@ static enum plait_status check_queues(const struct plait_comm *comm)
         n, most, most);
 }
 
-/* It uses the comm's memory after the last one, whose queue may be another. */
-static const char *follow_last(struct plait_device_comm *d, struct plait_queue *queue)
-{
-    const char *why = NULL;
-
-    if (d->called && d->last != queue)
-        why = d->plugin->follow(queue, d->end);
-    d->last = queue;
-    return why;
-}
-
-enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue)
-{
-    enum plait_status status = PLAIT_OK;
-    const char *why;
-
-    why = comm->device->plugin->capturing(queue, &comm->device->captures);
-    if (why == NULL && comm->device->captures) {
-        status = check_queues(comm);
-        comm->device->captured = true;
-    } else if (why == NULL) {
-        why = follow_last(comm->device, queue);
-    }
-    return why == NULL ? status : plait_device_fail("an operation cannot be put on its stream", why);
-}
-
-enum plait_status plait_device_end(struct plait_comm *comm)
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures)
 {
     struct plait_device_comm *d = comm->device;
-    const char *why = NULL;
+    const char *why = d->plugin->capturing(queue, captures);
 
-    if (d != NULL && !d->captures)
-        why = d->plugin->set_mark(comm->run->queue, d->end);
-    comm->run->queue = NULL;
-    if (d == NULL || d->captures)
+    if (why != NULL)
+        return plait_device_fail("an operation cannot be put on its stream", why);
+    d->captured |= *captures;
+    return *captures ? check_queues(comm) : PLAIT_OK;
+}
+
+struct plait_queue *plait_device_here(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    const uint64_t id = d->captures ? 0 : d->plugin->id_of(d->queue);
+
+    if (d->captures)
+        return d->queue;
+    if (id != d->last_id) {
+        plait_device_rest(comm);
+        if (d->called)
+            plait_device_note(comm, d->plugin->follow(d->queue, d->end));
+        d->last = d->queue;
+        d->last_id = id;
+    }
+    d->ahead = true;
+    return d->queue;
+}
+
+void plait_device_rest(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (d == NULL || !d->ahead)
+        return;
+    plait_device_note(comm, d->plugin->set_mark(d->last, d->end));
+    d->called = true;
+    d->ahead = false;
+}
+
+enum plait_status plait_device_status(struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+
+    if (d == NULL || d->why[0] == '\0')
         return PLAIT_OK;
-    d->called |= why == NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail("the end of an operation cannot be marked on its stream", why);
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
 }
 
 /*

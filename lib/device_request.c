@@ -50,7 +50,7 @@ static enum plait_status glance(struct plait_comm *comm, bool moved, bool rarely
         plait_wait_progress(comm, &d->wait);
         return PLAIT_OK;
     }
-    d->wait.limit = d->marked->job.deadline;
+    d->wait.limit = d->marked->kind == PLAIT_REQUEST_COLLECTIVE ? d->marked->job.deadline : d->marked->letter.deadline;
     return plait_wait_glance(comm, &d->wait, rarely);
 }
 
@@ -126,7 +126,7 @@ enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely,
         if (d->why[0] == '\0')
             plait_device_note(comm, d->plugin->passed(d->marked->mark, &passed));
         if (d->why[0] != '\0')
-            return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
+            return plait_device_status(comm);
         if (!passed)
             break;
         status = plait_look_for_failures(comm); /* whose streams are made to pass: its data is lost */

@@ -11,7 +11,7 @@
 
 void plait_device_copy(struct plait_run *run, void *to, const void *from, size_t bytes)
 {
-    plait_device_note(run->comm, run->comm->device->plugin->copy(run->queue, to, from, bytes));
+    plait_device_note(run->comm, run->comm->device->plugin->copy(plait_device_here(run->comm), to, from, bytes));
 }
 
 void plait_device_combine(struct plait_run *run, const struct plait_instr *in, void *dst, const void *const *from,
@@ -29,15 +29,16 @@ void plait_device_combine(struct plait_run *run, const struct plait_instr *in, v
 
     for (uint32_t k = 0; k < in->nsource && k < 64; k++)
         c.wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    plait_device_note(run->comm, run->comm->device->plugin->combine(run->queue, &c));
+    plait_device_note(run->comm, run->comm->device->plugin->combine(plait_device_here(run->comm), &c));
 }
 
 enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait_job *job, size_t n, const void **in)
 {
     const struct plait_op_plan *o = job->o;
-    enum plait_status status = plait_device_begin(comm, job->queue);
     struct plait_device_comm *d = comm->device;
     void *to = job->out;
+    bool captures;
+    enum plait_status status = plait_device_captures(comm, job->queue, &captures);
 
     if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
         if (d->scaled_bytes < n * o->size) {
@@ -52,7 +53,8 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     }
     if (status != PLAIT_OK)
         return status;
-    plait_device_note(comm, d->plugin->scale(job->queue, o->type, to, job->in, n, job->scale));
+    plait_device_aim(comm, job->queue, captures);
+    plait_device_note(comm, d->plugin->scale(plait_device_here(comm), o->type, to, job->in, n, job->scale));
     *in = to;
     return PLAIT_OK;
 }

@@ -227,6 +227,7 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
         return refuse(comm, status);
     r->kind = kind;
     r->letter = *letter;
+    r->queue = letter->queue;
     return dispatch(r, call);
 }
 
@@ -278,6 +279,7 @@ static void end_first(struct plait_comm *comm, enum plait_status status)
 
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
 {
+    plait_device_rest(comm);
     while (comm->first != NULL)
         end_first(comm, status);
     plait_device_marked_fail(comm, status);
@@ -320,7 +322,6 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
         status = plait_device_marked_turn(comm, rarely, &moved);
     if (status == PLAIT_OK)
         return moved;
-    plait_run_stop(comm);
     plait_requests_fail(comm, status);
     return true;
 }

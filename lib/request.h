@@ -19,13 +19,15 @@ struct plait_letter { /* a message and how far it is */
     size_t count, bytes;
     enum plait_dtype type;
     uint32_t peer;
-    uint64_t number; /* among those to, or from, this peer */
-    uint64_t slice;  /* next to be offered or taken */
-    uint32_t last;   /* transport's number of its last slice, once all are offered */
-    bool lent;       /* the receiver reads it where it lies */
-    uint64_t place;  /* in the ring; 0: it was never first in its queue */
-    uint64_t began;  /* nanoseconds; 0: not known */
-    double deadline; /* 0: the comm's */
+    uint64_t number;           /* among those to, or from, this peer */
+    uint64_t slice;            /* next to be offered or taken */
+    uint32_t last;             /* transport's number of its last slice, once all are offered */
+    bool lent;                 /* the receiver reads it where it lies */
+    uint64_t place;            /* in the ring; 0: it was never first in its queue */
+    uint64_t began;            /* nanoseconds; 0: not known */
+    double deadline;           /* 0: the comm's */
+    struct plait_queue *queue; /* of the device whose memory it is; NULL: the processor's; */
+    bool captures;             /* what is put there goes into a graph */
 };
 
 /*

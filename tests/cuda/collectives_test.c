@@ -274,8 +274,7 @@ static void an_aborted_comm_holds_no_stream(void **state)
 
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the stream needs device memory", "PLAIT_SCALE_NOW",
-                                         "which this call does not take yet", "which messages do not take" };
+    static const char *const words[] = { "is host memory; the stream needs device memory", "PLAIT_SCALE_NOW" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
     enum plait_memory kind;
@@ -287,10 +286,8 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, host, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
     CHECK(plait_allreduce(*comm, d.in, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
-    CHECK(plait_send(*comm, host, 4, PLAIT_INT32, !rank, &call) == PLAIT_ERR_UNSUPPORTED);
-    CHECK(strstr(plait_last_error(), words[3]) != NULL);
-    CHECK(plait_send(*comm, d.in, 4, PLAIT_INT32, !rank, NULL) == PLAIT_ERR_UNSUPPORTED);
-    CHECK(strstr(plait_last_error(), words[2]) != NULL);
+    CHECK(plait_send(*comm, host, 4, PLAIT_INT32, !rank, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
     call.scale = host;
     call.scale_when = PLAIT_SCALE_LATE;
     CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
