@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The plug-in for NVIDIA GPUs: lib/device.h over CUDA's driver. */
-#include "gpu.h"
+#include "pack.h"
 
 #include "../lib/device.h"
 
@@ -8,29 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct plait_queue {
-    struct gpu *gpu;
-    void *stream;
-    uint64_t id;
-    bool own;
-};
-
 struct plait_mark {
     struct gpu *gpu;
     void *event;
 };
-
-/* What is done inside a GPU's context, whatever state the thread is in. */
-#define INSIDE(gpu, statement)                 \
-    do {                                       \
-        struct inside inside_;                 \
-        why = plait_cuda_enter(gpu, &inside_); \
-        if (why == NULL) {                     \
-            statement;                         \
-            plait_cuda_leave(&inside_);        \
-        }                                      \
-    } while (0)
-#define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
@@ -425,6 +406,12 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .copy = copy,
     .combine = combine,
     .scale = scale,
+    .make_packing = plait_cuda_make_packing,
+    .free_packing = plait_cuda_free_packing,
+    .pack = plait_cuda_pack_into,
+    .zero = plait_cuda_zero,
+    .unpack = plait_cuda_unpack_from,
+    .looked = plait_cuda_looked,
     .make_mark = make_mark,
     .free_mark = free_mark,
     .set_mark = set_mark,

@@ -42,16 +42,22 @@ static void note(const void *context, uint64_t now)
 
 static const struct plait_wait_kind for_mark = { needs, blame, note };
 
-static enum plait_status glance(struct plait_comm *comm, bool moved, bool rarely)
+static struct plait_wait *wait_of(struct plait_device_comm *d)
 {
-    struct plait_device_comm *d = comm->device;
+    if (d->wait.kind == NULL)
+        plait_wait_init(&d->wait, &for_mark, awaited, d);
+    return &d->wait;
+}
 
-    if (moved || d->marked == NULL) {
-        plait_wait_progress(comm, &d->wait);
-        return PLAIT_OK;
-    }
-    d->wait.limit = d->marked->kind == PLAIT_REQUEST_COLLECTIVE ? d->marked->job.deadline : d->marked->letter.deadline;
-    return plait_wait_glance(comm, &d->wait, rarely);
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely)
+{
+    struct plait_wait *w = wait_of(comm->device);
+
+    w->limit = limit;
+    if (!moved)
+        return plait_wait_glance(comm, w, rarely);
+    plait_wait_progress(comm, w);
+    return PLAIT_OK;
 }
 
 /* ---- Marks --------------------------------------------------------------------------------------------------- */
@@ -72,7 +78,7 @@ bool plait_device_mark(struct plait_request *r)
     plait_device_note(comm, why);
     if (d->marked == NULL) {
         d->marked_end = &d->marked;
-        plait_wait_init(&d->wait, &for_mark, awaited, d);
+        plait_wait_progress(comm, wait_of(d));
     }
     r->next = NULL;
     r->marked = true;
@@ -135,7 +141,11 @@ enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely,
         end_marked(comm, PLAIT_OK);
     }
     *moved |= some;
-    return glance(comm, some, rarely);
+    if (d->marked == NULL)
+        return PLAIT_OK;
+    const struct plait_request *first = d->marked;
+    return plait_device_glance(
+        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->letter.deadline, some, rarely);
 }
 
 void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status)

@@ -20,6 +20,9 @@ void plait_device_withdraw(struct plait_request *r);
 enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely, bool *moved);
 void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status);
 
+/* Of who waits for a mark: look around, as plait_wait_glance(). limit: its deadline; 0: the comm's. */
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
+
 /* The request is freed. */
 void plait_device_unmark(struct plait_request *r);
 
