@@ -353,6 +353,57 @@ static void messages_are_captured(void **state)
     run(1, 3, replay);
 }
 
+/* One thread holds all ranks, each with a stream. */
+enum { HELD = 3 };
+
+static int hold_all(struct plait_comm **unused, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm[HELD];
+    struct plait_unique_id id;
+    struct device_rank d[HELD];
+
+    (void)unused;
+    (void)arg;
+    CHECK(plait_unique_id_create(&id) == PLAIT_OK && plait_group_start() == PLAIT_OK);
+    o.id = &id;
+    o.nrank = HELD;
+    for (o.rank = 0; o.rank < HELD; o.rank++)
+        CHECK(plait_comm_create(&o, &comm[o.rank]) == PLAIT_OK);
+    CHECK(plait_group_end() == PLAIT_OK);
+    for (uint32_t r = 0; r < HELD; r++)
+        CHECK(device_begin(&d[r], ROOM) && fill(&d[r], r, 1, false) == 0);
+    for (int32_t k = 0; k < 20; k++) {
+        struct plait_request *pending[HELD] = { NULL };
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t r = 0; r < HELD; r++) {
+            struct plait_call call = PLAIT_CALL_DEFAULT;
+            call.stream = d[r].stream;
+            CHECK(send(comm[r], &d[r], 1, 99, (r + 1) % HELD, &call) == PLAIT_OK);
+            CHECK(recv(comm[r], &d[r], 1, 99, (r + HELD - 1) % HELD, &call) == PLAIT_OK);
+            call.request = k % 2 ? &pending[r] : NULL;
+            CHECK(plait_allreduce(comm[r], part(d[r].in, 2), part(d[r].out, 2), 99, PLAIT_INT32, PLAIT_SUM, &call) ==
+                  PLAIT_OK);
+        }
+        CHECK(plait_group_end() == PLAIT_OK && plait_wait_all(pending, HELD) == PLAIT_OK);
+        for (uint32_t r = 0; r < HELD; r++)
+            if (check(&d[r], rank, 1, 99, value((r + HELD - 1) % HELD, 1, 1)) != 0 ||
+                check(&d[r], rank, 2, 99, value(0, 2, 1) + value(1, 2, 1) + value(2, 2, 1)) != 0)
+                return 1;
+    }
+    for (uint32_t r = 0; r < HELD; r++)
+        CHECK(device_end(&d[r]) && plait_comm_destroy(comm[r]) == PLAIT_OK);
+    return 0;
+}
+
+static void one_thread_holds_several_ranks(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = hold_all, .no_comm = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- Streams that go ------------------------------------------------------------------------------------------ */
 
 /* Who compares addresses takes the new stream for the old one, and orders nothing. */
@@ -519,6 +570,7 @@ int main(void)
         cmocka_unit_test(any_pattern_on_any_streams),
         cmocka_unit_test(messages_alone_as_requests_and_persistent),
         cmocka_unit_test(messages_are_captured),
+        cmocka_unit_test(one_thread_holds_several_ranks),
         cmocka_unit_test(a_stream_in_the_place_of_another_comes_behind_it),
         cmocka_unit_test(a_message_between_a_device_and_the_host_is_named),
         cmocka_unit_test(messages_end_with_a_comm_that_fails),
