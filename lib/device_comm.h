@@ -82,11 +82,13 @@ struct plait_device_comm {
 /* Make what the comm needs on its device, at the first call with memory of it. An error has failed the comm. */
 enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
+/* Of an operation that begins: does what is put on this queue now go into a graph? */
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures);
+
 /*
  * What is put on the device next goes to this queue. An operation has its queue, and others of the comm, with queues of
- * their own, go on between its turns: so each aims again in its turn. *captures: does what is put there now go into a graph?
+ * their own, go on between its turns: so each aims again in its turn.
  */
-enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures);
 static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, bool captures)
 {
     comm->device->queue = queue;

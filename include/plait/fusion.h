@@ -27,11 +27,11 @@
  *         that travels, travels from where it lies. No two tensors overlap.
  * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
  *         and rounded as `round` says (coll.h).
- * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what the
- *         stream has written when what is on it at the call of ready has happened. After a wait what is put on the stream
- *         finds the sums; the wait itself returns when they are on their way there, and with options.check when they are
- *         there. Not while the stream is captured; sharded is not supported yet. Factors and `check` as on the host, but for
- *         the last digits of sums of squares.
+ * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what
+ *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
+ *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
+ *         they are there. Not while the stream is captured; sharded is not supported yet. Factors and `check` as on the
+ *         host, but for the last digits of sums of squares.
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
  *         nothing is in flight.
  */

@@ -6,10 +6,11 @@
  * ranks are named with what each said (PLAIT_ERR_MISMATCH). Messages do not wait for collectives nor these for
  * messages, and those between different pairs of ranks do not wait for each other.
  *
- * On a GPU's memory, which both ends must have, a call with a stream of CUDA's returns when the message is on the stream, for
- * which the other rank must have called too: who sends and receives does so in a group, whatever the sizes. What is behind
- * it on the sender's stream may overwrite `in`. Messages of one comm on several streams, and collectives beside them, are put
- * one behind the other, so that one stream waits for another; into a graph those of a group go on one stream.
+ * On a GPU's memory, which both ends must have, a call with a stream of CUDA's returns when the message is on the
+ * stream, for which the other rank must have called too: who sends and receives does so in a group, whatever the sizes.
+ * What is behind it on the sender's stream may overwrite `in`. Messages of one comm on several streams, and collectives
+ * beside them, are put one behind the other, so that one stream waits for another; into a graph those of a group go on
+ * one stream.
  */
 #ifndef PLAIT_MESSAGE_H
 #define PLAIT_MESSAGE_H
