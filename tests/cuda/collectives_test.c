@@ -7,6 +7,7 @@
 #include "../values.h"
 #include "device.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 
@@ -305,6 +306,38 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     run(1, 2, refuse, NULL);
 }
 
+/* They could not be put one behind the other, which messages of one comm are. */
+static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d[2];
+    void *graph;
+
+    (void)arg;
+    for (int i = 0; i < 2; i++)
+        CHECK(device_begin(&d[i], ROOM) && device.capture_begin(d[i].cuda, 0) == 0);
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (int i = 0; i < 2; i++) {
+        call.stream = d[i].stream;
+        CHECK((i == 0 ? plait_send(*comm, d[i].in, 9, PLAIT_INT32, !rank, &call)
+                      : plait_recv(*comm, d[i].out, 9, PLAIT_INT32, !rank, &call)) == PLAIT_OK);
+    }
+    CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "put them on one stream") != NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK(device.capture_end(d[i].cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+        CHECK(device_end(&d[i]));
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_UNSUPPORTED);
+    *comm = NULL;
+    return 0;
+}
+
+static void messages_of_a_group_are_captured_on_one_stream(void **state)
+{
+    (void)state;
+    run(1, 2, capture_two, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_graph_runs_again_and_again_between_other_calls),
         cmocka_unit_test(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(messages_of_a_group_are_captured_on_one_stream),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
