@@ -68,14 +68,16 @@ static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     const size_t words = (size_t)PLAIT_NFLAGGED * comm->nrank * 2 * PLAIT_WINDOW;
+    bool idle = true; /* more than it can do would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
-    if (atomic_load(&comm->own->failed) != PLAIT_OK)
-        for (size_t i = 0; i < words; i++)
-            d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
+    if (atomic_load(&comm->own->failed) == PLAIT_OK || (d->plugin->query(d->rescue, &idle) == NULL && !idle))
+        return;
+    for (size_t i = 0; i < words; i++)
+        d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
 }
 
 static void *work(void *arg)

@@ -271,6 +271,40 @@ static void an_aborted_comm_holds_no_stream(void **state)
     run(1, 2, abort_one, NULL);
 }
 
+/* Memory is freed when the device has done all, what is given again and again for the failed comm among it. */
+static int free_first(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || plait_comm_abort(*comm, "enough") == PLAIT_OK);
+    while (plait_comm_status(*comm) == PLAIT_OK)
+        usleep(100);
+    usleep(20000);
+    CHECK(device_end(&d));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_failed_comm_does_not_keep_its_device_busy(void **state)
+{
+    const char *delay = getenv("PLAIT_STANDIN_DELAY");
+    char before[16];
+
+    (void)state;
+    snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
+    setenv("PLAIT_STANDIN_DELAY", "200", 1);
+    run(1, 2, free_first, NULL);
+    setenv("PLAIT_STANDIN_DELAY", before, 1);
+}
+
 /* ---- What is refused -------------------------------------------------------------------------------------- */
 
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -346,6 +380,7 @@ int main(void)
         cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
         cmocka_unit_test(a_graph_runs_again_and_again_between_other_calls),
         cmocka_unit_test(an_aborted_comm_holds_no_stream),
+        cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(messages_of_a_group_are_captured_on_one_stream),
     };
