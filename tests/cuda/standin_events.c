@@ -29,6 +29,28 @@ static int event_find(void *handle, struct event **out)
     return found ? CU_OK : CU_INVALID_HANDLE;
 }
 
+/* A share of the event's latest record, which another thread may replace; NULL: there is none. */
+static struct record *hold_record(const struct event *e)
+{
+    process_lock();
+    struct record *r = e->record;
+    if (r != NULL)
+        r->held++;
+    process_unlock();
+    return r;
+}
+
+/* Takes a share of the new one. */
+static void replace_record(struct event *e, struct record *r)
+{
+    process_lock();
+    struct record *old = e->record;
+    e->record = r;
+    e->capture = NULL;
+    process_unlock();
+    record_drop(old);
+}
+
 EXPORT int cuEventCreate(void **out, unsigned flags)
 {
     CALL(true);
@@ -79,13 +101,13 @@ EXPORT int cuEventRecord(void *event, void *stream)
         status = CU_INVALID_HANDLE;
     if (status != CU_OK)
         return status;
-    record_drop(e->record);
-    e->record = NULL;
-    e->capture = NULL;
-    if (s->capture != NULL)
+    if (s->capture != NULL) {
+        replace_record(e, NULL);
         return capture_record(s, &e->capture, &e->point);
-    e->record = record_make();
-    return stream_put(s, (struct op){ .what = DO_RECORD, .record = record_hold(e->record) });
+    }
+    struct record *r = record_make();
+    replace_record(e, record_hold(r));
+    return stream_put(s, (struct op){ .what = DO_RECORD, .record = r });
 }
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
@@ -104,7 +126,8 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
         return capture_await(s, e->capture, e->point);
     if (s->capture != NULL)
         return e->record == NULL ? CU_OK : CU_STREAM_CAPTURE_ISOLATION;
-    return e->record == NULL ? CU_OK : stream_put(s, (struct op){ .what = DO_AWAIT, .record = record_hold(e->record) });
+    struct record *r = hold_record(e);
+    return r == NULL ? CU_OK : stream_put(s, (struct op){ .what = DO_AWAIT, .record = r });
 }
 
 EXPORT int cuEventQuery(void *event)
@@ -117,7 +140,10 @@ EXPORT int cuEventQuery(void *event)
         return status;
     if (e->capture != NULL)
         return CU_CAPTURED_EVENT;
-    return e->record == NULL || record_is_done(e->record) ? CU_OK : CU_NOT_READY;
+    struct record *r = hold_record(e);
+    const bool done = r == NULL || record_is_done(r);
+    record_drop(r);
+    return done ? CU_OK : CU_NOT_READY;
 }
 
 EXPORT int cuEventSynchronize(void *event)
@@ -130,8 +156,10 @@ EXPORT int cuEventSynchronize(void *event)
         return status;
     if (e->capture != NULL)
         return CU_CAPTURED_EVENT;
-    if (e->record != NULL)
-        record_wait(e->record);
+    struct record *r = hold_record(e);
+    if (r != NULL)
+        record_wait(r);
+    record_drop(r);
     return CU_OK;
 }
 
