@@ -512,7 +512,7 @@ static void a_message_between_a_device_and_the_host_is_named(void **state)
 /* ---- Ends ---------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 waits for messages that nobody sends, and for one whose sender's stream is held up. */
-static _Atomic int gate;
+static _Atomic int gate, posted;
 
 static void wait_at_gate(void *context)
 {
@@ -537,9 +537,12 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
             CHECK((i < 2 ? recv : send)(*comm, &d, i, 100, 1, &call) == PLAIT_OK);
         }
         CHECK(plait_test(&r[0], &done) == PLAIT_OK && !done);
+        atomic_store(&posted, 1);
     } else {
         call.stream = d.stream;
         CHECK(send(*comm, &d, 0, 100, 0, &call) == PLAIT_OK); /* rank 0 has it, on its own queue */
+        while (!atomic_load(&posted))
+            usleep(100);
         CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
     }
     for (uint32_t i = 0; rank == 0 && i < 3; i++)
