@@ -57,7 +57,8 @@ static enum plait_status check_lent(struct plait_comm *comm, const struct plait_
     uint64_t base;
 
     if (m->queue == NULL || process == NULL || process->base == NULL ||
-        plait_device_lend(comm, m->data, &base, &why) > 0)
+        plait_device_lend(comm, m->data, &base, &why) > 0 ||
+        plait_device_lend(comm, m->data, &base, &why) > 0) /* it may have been the error of an earlier call */
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,
