@@ -97,8 +97,8 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 }
 
 /*
- * That queue, which has been made to wait for all that was put on others: all use the comm's flags and memory. NULL: the
- * device has refused something, and nothing more is put on its queues.
+ * That queue, which has been made to wait for all that was put on others: all use the comm's flags and memory. NULL:
+ * the device has refused something, and nothing more is put on its queues.
  */
 struct plait_queue *plait_device_here(struct plait_comm *comm);
 

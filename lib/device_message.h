@@ -21,7 +21,7 @@ void plait_device_message_copy(struct plait_comm *comm, void *to, const void *fr
 void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
                                     const struct plait_letter *to);
 
-/* It is over so: all of it is on its queue, or the comm has failed. How it ends: the device may have refused something. */
+/* It is over so: all of it is on its queue, or the comm has failed. How it ends: the device may have refused it. */
 enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
                                            enum plait_status status);
 

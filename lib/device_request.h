@@ -10,7 +10,7 @@
 #include "device_comm.h"
 #include "request.h"
 
-/* All with the comm's lock held, but the last two. All of the request is on its queue: does it wait for a mark there? */
+/* All with the comm's lock held, but the last two. All of it is on its queue: does it wait for a mark there? */
 bool plait_device_mark(struct plait_request *r);
 
 /* It does so no longer, if it did, and is not pending any more. */
