@@ -1,41 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The plug-in for NVIDIA GPUs: lib/device.h over CUDA's driver. */
-#include "gpu.h"
+#include "pack.h"
 
 #include "../lib/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct plait_queue {
-    struct gpu *gpu;
-    void *stream;
-    bool own;
-};
 
 struct plait_mark {
     struct gpu *gpu;
     void *event;
 };
-
-/* What is done inside a GPU's context, whatever state the thread is in. */
-#define INSIDE(gpu, statement)                 \
-    do {                                       \
-        struct inside inside_;                 \
-        why = plait_cuda_enter(gpu, &inside_); \
-        if (why == NULL) {                     \
-            statement;                         \
-            plait_cuda_leave(&inside_);        \
-        }                                      \
-    } while (0)
-#define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
-/* What gives something back is tried twice: a call may return the error of an earlier one. */
-#define GIVE_BACK(gpu, name, call) \
-    do {                           \
-        CALL(gpu, name, call);     \
-        if (why != NULL)           \
-            CALL(gpu, name, call); \
-    } while (0)
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
@@ -212,6 +188,8 @@ static const char *device_of_stream(void *stream, int *device, void **context)
     return why;
 }
 
+static _Atomic uint64_t nqueue;
+
 static const char *open_queue(void *native, bool own, int device, struct plait_queue **out)
 {
     struct plait_queue *q = calloc(1, sizeof *q);
@@ -233,6 +211,7 @@ static const char *open_queue(void *native, bool own, int device, struct plait_q
     }
     q->stream = native;
     q->own = own;
+    q->id = atomic_fetch_add(&nqueue, 1) + 1;
     *out = q;
     return NULL;
 }
@@ -249,6 +228,11 @@ static void close_queue(struct plait_queue *q)
 static int device_of(const struct plait_queue *q)
 {
     return q->gpu->device;
+}
+
+static uint64_t id_of(const struct plait_queue *q)
+{
+    return q->id;
 }
 
 static const char *drain(struct plait_queue *q)
@@ -418,6 +402,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .open_queue = open_queue,
     .close_queue = close_queue,
     .device_of = device_of,
+    .id_of = id_of,
     .drain = drain,
     .query = query,
     .capturing = capturing,
@@ -427,6 +412,12 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .copy = copy,
     .combine = combine,
     .scale = scale,
+    .make_packing = plait_cuda_make_packing,
+    .free_packing = plait_cuda_free_packing,
+    .pack = plait_cuda_pack_into,
+    .zero = plait_cuda_zero,
+    .unpack = plait_cuda_unpack_from,
+    .looked = plait_cuda_looked,
     .make_mark = make_mark,
     .free_mark = free_mark,
     .set_mark = set_mark,

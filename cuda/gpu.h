@@ -16,6 +16,13 @@ struct gpu {
     void *function[PLAIT_CUDA_NKERNEL];
 };
 
+struct plait_queue {
+    struct gpu *gpu;
+    void *stream;
+    uint64_t id;
+    bool own;
+};
+
 /* The device's; or the calling thread's current one, the first where there is none (device -1). */
 const char *plait_cuda_gpu(int device, struct gpu **out);
 
@@ -29,6 +36,26 @@ struct inside {
 };
 const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside);
 void plait_cuda_leave(const struct inside *inside);
+
+/* What is done inside a GPU's context, whatever state the thread is in. */
+#define INSIDE(gpu, statement)                 \
+    do {                                       \
+        struct inside inside_;                 \
+        why = plait_cuda_enter(gpu, &inside_); \
+        if (why == NULL) {                     \
+            statement;                         \
+            plait_cuda_leave(&inside_);        \
+        }                                      \
+    } while (0)
+#define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
+
+/* What gives something back is tried twice: a call may return the error of an earlier one. */
+#define GIVE_BACK(gpu, name, call) \
+    do {                           \
+        CALL(gpu, name, call);     \
+        if (why != NULL)           \
+            CALL(gpu, name, call); \
+    } while (0)
 
 /* The argument is copied. */
 const char *plait_cuda_launch(const struct gpu *gpu, void *stream, enum plait_cuda_kernel kernel, unsigned blocks,

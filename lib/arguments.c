@@ -2,6 +2,7 @@
 #include "arguments.h"
 
 #include "status.h"
+#include "stream.h"
 
 #include <string.h>
 
@@ -92,9 +93,9 @@ enum plait_status plait_check_call(const struct plait_call *call)
                           PLAIT_MAX_SPEC - 1);
     if (call->persistent && call->request == NULL)
         return plait_fail(PLAIT_ERR_ARG, "call->persistent is 1, but call->request is NULL; it gets what to start");
-    if (call->request != NULL && call->stream != NULL && !call->persistent)
+    if (call->request != NULL && call->stream != NULL && !call->persistent && plait_stream_queue(call->stream) == NULL)
         return plait_fail(PLAIT_ERR_ARG,
-                          "call->request and call->stream are both set; wait for one of them, not for both");
+                          "call->request and call->stream, a host's, are both set; wait for one of them, not for both");
     return PLAIT_OK;
 }
 

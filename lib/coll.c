@@ -65,7 +65,6 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
 {
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const size_t bytes = a.count * plait_dtype_size(a.type);
-    struct plait_call own;
     enum plait_status status =
         plait_device_find(comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
                           plait_side_bytes(&g, &g.out, bytes), call, &a.queue);
@@ -74,12 +73,10 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
         return plait_refuse(plait_device_cannot(comm, status, &a));
     if (a.queue == NULL)
         return plait_must_queue(comm, call) ? later(comm, &a, call) : now(comm, &a, call);
-    if (plait_must_queue(comm, plait_device_call(call, &own)))
-        return later(comm, &a, plait_device_call(call, &own));
-    status = ready(comm, &a, plait_device_call(call, &own));
-    if (status == PLAIT_OK)
-        status = plait_device_run(comm, &a, NULL, call);
-    return status == PLAIT_OK && (call == NULL || call->stream == NULL) ? plait_device_wait(comm) : status;
+    if (plait_device_must_queue(comm, call))
+        return later(comm, &a, call);
+    status = ready(comm, &a, call);
+    return status == PLAIT_OK ? plait_device_run(comm, &a, NULL, call) : status;
 }
 
 static inline __attribute__((always_inline)) enum plait_status

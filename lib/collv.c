@@ -102,22 +102,15 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, s
 static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes,
                              const struct plait_call *call)
 {
-    struct plait_call own;
-    const bool waits = a->queue != NULL && (call == NULL || call->stream == NULL);
-
-    if (a->queue != NULL)
-        call = plait_device_call(call, &own);
-    const bool now = !plait_must_queue(comm, call);
+    const bool now = !(a->queue != NULL ? plait_device_must_queue(comm, call) : plait_must_queue(comm, call));
 
     if (!now)
         pthread_mutex_lock(&comm->lock);
     enum plait_status status = choose(comm, a, sizes->known, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
-    if (now && a->queue != NULL) {
-        status = status == PLAIT_OK ? plait_device_run(comm, a, sizes, call) : status;
-        return status == PLAIT_OK && waits ? plait_device_wait(comm) : status;
-    }
+    if (now && a->queue != NULL)
+        return status == PLAIT_OK ? plait_device_run(comm, a, sizes, call) : status;
     if (now)
         return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, sizes, call) : status;
     const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes, .queue = a->queue };

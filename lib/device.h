@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    1 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    2 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -48,8 +48,16 @@ struct plait_combine { /* dst = the canonical combination of the sources; as pla
     size_t count;
 };
 
+struct plait_stretch { /* of a payload: where an array's elements are in it, and where they come from */
+    void *data;        /* [count] */
+    enum plait_dtype type;
+    uint64_t at; /* in the payload: elements */
+    uint64_t count;
+};
+
 struct plait_queue;
-struct plait_mark; /* a place on a queue */
+struct plait_mark;    /* a place on a queue */
+struct plait_packing; /* stretches, in tables of the device's */
 
 struct plait_device_plugin {
     uint32_t abi;
@@ -77,6 +85,7 @@ struct plait_device_plugin {
     const char *(*open_queue)(void *native, bool own, int device, struct plait_queue **out);
     void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
     int (*device_of)(const struct plait_queue *queue);
+    uint64_t (*id_of)(const struct plait_queue *queue);          /* no other of this process has had or will have it */
     const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
     const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
     const char *(*capturing)(struct plait_queue *queue, bool *out);
@@ -90,6 +99,20 @@ struct plait_device_plugin {
     /* As plait_kernels.scale; scalar is the host's, read at the call. */
     const char *(*scale)(struct plait_queue *queue, enum plait_dtype type, void *to, const void *from, size_t count,
                          const void *scalar);
+
+    /*
+     * Arrays into a payload of this type and out of it, in one launch each, as plait_pass_convert(); zero() one of them.
+     * look: what was unpacked can be looked at, once that has happened, as plait_pass_look(). factor: 1 for integers.
+     */
+    const char *(*make_packing)(int device, const struct plait_stretch *stretches, uint32_t n, enum plait_dtype payload,
+                                bool look, struct plait_packing **out);
+    void (*free_packing)(struct plait_packing *packing); /* NULL is allowed; nothing on any queue uses it */
+    const char *(*pack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
+    const char *(*zero)(struct plait_queue *queue, const struct plait_packing *packing, void *payload,
+                        uint32_t stretch);
+    const char *(*unpack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
+    /* The sum of a stretch's squares; false: there was an infinity or a NaN in any of them. */
+    bool (*looked)(const struct plait_packing *packing, uint32_t stretch, double *square);
 
     /* A mark says how far a queue was when it was set last; new ones are passed. */
     const char *(*make_mark)(int device, struct plait_mark **out);

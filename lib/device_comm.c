@@ -38,7 +38,8 @@ static bool is_dying(const struct plait_peer *peer)
     return plait_peer_died(peer);
 }
 
-enum plait_status plait_device_broke(struct plait_comm *comm)
+/* What the device refused; or, if that was to map the memory of a rank that died, its death. */
+static enum plait_status broke(struct plait_comm *comm)
 {
     const struct plait_device_comm *d = comm->device;
     const uint32_t r = d->unmapped - 1;
@@ -54,7 +55,7 @@ enum plait_status plait_device_broke(struct plait_comm *comm)
 
 static size_t flag_words(const struct plait_comm *comm)
 {
-    return (size_t)comm->nrank * 2 * PLAIT_WINDOW;
+    return (size_t)PLAIT_NFLAGGED * comm->nrank * 2 * PLAIT_WINDOW;
 }
 
 static bool has_other_processes(const struct plait_comm *comm)
@@ -80,13 +81,17 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
         }
     }
     l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
+    struct plait_handle handle;
     if (*why == NULL)
-        *why = d->plugin->lend(&place, &l->handle);
+        *why = d->plugin->lend(&place, &handle);
     if (*why != NULL)
         return 0;
+    atomic_store(&l->number, 0); /* who still looks for the one that was there sees that it is gone */
+    l->handle = handle;
     l->id = place.id;
     l->base = *base = place.base;
-    return ++d->nlent;
+    atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
+    return d->nlent;
 }
 
 static const char *lend_flags(struct plait_device_comm *d)
@@ -106,7 +111,7 @@ static enum plait_status show(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
     const struct plait_arena *arena;
-    const size_t lines = (size_t)comm->nrank * PLAIT_WINDOW;
+    const size_t lines = (size_t)PLAIT_NFLAGGED * comm->nrank * PLAIT_WINDOW;
     const char *why = NULL;
     void *memory;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -155,6 +160,20 @@ static enum plait_status create(struct plait_comm *comm, int device)
         status = plait_device_watch(d);
     if (status != PLAIT_OK)
         plait_device_comm_destroy(comm);
+    return status;
+}
+
+enum plait_status plait_device_open(struct plait_comm *comm, int device)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&comm->lock);
+    if (comm->device == NULL) {
+        status = create(comm, device);
+        if (status != PLAIT_OK) /* the others must not wait for this rank */
+            status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    }
+    pthread_mutex_unlock(&comm->lock);
     return status;
 }
 
@@ -240,55 +259,64 @@ static enum plait_status check_queues(const struct plait_comm *comm)
         n, most, most);
 }
 
-/* It uses the comm's memory after the last one, whose queue may be another. */
-static const char *follow_last(struct plait_device_comm *d, struct plait_queue *queue)
-{
-    const char *why = NULL;
-
-    if (d->called && d->last != queue)
-        why = d->plugin->follow(queue, d->end);
-    d->last = queue;
-    return why;
-}
-
-enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue)
-{
-    enum plait_status status = PLAIT_OK;
-    const char *why;
-
-    if (comm->device == NULL)
-        status = create(comm, plait_device_used()->device_of(queue));
-    if (status != PLAIT_OK)
-        return status;
-    why = comm->device->plugin->capturing(queue, &comm->device->captures);
-    comm->device->captures |= why != NULL; /* it may: a mark would be of no use */
-    if (why == NULL && comm->device->captures) {
-        status = check_queues(comm);
-        comm->device->captured = true;
-    } else if (why == NULL) {
-        why = follow_last(comm->device, queue);
-    }
-    return why == NULL ? status : plait_device_fail("an operation cannot be put on its stream", why);
-}
-
-enum plait_status plait_device_end(struct plait_comm *comm)
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures)
 {
     struct plait_device_comm *d = comm->device;
-    struct plait_queue *queue = comm->run->queue;
+    const char *why = d->plugin->capturing(queue, captures);
+
+    if (why != NULL)
+        return plait_device_fail("an operation cannot be put on its stream", why);
+    d->captured |= *captures;
+    return *captures ? check_queues(comm) : PLAIT_OK;
+}
+
+struct plait_queue *plait_device_here(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (!plait_device_works(comm))
+        return NULL;
+    if (d->captures)
+        return d->queue;
+    const uint64_t id = d->plugin->id_of(d->queue);
+    if (id != d->last_id) {
+        plait_device_rest(comm);
+        if (plait_device_works(comm) && d->called)
+            plait_device_note(comm, d->plugin->follow(d->queue, d->end));
+        if (!plait_device_works(comm))
+            return NULL;
+        d->last = d->queue;
+        d->last_id = id;
+    }
+    d->ahead = true;
+    return d->queue;
+}
+
+void plait_device_rest(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    char text[sizeof d->why];
     const char *why;
 
-    comm->run->queue = NULL;
-    if (d == NULL || d->captures)
-        return PLAIT_OK;
-    why = d->plugin->set_mark(queue, d->end);
+    if (d == NULL || !d->ahead)
+        return;
+    why = d->plugin->set_mark(d->last, d->end);
     if (why != NULL) /* it may have been the error of an earlier call */
-        why = d->plugin->set_mark(queue, d->end);
+        why = d->plugin->set_mark(d->last, d->end);
     d->called |= why == NULL;
     d->lost |= why != NULL; /* nobody will know when it has passed */
-    if (why == NULL || comm->failed != PLAIT_OK)
+    d->ahead = false;
+    if (why == NULL)
+        return;
+    snprintf(text, sizeof text, "the end of an operation cannot be marked: %s", why);
+    plait_device_note(comm, text);
+}
+
+enum plait_status plait_device_status(struct plait_comm *comm)
+{
+    if (comm->device == NULL || plait_device_works(comm))
         return PLAIT_OK;
-    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: the end of an operation cannot be marked: %s", d->device,
-                           why);
+    return comm->failed == PLAIT_OK ? broke(comm) : comm->failed;
 }
 
 /*

@@ -22,6 +22,7 @@
 #define PLAIT_NLENT 64 /* allocations that a rank shows to other processes at the same time */
 
 struct plait_lent {
+    _Atomic uint64_t number; /* written last */
     uint64_t id, base;
     struct plait_handle handle;
 };
@@ -29,18 +30,22 @@ struct plait_lent {
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    uint64_t flags;                      /* address of the flags, [nrank][2][PLAIT_WINDOW] words, in */
+    uint64_t flags;                      /* address of the flags, [PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
     struct plait_lent flags_lent;        /* their allocation */
     struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
-    struct plait_post post[];            /* then acks: [nrank][PLAIT_WINDOW] each, as in a control block */
+    struct plait_post post[]; /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block */
 };
+
+enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NPOSTED }; /* channels */
 
 enum { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
 
 /* Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is. */
-static inline uint64_t plait_flag(uint64_t flags, uint32_t rank, int which, uint32_t number)
+static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank, int which,
+                                  uint32_t number)
 {
-    return flags + ((uint64_t)rank * 2 + (uint64_t)which) * PLAIT_WINDOW * 4 + number % PLAIT_WINDOW * 4;
+    const uint64_t line = ((uint64_t)(channel - PLAIT_NPOSTED) * nrank + rank) * 2 + (uint64_t)which;
+    return flags + (line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
 }
 
 struct plait_device_comm {
@@ -51,15 +56,22 @@ struct plait_device_comm {
     uint64_t nlent;
     struct plait_flight *flights;
     struct plait_queue *rescue; /* on it flags are given when the comm has failed */
-    struct plait_mark *end;     /* of the last operation */
-    struct plait_queue *last;   /* its queue; only to compare */
-    bool captures;              /* the operation in progress goes into a graph */
-    _Atomic bool captured;      /* an operation is in a graph: who knows when it runs */
-    _Atomic bool called;        /* there is an end */
-    bool lost;                  /* others may still use its memory */
-    char why[256];              /* what the device refused: the comm fails with it; "": nothing */
-    uint32_t unmapped;          /* 1 + the rank whose memory could not be mapped; 0: why is another */
-    void *scaled;               /* [scaled_bytes] as comm->scaled */
+    struct plait_queue *queue;  /* on it what comes next is put, see plait_device_aim(); */
+    bool captures;              /* that goes into a graph */
+    struct plait_queue *last;   /* on it something was put, of which the mark does not know if it is `ahead`; */
+    uint64_t last_id;           /* of it */
+    bool ahead;
+    struct plait_mark *end; /* behind all else that was put on any queue; once there was something: `called` */
+    _Atomic bool called;
+    _Atomic bool captured;                      /* an operation is in a graph: who knows when it runs */
+    uint32_t ncapture;                          /* messages that are going into one, from */
+    uint64_t capture_id;                        /* this queue */
+    struct plait_request *marked, **marked_end; /* on a queue, and not all of them have happened (device_request.h) */
+    struct plait_wait wait;                     /* for the first of them */
+    bool lost;                                  /* others may still use its memory */
+    char why[256];                              /* what the device refused: the comm fails with it; "": nothing */
+    uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: why is another */
+    void *scaled;                               /* [scaled_bytes] as comm->scaled */
     size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
     size_t nretired;
@@ -68,11 +80,33 @@ struct plait_device_comm {
     struct plait_device_comm *next;
 };
 
-/* Begin an operation on this queue: what the comm needs on its device is there. */
-enum plait_status plait_device_begin(struct plait_comm *comm, struct plait_queue *queue);
+/* Make what the comm needs on its device, at the first call with memory of it. An error has failed the comm. */
+enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
-/* All of it is on the queue, which is the caller's again. */
-enum plait_status plait_device_end(struct plait_comm *comm);
+/* Of an operation that begins: does what is put on this queue now go into a graph? */
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures);
+
+/*
+ * What is put on the device next goes to this queue. An operation has its queue, and others of the comm, with queues of
+ * their own, go on between its turns: so each aims again in its turn.
+ */
+static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, bool captures)
+{
+    comm->device->queue = queue;
+    comm->device->captures = captures;
+}
+
+/*
+ * That queue, which has been made to wait for all that was put on others: all use the comm's flags and memory. NULL:
+ * the device has refused something, and nothing more is put on its queues.
+ */
+struct plait_queue *plait_device_here(struct plait_comm *comm);
+
+/* All of an operation is on its queue, which is the caller's again. */
+void plait_device_rest(struct plait_comm *comm);
+
+/* What was noted (plait_device_note()) fails the comm; or the death of the rank whose memory could not be mapped. */
+enum plait_status plait_device_status(struct plait_comm *comm);
 
 /* Wait until what is on the queues has happened, in a failed comm after its flags were given. */
 void plait_device_settle(struct plait_comm *comm);
@@ -90,9 +124,6 @@ static inline bool plait_device_works(const struct plait_comm *comm)
 {
     return comm->device->why[0] == '\0';
 }
-
-/* Fail the comm with what the device refused; or, if that was to map the memory of a rank that died, with its death. */
-enum plait_status plait_device_broke(struct plait_comm *comm);
 
 /*
  * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why

@@ -3,8 +3,7 @@
 
 #include "device_comm.h"
 #include "devices.h"
-#include "failure.h"
-#include "group.h"
+#include "request.h"
 #include "status.h"
 #include "stream.h"
 
@@ -12,8 +11,10 @@
 
 void plait_device_copy(struct plait_run *run, void *to, const void *from, size_t bytes)
 {
-    if (plait_device_works(run->comm))
-        plait_device_note(run->comm, run->comm->device->plugin->copy(run->queue, to, from, bytes));
+    struct plait_queue *queue = plait_device_here(run->comm);
+
+    if (queue != NULL)
+        plait_device_note(run->comm, run->comm->device->plugin->copy(queue, to, from, bytes));
 }
 
 void plait_device_combine(struct plait_run *run, const struct plait_instr *in, void *dst, const void *const *from,
@@ -31,16 +32,18 @@ void plait_device_combine(struct plait_run *run, const struct plait_instr *in, v
 
     for (uint32_t k = 0; k < in->nsource && k < 64; k++)
         c.wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    if (plait_device_works(run->comm))
-        plait_device_note(run->comm, run->comm->device->plugin->combine(run->queue, &c));
+    struct plait_queue *queue = plait_device_here(run->comm);
+    if (queue != NULL)
+        plait_device_note(run->comm, run->comm->device->plugin->combine(queue, &c));
 }
 
 enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait_job *job, size_t n, const void **in)
 {
     const struct plait_op_plan *o = job->o;
-    enum plait_status status = plait_device_begin(comm, job->queue);
     struct plait_device_comm *d = comm->device;
     void *to = job->out;
+    bool captures;
+    enum plait_status status = plait_device_captures(comm, job->queue, &captures);
 
     if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
         if (d->scaled_bytes < n * o->size) {
@@ -55,7 +58,10 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     }
     if (status != PLAIT_OK)
         return status;
-    plait_device_note(comm, d->plugin->scale(job->queue, o->type, to, job->in, n, job->scale));
+    plait_device_aim(comm, job->queue, captures);
+    struct plait_queue *queue = plait_device_here(comm);
+    if (queue != NULL)
+        plait_device_note(comm, d->plugin->scale(queue, o->type, to, job->in, n, job->scale));
     *in = to;
     return PLAIT_OK;
 }
@@ -81,12 +87,6 @@ static enum plait_status check_call(const struct plait_comm *comm, const char *n
             "%s: the ranks are on several hosts, where memory of GPUs is not supported yet: copy it to the "
             "host first",
             name);
-    if (plait_in_group() && (call == NULL || call->stream == NULL))
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: a call of a group with memory of a GPU needs call->stream, a stream of it", name);
-    if (call != NULL && call->request != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: call->request is not supported yet with memory of a GPU: use a stream of it", name);
     if (call != NULL && call->user != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
@@ -156,6 +156,10 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     status = check_call(comm, name, call);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
+    if (status == PLAIT_OK && comm->device == NULL)
+        status = plait_device_open(comm, device);
+    if (status != PLAIT_OK)
+        return status;
     *queue = q;
     return status;
 }
@@ -170,13 +174,9 @@ enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status
 
 /* ---- Calls ---------------------------------------------------------------------------------------- */
 
-const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own)
+bool plait_device_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
-    if (call == NULL || call->stream == NULL)
-        return call;
-    *own = *call;
-    own->stream = NULL;
-    return own;
+    return call == NULL || call->stream == NULL || call->request != NULL || plait_must_queue(comm, NULL);
 }
 
 enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
@@ -191,13 +191,4 @@ enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_a
         job.deadline = call->deadline;
     }
     return plait_run_job(comm, &job);
-}
-
-enum plait_status plait_device_wait(struct plait_comm *comm)
-{
-    const char *why = comm->device->plugin->drain(comm->own_queue);
-
-    if (why != NULL)
-        return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", comm->device->device, why);
-    return plait_look_for_failures(comm);
 }

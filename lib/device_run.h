@@ -26,14 +26,11 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
 /* It did not work: if that is the driver's fault the others must not wait for this rank. Returns what the call does. */
 enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
 
-/* The options of such a call but for its stream, whose order its queue keeps. call may be NULL. */
-const struct plait_call *plait_device_call(const struct plait_call *call, struct plait_call *own);
+/* May it not be put on its queue here and now? It is to be waited for, or as in plait_must_queue(). */
+bool plait_device_must_queue(const struct plait_comm *comm, const struct plait_call *call);
 
 /* Put comm->last on the queue of `a`. sizes: of blocks that differ; else NULL. */
 enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
                                    const struct plait_call *call);
-
-/* A blocking call on the comm's own queue: wait until it has happened. */
-enum plait_status plait_device_wait(struct plait_comm *comm);
 
 #endif

@@ -487,7 +487,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;
     if (job->queue != NULL) {
-        const enum plait_status status = plait_device_begin(comm, job->queue);
+        const enum plait_status status = plait_device_captures(comm, job->queue, &run->captures);
         if (status != PLAIT_OK)
             return fail_all(comm, status);
         run->flights = comm->device->flights;
@@ -565,9 +565,11 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
         if (status != PLAIT_OK || !run->fits)
             return status;
     }
+    if (run->queue != NULL)
+        plait_device_aim(comm, run->queue, run->captures);
     *moved = turn_flights(run);
     if (run->queue != NULL && !plait_device_works(comm))
-        return plait_device_broke(comm);
+        return plait_device_status(comm);
     if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
                                 "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,

@@ -60,7 +60,7 @@ bool plait_exchange_group(struct plait_request *first)
     if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
         return false;
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
-        if (!r->own || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != first->comm)
+        if (!r->own || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != first->comm || r->queue != NULL)
             return false;
     if (atomic_load_explicit(&first->comm->pending, memory_order_acquire) > 0)
         return false;

@@ -2,6 +2,7 @@
 #include "group.h"
 
 #include "bootstrap/frame.h"
+#include "device_request.h"
 #include "exchange.h"
 #include "fork.h"
 #include "progress.h"
@@ -214,14 +215,18 @@ enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, s
     return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
 }
 
-/* Begin all, or, when one was refused, end all so. Those that the group waits for are left: the others have takers. */
+/*
+ * Begin all, or, when one was refused, end all so. Those that the group waits for are left, to their end or until a
+ * device's stream has them: the others have takers.
+ */
 static struct plait_request *begin_all(struct plait_request *first, enum plait_status refused)
 {
     struct plait_request *own = NULL, **end = &own, *next;
 
     for (struct plait_request *r = first; r != NULL; r = next) {
         next = r->next_of_group;
-        if (r->own || (refused != PLAIT_OK && r->stream != NULL && !r->persistent)) {
+        if (r->own || (refused == PLAIT_OK && r->streamed) ||
+            (refused != PLAIT_OK && r->stream != NULL && !r->persistent)) {
             *end = r;
             end = &r->next_of_group;
         }
@@ -270,6 +275,10 @@ enum plait_status plait_group_end(void)
     const bool begun = group.refused.status == PLAIT_OK && plait_exchange_group(first);
     for (r = begun ? first : begin_all(first, group.refused.status); r != NULL; r = next) {
         next = r->next_of_group;
+        if (r->streamed && !r->own) {
+            plait_request_await_placed(r);
+            continue;
+        }
         const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
         if (group.refused.status == PLAIT_OK)
             note(&o, status, plait_last_error());

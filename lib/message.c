@@ -2,7 +2,9 @@
 #include "message.h"
 
 #include "clock.h"
+#include "device_message.h"
 #include "failure.h"
+#include "message_agree.h"
 #include "report.h"
 #include "status.h"
 
@@ -16,7 +18,12 @@
 
 static uint64_t slices_of(const struct plait_letter *m)
 {
-    return m->bytes == 0 ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+    return m->bytes == 0 || m->queue != NULL ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
+static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
 }
 
 static uint32_t clamp(uint64_t n)
@@ -185,12 +192,14 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
     }
     if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
         return plait_fail_memory("out of memory for messages");
-    if (peer != comm->rank && plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL)
+    if (peer != comm->rank &&
+        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
+         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
         return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
     return PLAIT_OK;
 }
 
-static void push(struct plait_queue *q, struct plait_request *r)
+static void push(struct plait_line *q, struct plait_request *r)
 {
     if (q->first == NULL)
         q->end = &q->first;
@@ -199,7 +208,7 @@ static void push(struct plait_queue *q, struct plait_request *r)
     q->end = &r->next;
 }
 
-static struct plait_request *pop(struct plait_queue *q)
+static struct plait_request *pop(struct plait_line *q)
 {
     struct plait_request *r = q->first;
 
@@ -210,13 +219,15 @@ static struct plait_request *pop(struct plait_queue *q)
 void plait_message_add(struct plait_request *r)
 {
     struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
-    struct plait_queue *q = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
+    struct plait_line *q = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
 
     r->letter.slice = 0;
     r->letter.lent = false;
     r->letter.place = r->letter.began = 0;
     r->letter.number = q->n++;
     push(q, r);
+    if (r->letter.queue != NULL)
+        plait_device_message_begin(&r->letter, r->comm);
     /*
      * A rank that fails waits, before it gives up what it lent, for those that it sees receiving (comm.c): that is
      * shown before the sender's failure is looked for, see turn_pair().
@@ -226,7 +237,7 @@ void plait_message_add(struct plait_request *r)
 }
 
 /* The first of the queue, if it is open: from now on it is in the ring. */
-static struct plait_letter *begin_first(struct plait_queue *q)
+static struct plait_letter *begin_first(struct plait_line *q)
 {
     struct plait_request *r = q->first;
 
@@ -237,11 +248,13 @@ static struct plait_letter *begin_first(struct plait_queue *q)
     return &r->letter;
 }
 
-static void end_first(struct plait_queue *q, enum plait_status status)
+static void end_first(struct plait_line *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
     struct plait_message_record *record = record_of(r->comm, &r->letter);
 
+    if (r->letter.queue != NULL)
+        status = plait_device_message_end(&r->letter, r->comm, status);
     if (record != NULL && status == PLAIT_OK)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
     plait_request_end(r, status);
@@ -259,19 +272,9 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 static size_t slice_bytes(const struct plait_letter *m)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
+    if (m->queue != NULL)
+        return m->bytes;
     return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
-}
-
-/* What both ends must agree on. */
-static uint64_t note_of(const struct plait_letter *m)
-{
-    return (uint64_t)m->type << 56 | m->count;
-}
-
-/* Fibonacci hashing (Knuth 6.4): the notes of like messages are apart. */
-static uint32_t fingerprint_of(const struct plait_letter *m)
-{
-    return (uint32_t)(note_of(m) * 0x9e3779b97f4a7c15 >> 32);
 }
 
 /* The place of a small slice: a window behind is received, as there is room for this one. */
@@ -308,12 +311,13 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
 /* Offer the next slice; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
-    struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+    struct plait_link *link = link_of(comm, m);
     const size_t bytes = slice_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
-    const bool small = bytes <= PLAIT_POST_DATA;
-    bool lend = !small && link->transport->reaches(link, data, bytes, false);
+    const bool small = bytes <= PLAIT_POST_DATA && m->queue == NULL;
+    bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false));
 
+    plait_device_message_aim(comm, m);
     if (!link->transport->ready(link, link->next_out))
         return false;
     if (bytes >= PLAIT_LEAST_LENT && !lend && link->transport->reaches(link, data, bytes, true))
@@ -325,7 +329,9 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         data = plait_lend_copy(comm, PLAIT_STAGING, copy, data, bytes);
         comm->stats.bytes_staged += bytes;
     }
-    if (!link->transport->offer(link, link->next_out, fingerprint_of(m), note_of(m), data, bytes, small) && small)
+    if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
+                                small) &&
+        small)
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
@@ -348,11 +354,13 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 /* Take the next slice; false: it has not come. */
 static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
 {
-    struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+    struct plait_link *link = link_of(comm, m);
     const size_t bytes = slice_bytes(m);
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
-    const void *data = link->transport->arrived(link, link->next_in, fingerprint_of(m), to, &sent);
+
+    plait_device_message_aim(comm, m);
+    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 
     if (data == NULL)
         return false;
@@ -362,7 +370,9 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (bytes > 0 && data != to)
+    if (bytes > 0 && m->queue != NULL)
+        plait_device_message_copy(comm, to, data, bytes);
+    else if (bytes > 0 && data != to)
         plait_lend_copy(comm, PLAIT_TAKING_STAGED, to, data, bytes);
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
@@ -408,7 +418,8 @@ static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
 
     while (pair->lent.first != NULL) {
         const struct plait_letter *m = &pair->lent.first->letter;
-        const struct plait_link *link = comm->peers[m->peer].link[PLAIT_CHANNEL_MESSAGES];
+        const struct plait_link *link = link_of(comm, m);
+        plait_device_message_aim(comm, m);
         if (!all_sent(link, m->last, slices_of(m)))
             break;
         end_first(&pair->lent, PLAIT_OK);
@@ -430,17 +441,6 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
     return moved;
 }
 
-static enum plait_status differs(struct plait_comm *comm, const struct plait_letter *m, uint64_t number, uint64_t note)
-{
-    const enum plait_dtype type = (enum plait_dtype)(note >> 56);
-
-    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer,
-                            "message #%llu from rank %u to rank %u: rank %u sends %llu %s, rank %u receives %zu %s",
-                            (unsigned long long)number + 1, m->peer, comm->rank, m->peer,
-                            (unsigned long long)(note & ((uint64_t)-1 >> 8)), plait_dtype_name(type), comm->rank,
-                            m->count, plait_dtype_name(m->type));
-}
-
 /* To itself: whole, when both are there. */
 static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
@@ -450,11 +450,13 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
         const struct plait_letter *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
         if (s == NULL || r == NULL)
             break;
-        if (note_of(s) != note_of(r)) {
-            *status = differs(comm, r, r->number, note_of(s));
+        if (plait_message_note(s) != plait_message_note(r)) {
+            *status = plait_message_differs(comm, r, plait_message_note(s));
             break;
         }
-        if (r->bytes > 0)
+        if (r->queue != NULL)
+            plait_device_message_to_itself(comm, s, r);
+        else if (r->bytes > 0)
             memmove(r->data, s->data, r->bytes);
         comm->stats.bytes_copied += r->bytes;
         end_first(&pair->sends, PLAIT_OK);
@@ -464,18 +466,12 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
     return moved;
 }
 
-/* Does the peer send something else than what is received next? */
-static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
+static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)
 {
-    const struct plait_request *r = first_recv(pair);
-    const struct plait_link *link = comm->peers[pair->peer].link[PLAIT_CHANNEL_MESSAGES];
-    uint32_t fingerprint;
-    uint64_t note;
+    const struct plait_request *r = first_recv(pair), *s = out ? NULL : pair->sends.first;
+    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->letter) : PLAIT_OK;
 
-    if (r == NULL || !link->transport->peek(link, link->next_in, &fingerprint, &note) ||
-        fingerprint == fingerprint_of(&r->letter))
-        return PLAIT_OK;
-    return differs(comm, &r->letter, r->letter.number, note);
+    return status == PLAIT_OK && s != NULL && is_open(s) ? plait_message_look_out(comm, &s->letter) : status;
 }
 
 /* What goes out. */
@@ -507,7 +503,7 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
     out = (self ? in : end_lent(comm, pair)) || pair->offered;
     *moved |= in || out;
     if (PLAIT_GUARDS && status == PLAIT_OK && !in && !self)
-        status = look_for_mismatch(comm, pair);
+        status = look_for_mismatch(comm, pair, out);
     if (status == PLAIT_OK)
         status = glance(comm, &pair->receiving, first_recv(pair), in, rarely);
     if (status == PLAIT_OK)
@@ -532,6 +528,8 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
             status = turn_pair(comm, all->pairs[r], rarely, &moved);
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
+    if (status == PLAIT_OK && comm->failed == PLAIT_OK)
+        status = plait_device_status(comm);
     if (status == PLAIT_OK)
         return moved;
     if (comm->failed == PLAIT_OK)

@@ -22,7 +22,7 @@
 /* Of both. */
 #define PLAIT_MESSAGE_STAGED (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL + PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
 
-struct plait_queue {
+struct plait_line {
     struct plait_request *first, **end;
     uint64_t n; /* messages that ever entered */
 };
@@ -30,8 +30,8 @@ struct plait_queue {
 struct plait_pair { /* this rank and another, or itself */
     struct plait_comm *comm;
     uint32_t peer;
-    struct plait_queue sends, recvs;
-    struct plait_queue lent;              /* offered, but still read where they lie */
+    struct plait_line sends, recvs;
+    struct plait_line lent;               /* offered, but still read where they lie */
     bool offered;                         /* something, in this turn */
     struct plait_wait sending, receiving; /* each its own: what moves elsewhere does not excuse who is awaited here */
     char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL; behind it */
@@ -46,7 +46,7 @@ struct plait_messages {         /* of a comm */
     struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
 };
 
-/* Room for messages with `peer`: allocates at the first. */
+/* Room for messages with `peer`, and the ways to it: allocates at the first. */
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer);
 
 /* Into its queue. plait_message_prepare() was called. */

@@ -100,3 +100,14 @@ bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plai
             return true;
     return false;
 }
+
+bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
+                                 struct plait_operation *out)
+{
+    const uint64_t last = newest(ring);
+
+    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
+        if (read_record(ring, last - k, false, out) && !out->send && out->peer == peer && out->sequence == number)
+            return true;
+    return false;
+}

@@ -55,6 +55,10 @@ static inline struct plait_message_record *plait_message_ring_find(struct plait_
 void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
                               void (*visit)(void *context, const struct plait_operation *o), void *context);
 
+/* Does its owner receive this message, numbered from 1, from `peer`, or has it just done so? */
+bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
+                                 struct plait_operation *out);
+
 /* The newest one that is in a long wait. */
 bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out);
 

@@ -2,13 +2,16 @@
 /* Persistent requests: the same operation again and again. */
 #include "bind.h"
 #include "call.h"
+#include "device_request.h"
 #include "request.h"
 #include "status.h"
 
+/* Nobody needs to wait for what a stream has passed, or a device's has got. */
 static bool is_pending(const struct plait_request *r)
 {
-    return r->started &&
-           !(r->stream != NULL && plait_request_is_over(r)); /* nobody needs to wait for what a stream has passed */
+    if (r->streamed)
+        return r->started && !plait_request_has_ended(r) && !atomic_load_explicit(&r->placed, memory_order_acquire);
+    return r->started && !(r->stream != NULL && plait_request_is_over(r));
 }
 
 static enum plait_status check_start(struct plait_request *r, const char *name)
@@ -34,6 +37,8 @@ static enum plait_status start(struct plait_request *r, bool waits)
     }
     pthread_mutex_lock(&r->comm->lock);
     plait_request_run(r);
+    if (r->streamed)
+        plait_request_await_placed(r);
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
@@ -90,7 +95,7 @@ enum plait_status plait_run_again(struct plait_request *r)
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || plait_must_queue(r->comm, NULL))
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
         return start(r, true);
     if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
         return plait_run_job(r->comm, &r->job);
@@ -113,10 +118,14 @@ enum plait_status plait_request_free(struct plait_request **request)
                           : r->grouped   ? "in a group; call plait_group_end() first"
                                          : "pending; wait for it");
     *request = NULL;
-    if (r->comm != NULL && r->kind == PLAIT_REQUEST_COLLECTIVE) {
-        pthread_mutex_lock(&r->comm->lock);
-        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
-        pthread_mutex_unlock(&r->comm->lock);
+    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->streamed)) {
+        struct plait_comm *comm = r->comm;
+        pthread_mutex_lock(&comm->lock);
+        plait_device_withdraw(r);
+        plait_requests_tell(comm);
+        if (r->kind == PLAIT_REQUEST_COLLECTIVE)
+            plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        pthread_mutex_unlock(&comm->lock);
     }
     plait_request_give_back(r);
     return PLAIT_OK;

@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "call.h"
+#include "device_request.h"
 #include "failure.h"
 #include "fork.h"
 #include "message.h"
@@ -19,6 +20,7 @@ static pthread_mutex_t homes = PTHREAD_MUTEX_INITIALIZER; /* see struct plait_re
 
 static void destroy(struct plait_request *r)
 {
+    plait_device_unmark(r);
     free(r->sizes);
     free(r);
 }
@@ -77,7 +79,8 @@ struct plait_request *plait_request_get(struct plait_comm *comm)
     if (r == NULL && (r = take_spare(comm)) == NULL && (r = make(comm)) == NULL)
         return NULL;
     r->stream = NULL;
-    r->persistent = r->grouped = r->own = false;
+    r->queue = NULL;
+    r->persistent = r->grouped = r->own = r->streamed = r->through = false;
     atomic_store_explicit(&r->started, false, memory_order_relaxed);
     r->status = PLAIT_OK;
     return r;
@@ -135,6 +138,7 @@ void plait_request_open(struct plait_request *r)
 {
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->passed, false, memory_order_relaxed);
+    atomic_store_explicit(&r->placed, false, memory_order_relaxed);
     atomic_store_explicit(&r->open, r->stream == NULL, memory_order_relaxed);
     atomic_store_explicit(&r->started, true, memory_order_relaxed);
     r->next = NULL;
@@ -145,6 +149,7 @@ void plait_request_begin(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
+    plait_device_withdraw(r); /* of its last start */
     plait_request_open(r);
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
@@ -176,9 +181,12 @@ void plait_request_run(struct plait_request *r)
 static enum plait_status dispatch(struct plait_request *r, const struct plait_call *call)
 {
     struct plait_comm *comm = r->comm;
-    const bool held = call != NULL && call->request != NULL, waits = !held && (call == NULL || call->stream == NULL);
+    const bool held = call != NULL && call->request != NULL, streamed = call != NULL && call->stream != NULL;
+    const bool waits = !held && (!streamed || r->queue != NULL);
 
-    r->stream = call != NULL ? call->stream : NULL;
+    r->stream = streamed && r->queue == NULL ? call->stream : NULL;
+    r->streamed = streamed && r->queue != NULL;
+    r->through = r->queue != NULL && (held || !streamed);
     r->persistent = call != NULL && call->persistent;
     if (held)
         *call->request = r;
@@ -189,6 +197,8 @@ static enum plait_status dispatch(struct plait_request *r, const struct plait_ca
         return PLAIT_OK;
     }
     plait_request_run(r);
+    if (held && r->streamed)
+        plait_request_await_placed(r);
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
@@ -209,6 +219,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
     if (r != NULL) {
         r->kind = PLAIT_REQUEST_COLLECTIVE;
         r->job = *job;
+        r->queue = job->queue;
         r->job.deadline = call != NULL ? call->deadline : 0;
         r->job.scale = call != NULL ? call->scale : NULL;
         if (r->job.scale != NULL && call->scale_when == PLAIT_SCALE_NOW)
@@ -236,6 +247,7 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
         return refuse(comm, status);
     r->kind = kind;
     r->letter = *letter;
+    r->queue = letter->queue;
     return dispatch(r, call);
 }
 
@@ -248,6 +260,8 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
     r->status = status;
     if (r->kind == PLAIT_REQUEST_COLLECTIVE && !r->persistent)
         plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+    if (status == PLAIT_OK && r->through && plait_device_mark(r))
+        return;
     r->next = comm->over;
     comm->over = r;
 }
@@ -285,8 +299,10 @@ static void end_first(struct plait_comm *comm, enum plait_status status)
 
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
 {
+    plait_device_rest(comm);
     while (comm->first != NULL)
         end_first(comm, status);
+    plait_device_marked_fail(comm, status);
     plait_messages_fail(comm, status);
 }
 
@@ -323,8 +339,9 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
             end_first(comm, PLAIT_OK);
     }
     if (status == PLAIT_OK)
+        status = plait_device_marked_turn(comm, rarely, &moved);
+    if (status == PLAIT_OK)
         return moved;
-    plait_run_stop(comm);
     plait_requests_fail(comm, status);
     return true;
 }

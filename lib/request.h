@@ -19,13 +19,15 @@ struct plait_letter { /* a message and how far it is */
     size_t count, bytes;
     enum plait_dtype type;
     uint32_t peer;
-    uint64_t number; /* among those to, or from, this peer */
-    uint64_t slice;  /* next to be offered or taken */
-    uint32_t last;   /* transport's number of its last slice, once all are offered */
-    bool lent;       /* the receiver reads it where it lies */
-    uint64_t place;  /* in the ring; 0: it was never first in its queue */
-    uint64_t began;  /* nanoseconds; 0: not known */
-    double deadline; /* 0: the comm's */
+    uint64_t number;           /* among those to, or from, this peer */
+    uint64_t slice;            /* next to be offered or taken */
+    uint32_t last;             /* transport's number of its last slice, once all are offered */
+    bool lent;                 /* the receiver reads it where it lies */
+    uint64_t place;            /* in the ring; 0: it was never first in its queue */
+    uint64_t began;            /* nanoseconds; 0: not known */
+    double deadline;           /* 0: the comm's */
+    struct plait_queue *queue; /* of the device whose memory it is; NULL: the processor's; */
+    bool captures;             /* what is put there goes into a graph */
 };
 
 /*
@@ -42,10 +44,16 @@ struct plait_request {
     struct plait_item item;
     atomic_bool open; /* it has */
     bool persistent;
-    bool grouped;        /* in a group that has not ended */
-    bool own;            /* of the call or group that waits for it and takes it */
-    bool alone;          /* started, but its comm is not on the list of active ones: see start_alone() */
-    atomic_bool started; /* begun and not yet taken by who holds it */
+    bool grouped;              /* in a group that has not ended */
+    struct plait_queue *queue; /* of a device, on which it runs (device_request.h); NULL: the processor's */
+    bool streamed;             /* that is a stream of the caller's: the call returns when all of it is there */
+    bool through;              /* it ends when all of it has happened there; else when it is there */
+    bool marked;               /* it is among those that wait for their mark */
+    atomic_bool placed;        /* all of it is there */
+    struct plait_mark *mark;   /* behind it; NULL: it never had one */
+    bool own;                  /* of the call or group that waits for it and takes it */
+    bool alone;                /* started, but its comm is not on the list of active ones: see start_alone() */
+    atomic_bool started;       /* begun and not yet taken by who holds it */
     atomic_bool ended;
     atomic_bool passed; /* its stream has seen its end and goes on */
     enum plait_status status;

@@ -171,15 +171,16 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
     enum plait_status status =
         comm->run->o->selection.tiny ? turn_tiny(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
 
-    if (status == PLAIT_OK && *ended && comm->run->queue != NULL)
-        status = plait_device_end(comm); /* of the last use of the caller's queue */
+    if (status == PLAIT_OK && *ended && comm->run->queue != NULL) {
+        plait_device_rest(comm); /* that was the last use of the caller's queue */
+        status = plait_device_status(comm);
+    }
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
 }
 
 void plait_run_stop(struct plait_comm *comm)
 {
-    if (comm->run->queue != NULL)
-        plait_device_end(comm);
+    plait_device_rest(comm);
 }
 
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls: what they refuse, and a message made of the arguments. */
 #include "call.h"
+#include "device_comm.h"
+#include "device_run.h"
 #include "devices.h"
 #include "exchange.h"
 #include "failure.h"
@@ -25,39 +27,89 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
                           name, count, size);
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
-    if (call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: call->stream is a GPU's, which messages do not take yet: use a host's, or a request",
-                          name);
-    if (peer == comm->rank && !plait_in_group() && (call == NULL || (call->request == NULL && call->stream == NULL)))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: %s is this rank itself, which cannot do both at once; use a group or a request", name,
-                          send ? "to" : "from");
-    return plait_device_refuse(name, send ? "in" : "out", data);
+    const bool on_queue = call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL;
+    const bool returns = call != NULL && !on_queue && (call->request != NULL || call->stream != NULL);
+    if (peer == comm->rank && !plait_in_group() && !returns)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is this rank itself, which cannot do both at once; use a group%s",
+                          name, send ? "to" : "from", on_queue ? "" : " or a request");
+    return PLAIT_OK;
+}
+
+/* The queue of the device whose memory it is; NULL: it is the host's, or there is nothing of it. */
+static enum plait_status find_queue(struct plait_comm *comm, struct plait_letter *m, bool send,
+                                    const struct plait_call *call)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (plait_device_used() != NULL)
+        status = plait_device_find(comm, send ? "send" : "recv", send ? m->data : NULL, send ? m->bytes : 0,
+                                   send ? NULL : m->data, send ? 0 : m->bytes, call, &m->queue);
+    if (m->bytes == 0)
+        m->queue = NULL;
+    return status;
+}
+
+/* Memory that the receiver reads where it lies. The comm's lock is held. */
+static enum plait_status check_lent(struct plait_comm *comm, const struct plait_letter *m)
+{
+    const struct plait_process *process = comm->peers[m->peer].process;
+    const char *why;
+    uint64_t base;
+
+    if (m->queue == NULL || process == NULL || process->base == NULL ||
+        plait_device_lend(comm, m->data, &base, &why) > 0 ||
+        plait_device_lend(comm, m->data, &base, &why) > 0) /* it may have been the error of an earlier call */
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "send: in is %p, memory of GPU %d that the driver does not show to other processes (%s): it may not have been "
+        "allocated by cudaMalloc() or the like: copy it into memory of plait_mem_alloc_as()",
+        (void *)m->data, comm->device->device, why);
+}
+
+/* If that is the driver's fault the peer must not wait for this rank. */
+static enum plait_status cannot(struct plait_comm *comm, enum plait_status status, const char *name)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (comm->failed == PLAIT_OK && (status == PLAIT_ERR_NOMEM || status == PLAIT_ERR_SYSTEM))
+        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    pthread_mutex_unlock(&comm->lock);
+    return plait_refuse(status);
 }
 
 static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
                                   enum plait_dtype type, uint32_t peer, const struct plait_call *call)
 {
     const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
+    struct plait_call own;
     enum plait_status status = plait_enter(comm, name, PLAIT_SUM, call);
 
     if (status == PLAIT_OK)
         status = check(comm, name, data, count, type, peer, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_letter letter = { .data = (char *)(uintptr_t)data,
-                                         .count = count,
-                                         .bytes = count * plait_dtype_size(type),
-                                         .type = type,
-                                         .peer = peer,
-                                         .deadline = call != NULL ? call->deadline : 0 };
-    const bool alone = plait_blocks_alone(comm, call);
+    struct plait_letter letter = { .data = (char *)(uintptr_t)data,
+                                   .count = count,
+                                   .bytes = count * plait_dtype_size(type),
+                                   .type = type,
+                                   .peer = peer,
+                                   .deadline = call != NULL ? call->deadline : 0 };
+    status = find_queue(comm, &letter, kind == PLAIT_REQUEST_SEND, call);
+    if (status != PLAIT_OK)
+        return cannot(comm, status, name);
+    if (letter.queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
+        own = *call; /* nothing that a GPU's stream could wait for */
+        own.stream = NULL;
+        call = &own;
+    }
+    const bool alone = letter.queue == NULL && plait_blocks_alone(comm, call);
     if (!alone)
         pthread_mutex_lock(&comm->lock);
     status = plait_message_prepare(comm, peer);
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
+        status = check_lent(comm, &letter);
     if (alone)
         return status == PLAIT_OK ? plait_exchange_call(comm, kind, &letter) : plait_refuse(status);
     return plait_request_message(comm, kind, &letter, call, status);

@@ -24,13 +24,14 @@ struct plait_comm;
 struct plait_link;
 
 /*
- * Messages of one channel do not wait for those of another, and are numbered apart. What is in a device's memory has its
- * own, whose lines a rank makes when it first has some (device_comm.h).
+ * Messages of one channel do not wait for those of another, and are numbered apart. What is in a device's memory has two
+ * of its own, whose lines a rank makes when it first has some (device_comm.h).
  */
 enum plait_channel {
     PLAIT_CHANNEL_COLLECTIVES,
     PLAIT_CHANNEL_MESSAGES,
     PLAIT_CHANNEL_DEVICE,
+    PLAIT_CHANNEL_DEVICE_MESSAGES,
     PLAIT_NCHANNEL,
     PLAIT_NPOSTED = PLAIT_CHANNEL_DEVICE /* with lines in every control block */
 };

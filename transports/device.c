@@ -26,6 +26,7 @@ struct device_link {
     struct plait_link link;
     struct plait_comm *comm;
     uint32_t peer;
+    enum plait_channel channel;
     struct plait_link *inner;               /* NULL: the peer has not used its device yet */
     const struct plait_device_shown *shown; /* the peer's */
     bool one_process;
@@ -50,13 +51,13 @@ static struct device_link *device(const struct plait_link *link)
 
 static struct plait_link *device_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
-    struct device_link *l =
-        channel == PLAIT_CHANNEL_DEVICE && comm->peers[peer].process != NULL ? calloc(1, sizeof *l) : NULL;
+    struct device_link *l = channel >= PLAIT_NPOSTED && comm->peers[peer].process != NULL ? calloc(1, sizeof *l) : NULL;
 
     if (l == NULL)
         return NULL;
     l->comm = comm;
     l->peer = peer;
+    l->channel = channel;
     l->one_process = comm->peers[peer].process->base == NULL;
     return &l->link;
 }
@@ -80,12 +81,15 @@ static void device_disconnect(struct plait_link *link)
 static bool make_room(struct device_link *l)
 {
     struct plait_device_comm *d = l->comm->device;
+    struct plait_queue *queue = NULL;
 
     if (d->captured)
         plait_device_note(l->comm,
                           "graphs may use the 64 allocations of another process that are mapped: no other can be");
     else
-        plait_device_note(l->comm, d->plugin->drain(l->comm->run->queue));
+        queue = plait_device_here(l->comm);
+    if (queue != NULL)
+        plait_device_note(l->comm, d->plugin->drain(queue));
     for (; plait_device_works(l->comm) && l->nmapped > 0; l->nmapped--)
         plait_device_note(l->comm, d->plugin->unmap(l->mapped[l->nmapped - 1].at));
     return plait_device_works(l->comm);
@@ -98,26 +102,46 @@ static void note_unmapped(const struct device_link *l, const char *why)
     plait_device_note(l->comm, why);
 }
 
+/* What the peer has shown under this number, unless something else has taken its place. */
+static const char *read_lent(const struct device_link *l, uint64_t number, struct plait_lent *out)
+{
+    const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
+    const bool before = atomic_load_explicit(&lent->number, memory_order_acquire) == number;
+
+    out->id = lent->id;
+    out->base = lent->base;
+    out->handle = lent->handle;
+    atomic_thread_fence(memory_order_acquire);
+    if (before && atomic_load_explicit(&lent->number, memory_order_relaxed) == number)
+        return NULL;
+    return "another process has given memory of more than 64 allocations at the same time: give it in fewer, or one "
+           "after "
+           "the other";
+}
+
 /* Where the peer's allocation is here; NULL, and a note: it cannot be mapped. */
 static char *map(struct device_link *l, uint64_t number)
 {
     struct plait_device_comm *d = l->comm->device;
-    const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
+    struct plait_lent lent;
     struct mapped *m = l->mapped;
-    const char *why;
+    const char *why = read_lent(l, number, &lent);
 
-    for (uint32_t i = 0; i < l->nmapped; i++)
-        if (m[i].id == lent->id && m[i].base == lent->base)
+    for (uint32_t i = 0; why == NULL && i < l->nmapped; i++)
+        if (m[i].id == lent.id && m[i].base == lent.base)
             return m[i].at;
+    plait_device_note(l->comm, why);
+    if (why != NULL)
+        return NULL;
     if (l->nmapped == PLAIT_NLENT && !make_room(l))
         return NULL;
     m += l->nmapped;
-    why = d->plugin->map(&lent->handle, d->device, &m->at);
+    why = d->plugin->map(&lent.handle, d->device, &m->at);
     note_unmapped(l, why);
     if (why != NULL)
         return NULL;
-    m->id = lent->id;
-    m->base = lent->base;
+    m->id = lent.id;
+    m->base = lent.base;
     l->nmapped++;
     return m->at;
 }
@@ -151,7 +175,7 @@ static bool is_there(struct device_link *l)
     l->shown = (const void *)((l->one_process ? arena->base : p->process->base) + at);
     if (!find_flags(l))
         return false;
-    l->inner = plait_connect_behind(&plait_transport_device, l->comm, l->peer, PLAIT_CHANNEL_DEVICE);
+    l->inner = plait_connect_behind(&plait_transport_device, l->comm, l->peer, l->channel);
     return l->inner != NULL;
 }
 
@@ -173,20 +197,24 @@ static bool device_ready(const struct plait_link *link, uint32_t number)
 
 static uint64_t own_flag(const struct device_link *l, int which, uint32_t number)
 {
-    return plait_flag((uintptr_t)l->comm->device->flags, l->peer, which, number);
+    return plait_flag((uintptr_t)l->comm->device->flags, l->comm->nrank, l->channel, l->peer, which, number);
 }
 
 static void give(struct device_link *l, int which, uint32_t number)
 {
-    const uint64_t flag = plait_flag(l->flags, l->comm->rank, which, number);
-    if (plait_device_works(l->comm))
-        plait_device_note(l->comm, l->comm->device->plugin->give(l->comm->run->queue, flag));
+    const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, which, number);
+    struct plait_queue *queue = plait_device_here(l->comm);
+
+    if (queue != NULL)
+        plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
 }
 
 static void take(struct device_link *l, int which, uint32_t number)
 {
-    if (plait_device_works(l->comm))
-        plait_device_note(l->comm, l->comm->device->plugin->take(l->comm->run->queue, own_flag(l, which, number)));
+    struct plait_queue *queue = plait_device_here(l->comm);
+
+    if (queue != NULL)
+        plait_device_note(l->comm, l->comm->device->plugin->take(queue, own_flag(l, which, number)));
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,

@@ -45,15 +45,16 @@ static struct shm_link *shm(const struct plait_link *link)
 static struct plait_post *lines_of(const struct plait_control *c, const char *base, enum plait_channel channel,
                                    uint32_t nrank, uint32_t to, _Atomic uint32_t **acks)
 {
-    const uint64_t at = channel == PLAIT_CHANNEL_DEVICE ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
+    const uint64_t at = channel >= PLAIT_NPOSTED ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
+    const size_t line = ((size_t)(channel - PLAIT_NPOSTED) * nrank + to) * PLAIT_WINDOW; /* of a device's */
 
-    if (channel != PLAIT_CHANNEL_DEVICE) {
+    if (channel < PLAIT_NPOSTED) {
         *acks = plait_control_ack(c, channel, nrank, to);
         return plait_control_post(c, channel, nrank, to);
     }
     struct plait_post *post = ((struct plait_device_shown *)(uintptr_t)(base + at))->post;
-    *acks = (_Atomic uint32_t *)(void *)(post + (size_t)nrank * PLAIT_WINDOW) + to * PLAIT_WINDOW;
-    return at > 0 ? post + to * PLAIT_WINDOW : NULL;
+    *acks = (_Atomic uint32_t *)(void *)(post + (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW) + line;
+    return at > 0 ? post + line : NULL;
 }
 
 static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)

@@ -27,6 +27,11 @@
  *         that travels, travels from where it lies. No two tensors overlap.
  * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
  *         and rounded as `round` says (coll.h).
+ * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what
+ *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
+ *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
+ *         they are there. Not while the stream is captured; sharded is not supported yet. Factors and `check` as on the
+ *         host, but for the last digits of sums of squares.
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
  *         nothing is in flight.
  */
@@ -84,11 +89,13 @@ struct plait_fusion_options {
     const char *algorithm;    /* of the buckets; NULL: chosen by size */
     int progress;             /* 1: the progress thread drives it; 0: only who waits */
     int trace;                /* 1: remember when what happened, see plait_fusion_trace() */
+    /* Of CUDA's, there on all ranks or on none: everything is in memory of its GPU, see above. NULL: in the host's. */
+    struct plait_stream *stream;
 };
 #define PLAIT_FUSION_OPTIONS_DEFAULT                                                                              \
     {                                                                                                             \
         sizeof(struct plait_fusion_options), NULL, NULL, 0, { PLAIT_LAYOUT_THRESHOLD, (size_t)4 << 20, NULL, 0 }, \
-            PLAIT_SUM, PLAIT_NDTYPE, PLAIT_ROUND_DEFAULT, 0, PLAIT_NDTYPE, 0, 0, NULL, 1, 0                       \
+            PLAIT_SUM, PLAIT_NDTYPE, PLAIT_ROUND_DEFAULT, 0, PLAIT_NDTYPE, 0, 0, NULL, 1, 0, NULL                 \
     }
 
 /**

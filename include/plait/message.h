@@ -5,6 +5,12 @@
  * The k-th message that rank a sends to rank b is the k-th that b receives from a; count and type must agree, or both
  * ranks are named with what each said (PLAIT_ERR_MISMATCH). Messages do not wait for collectives nor these for
  * messages, and those between different pairs of ranks do not wait for each other.
+ *
+ * On a GPU's memory, which both ends must have, a call with a stream of CUDA's returns when the message is on the
+ * stream, for which the other rank must have called too: who sends and receives does so in a group, whatever the sizes.
+ * What is behind it on the sender's stream may overwrite `in`. Messages of one comm on several streams, and collectives
+ * beside them, are put one behind the other, so that one stream waits for another; into a graph those of a group go on
+ * one stream.
  */
 #ifndef PLAIT_MESSAGE_H
 #define PLAIT_MESSAGE_H
@@ -24,7 +30,8 @@ extern "C" {
  *         before it is received
  * Order:  its place among the messages from this rank to `to`
  * Thread: one thread per rank at a time
- * Errors: as plait_allreduce(); PLAIT_ERR_PEER when that rank died or left before it had received it
+ * Errors: as plait_allreduce(); PLAIT_ERR_UNSUPPORTED (a GPU's memory that other processes cannot map: it is not
+ *         cudaMalloc()'s or plait_mem_alloc_as()'s); PLAIT_ERR_PEER when that rank died or left before it had received it
  * Cost:   up to 96 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
  *         between processes are copied once more, but from 8 KiB on where reading through the kernel takes less time
  *         (PLAIT_CMA); all in slices of 256 KiB. Whether a send waits for its receiver therefore changes from call to

@@ -15,6 +15,9 @@
  * The buffers are the library's until the request has ended; count and start arrays, options and names are copied.
  * A deadline counts while somebody drives the operation; of a longer time between two tests it counts 2 seconds, or a
  * quarter of the deadline if that is less, as the process may have been stopped, or have computed.
+ * On a GPU's memory a request has ended when its operation has happened there. Without call->stream what it reads must
+ * be there when it is called. With a stream of CUDA's it takes its place in the order of that; the call, or its group's
+ * end, returns when all of it is on the stream (stream.h), and while that is captured the request ends then.
  * When the comm fails every pending request of it ends with the error. plait_comm_destroy() waits for what is pending;
  * a request that has ended keeps its result and may be waited for afterwards, by any thread.
  * Memory:  some hundred bytes for each pending operation, kept by the comm for the next.
@@ -70,7 +73,8 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  *
  * request  not pending: it was never started, or its last run was waited for or, on a stream, has ended there
  * On a stream (call->stream), which must live as long as the request: each start is one operation of the stream, which
- *          tells its error too; waiting for the request ends when the stream goes on.
+ *          tells its error too; waiting for the request ends when the stream goes on. On one of CUDA's it can be started
+ *          again at once; then the last start is what is waited for.
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
  */

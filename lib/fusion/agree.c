@@ -50,6 +50,7 @@ static void describe(const char *name, const struct plait_fusion_options *o, str
     add(t, "sharded %d\n", o->sharded != 0);
     add(t, "weights %s\n", o->weights == PLAIT_NDTYPE ? "none" : plait_dtype_name(o->weights));
     add(t, "check %d\n", o->check != 0);
+    add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
     add(t, "reproducible %d\n", o->reproducible != 0);
     add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by size");
     add(t, "tensors %u\n", o->ntensor);

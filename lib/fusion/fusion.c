@@ -4,6 +4,7 @@
 #include "../call.h"
 #include "../progress.h"
 #include "../ready.h"
+#include "../stream.h"
 
 #include <plait/memory.h>
 
@@ -39,6 +40,7 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->options = *o;
     f->ntensor = o->ntensor;
     f->in = f->out = 1;
+    f->stream = o->stream != NULL ? plait_stream_queue(o->stream) : NULL;
     snprintf(f->name, sizeof f->name, "%s", o->name != NULL ? o->name : "fusion");
     snprintf(f->algorithm, sizeof f->algorithm, "%s", o->algorithm != NULL ? o->algorithm : "");
     f->options.name = f->name;
@@ -134,7 +136,9 @@ static enum plait_status allocate(struct plait_fusion *f)
     for (uint32_t k = 0; k < n; k++)
         f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
     const size_t bytes = place_buckets(f, NULL);
-    const enum plait_status status = bytes > 0 ? plait_mem_alloc(bytes, &memory) : PLAIT_OK;
+    enum plait_status status = PLAIT_OK;
+    if (bytes > 0)
+        status = f->stream != NULL ? plait_fusion_device_alloc(f, bytes, &memory) : plait_mem_alloc(bytes, &memory);
     f->memory = memory;
     place_buckets(f, f->memory);
     return status;
@@ -217,7 +221,7 @@ static enum plait_status make_layout(struct plait_fusion *f, const struct plait_
         return status;
     cut_pieces(f);
     f->next = 0;
-    return PLAIT_OK;
+    return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 
 /* In a layout that all ranks have. */
@@ -244,7 +248,10 @@ static void drop_layout(struct plait_fusion *f)
         free_request(&f->buckets[k].request);
         free_request(&f->buckets[k].gather);
     }
-    plait_mem_free(f->memory);
+    if (f->stream != NULL)
+        plait_fusion_device_drop(f);
+    else
+        plait_mem_free(f->memory);
     free(f->buckets);
     free(f->pieces);
     free(f->piece_of);
@@ -295,6 +302,8 @@ static enum plait_status discard(struct plait_fusion *f)
 {
     struct plait_kept left;
 
+    if (f->stream != NULL && f->comm != NULL)
+        plait_fusion_device_leave(f);
     plait_keep_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
@@ -424,9 +433,11 @@ static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 {
     for (uint32_t t = 0; t < to->ntensor; t++) {
         const size_t count = to->tensors[t].count;
-        if (lives_in_bucket(to, t))
-            memcpy(plait_fusion_place(to, t), plait_fusion_place(from, t),
-                   count * plait_dtype_size(to->tensors[t].type));
+        const size_t bytes = count * plait_dtype_size(to->tensors[t].type);
+        if (lives_in_bucket(to, t) && to->stream != NULL)
+            plait_fusion_device_copy(to, plait_fusion_place(to, t), plait_fusion_place(from, t), bytes);
+        else if (lives_in_bucket(to, t))
+            memcpy(plait_fusion_place(to, t), plait_fusion_place(from, t), bytes);
         if (to->options.weights != PLAIT_NDTYPE)
             memcpy(plait_fusion_weights(to, t), plait_fusion_weights(from, t),
                    count * plait_dtype_size(to->options.weights));
@@ -468,13 +479,17 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
         drop_layout(&fresh);
         return status;
     }
+    if (f->stream != NULL)
+        status = plait_fusion_device_drain(f);
     move_contents(&fresh, f);
+    if (status == PLAIT_OK && f->stream != NULL)
+        status = plait_fusion_device_drain(&fresh);
     if (f->trace != NULL)
         f->trace->n = 0; /* its buckets are no more */
     drop_layout(f);
     *f = fresh;
     begin_rounds(f);
-    return PLAIT_OK;
+    return status;
 }
 
 enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)

@@ -24,6 +24,10 @@ struct plait_bucket {
     char *gradients;        /* [slab.count] of those that live here and are not the payload; or NULL */
     char *weights;          /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
+    bool unpacked;                 /* on a device: its round's unpacking is on the queue; under the lock */
+    struct plait_packing *packing; /* there; */
+    struct plait_mark *ready;      /* behind its gradients on the caller's stream; */
+    struct plait_mark *done;       /* behind the unpacking */
     struct plait_request *gather;  /* of weights; or NULL */
 };
 
@@ -42,6 +46,8 @@ struct plait_fusion {
     struct plait_piece *pieces;
     uint32_t npiece;
     uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */
+
+    struct plait_queue *stream; /* the caller's, of the device whose memory all is (device.c); NULL: the processor's */
 
     /*
      * [ntensor] the latest round in which it was marked: ready, or skipped (SKIPPED is set). In the arena: the others look
@@ -108,6 +114,24 @@ enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, 
 /* The bucket's tensors: into the payload, and what has arrived out of it. */
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
+
+/*
+ * The same on a device: on its comm's queue, after what is on the caller's stream when the last tensor is ready. A round
+ * ends when all of it is on the queue; where results are looked at, when it has happened. Who waits makes the caller's
+ * stream follow.
+ */
+enum plait_status plait_fusion_check_device(const struct plait_fusion_options *options);
+enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out);
+enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* what a layout needs besides memory */
+void plait_fusion_device_leave(struct plait_fusion *f);             /* before its comm is left */
+void plait_fusion_device_drop(struct plait_fusion *f);              /* nothing is on the queue; the rest of a layout */
+enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);
+void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
+void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);
+bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket);
+enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket);
+enum plait_status plait_fusion_device_drain(struct plait_fusion *f); /* both queues */
+void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes);
 
 /* Where a tensor's gradient lies. */
 void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);

@@ -4,7 +4,6 @@
 
 #include "../arguments.h"
 #include "../call.h"
-#include "../devices.h"
 #include "../ranges.h"
 
 #include <stdlib.h>
@@ -54,8 +53,6 @@ static enum plait_status check_tensors(const struct plait_fusion_options *o)
                 "plait_fusion_create: tensor %u '%s': count is %zu; of %s 1 to %zu are possible; leave out "
                 "tensors without elements",
                 t, x->name, x->count, plait_dtype_name(x->type), PLAIT_MOST_BYTES / size);
-        if (plait_device_refuse("plait_fusion_create", x->name, x->data) != PLAIT_OK)
-            return PLAIT_ERR_UNSUPPORTED;
     }
     return PLAIT_OK;
 }
@@ -106,6 +103,8 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
                           o->sharded ? "" : ", but sharded is 0");
     enum plait_status s = check_tensors(o);
+    if (s == PLAIT_OK)
+        s = plait_fusion_check_device(o);
     if (s == PLAIT_OK)
         s = check_apart(o);
     return s == PLAIT_OK ? plait_fusion_check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;

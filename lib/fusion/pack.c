@@ -36,6 +36,10 @@ void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
     const struct plait_slab *s = &f->flat.buckets[bucket];
     const bool past = goes_past(f);
 
+    if (f->stream != NULL) {
+        plait_fusion_device_pack(f, bucket);
+        return;
+    }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket)
             pack_tensor(f, t, bucket, past);
@@ -58,6 +62,10 @@ void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
     const struct plait_slab *s = &f->flat.buckets[bucket];
     const bool past = goes_past(f);
 
+    if (f->stream != NULL) {
+        plait_fusion_device_unpack(f, bucket);
+        return;
+    }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)
             unpack_piece(f, &f->pieces[f->piece_of[t]], bucket, past);

@@ -3,6 +3,7 @@
 #include "fusion.h"
 
 #include "../call.h"
+#include "../device_request.h"
 #include "../progress.h"
 
 #include <stdarg.h>
@@ -43,6 +44,8 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
 {
     enum plait_status status = check(f, call, tensor);
 
+    if (status == PLAIT_OK && f->stream != NULL)
+        status = plait_fusion_device_ready(f, call, f->flat.places[tensor].bucket);
     if (status != PLAIT_OK)
         return status;
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
@@ -89,23 +92,32 @@ static void begin(struct plait_fusion *f, uint32_t k)
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
     b->begun++;
+    b->unpacked = false;
     f->nflying++;
     plait_trace_flying(f->trace, 1);
     f->next = (k + 1) % f->flat.nbucket;
     plait_request_begin(b->request);
 }
 
-/* The oldest in flight has ended, with success: its tensors may be read. */
-static void end(struct plait_fusion *f, uint32_t k)
+/* The bucket's transfer has ended with success. */
+static void unpack(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
-    const uint32_t n = f->flat.buckets[k].ntensor;
 
     plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
     plait_trace_flying(f->trace, -1);
     const double start = plait_trace_now(f->trace);
     plait_fusion_unpack(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
+    b->unpacked = true;
+}
+
+/* The oldest in flight is unpacked: its tensors may be read. */
+static void end(struct plait_fusion *f, uint32_t k)
+{
+    struct plait_bucket *b = &f->buckets[k];
+    const uint32_t n = f->flat.buckets[k].ntensor;
+
     f->nflying--;
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
     f->comm->let_go += n;
@@ -129,15 +141,26 @@ static void let_go(struct plait_fusion *f)
     plait_progress_news();
 }
 
+/* Unpack the bucket once its transfer has ended. Can its round end? */
+static bool has_come(struct plait_fusion *f, uint32_t k, bool *moved)
+{
+    struct plait_request *r = f->buckets[k].request;
+
+    if (!f->buckets[k].unpacked) {
+        if (!plait_request_has_ended(r) || plait_request_take(&r) != PLAIT_OK)
+            return false;
+        unpack(f, k);
+        *moved = true;
+    }
+    return f->stream == NULL || plait_fusion_device_has_come(f, k);
+}
+
 static bool turn(struct plait_owner *self, bool rarely)
 {
     struct plait_fusion *f = (struct plait_fusion *)self;
     bool moved = false;
 
-    while (f->nflying > 0 && plait_request_has_ended(f->buckets[oldest(f)].request)) {
-        struct plait_request *r = f->buckets[oldest(f)].request;
-        if (plait_request_take(&r) != PLAIT_OK)
-            break;
+    while (f->nflying > 0 && has_come(f, oldest(f), &moved)) {
         end(f, oldest(f));
         moved = true;
     }
@@ -150,11 +173,18 @@ static bool turn(struct plait_owner *self, bool rarely)
         begin(f, f->next);
         moved = true;
     }
+    enum plait_status status = f->stream != NULL ? plait_device_status(f->comm) : PLAIT_OK;
+    if (status == PLAIT_OK && f->stream != NULL && f->nflying > 0 && f->buckets[oldest(f)].unpacked)
+        status = plait_device_glance(f->comm, 0, moved, rarely);
+    if (status != PLAIT_OK) {
+        plait_requests_fail(f->comm, status);
+        return true;
+    }
     if (moved || f->nflying > 0 || atomic_load_explicit(&f->waiting, memory_order_relaxed) == 0) {
         plait_wait_progress(f->comm, &f->wait);
         return moved;
     }
-    const enum plait_status status = plait_wait_glance(f->comm, &f->wait, rarely);
+    status = plait_wait_glance(f->comm, &f->wait, rarely);
     if (status != PLAIT_OK)
         plait_requests_fail(f->comm, status);
     return status != PLAIT_OK;
@@ -258,7 +288,7 @@ struct awaited_round {
     uint32_t round;
 };
 
-static bool has_come(const struct awaited_round *w)
+static bool is_there(const struct awaited_round *w)
 {
     return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
 }
@@ -266,7 +296,7 @@ static bool has_come(const struct awaited_round *w)
 static bool is_over(void *awaited)
 {
     const struct awaited_round *w = awaited;
-    return has_come(w) || plait_has_failed(w->f->comm);
+    return is_there(w) || plait_has_failed(w->f->comm);
 }
 
 /* Until this many rounds of the bucket have ended. */
@@ -274,18 +304,19 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
 {
     struct awaited_round w = { f, &f->buckets[k], round };
 
-    if (has_come(&w))
-        return PLAIT_OK;
+    if (is_there(&w))
+        return f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
     const double start = plait_trace_now(f->trace);
     plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
     plait_progress_until(is_over, &w, plait_spins(f->comm));
     plait_trace_waiting(f->trace, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
-    const bool come = has_come(&w);
+    const bool come = is_there(&w);
+    const enum plait_status status = come && f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
     atomic_fetch_sub(&f->waiting, 1); /* from here on the layout may be another */
     if (come)
-        return PLAIT_OK;
+        return status;
     pthread_mutex_lock(&f->comm->lock); /* the thread that packs or unpacks at this moment is done */
     pthread_mutex_unlock(&f->comm->lock);
     return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);

@@ -105,7 +105,8 @@ class FusionOptions(Structure):
     _fields_ = [('size', c_size_t), ('name', c_char_p), ('tensors', POINTER(Tensor)), ('ntensor', c_uint32),
                 ('layout', Layout), ('op', c_int), ('payload', c_int), ('round', c_int), ('sharded', c_int),
                 ('weights', c_int), ('check', c_int), ('reproducible', c_int), ('algorithm', c_char_p),
-                ('progress', c_int), ('trace', c_int)]
+                ('progress', c_int), ('trace', c_int),
+                ('stream', POINTER(StreamHandle))]
 
 
 class FusionResult(Structure):

@@ -11,7 +11,10 @@
 #include "clock.h"
 #include "device.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 #include <plait/stream.h>
 
 #include <setjmp.h>
@@ -33,6 +36,7 @@
 #define FAULT 999  /* CUDA_ERROR_UNKNOWN */
 #define EVERY 3    /* of the calls, each third fails in the short tier */
 
+enum way { CALL, REQUEST, MESSAGES }; /* messages: an all-gather made of them */
 enum phase { FIRST, LATER, CAPTURE, DESTROY };
 
 struct kind { /* of operation */
@@ -41,6 +45,7 @@ struct kind { /* of operation */
     bool blocking; /* without a stream */
     bool scale;
     bool bare; /* the thread has no context of its own: of a device */
+    enum way way;
 };
 
 static const struct kind kinds[] = {
@@ -52,6 +57,10 @@ static const struct kind kinds[] = {
     { "all-to-all", { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 100 }, true, false },
     { "broadcast", { PLAIT_BROADCAST, "binomial", PLAIT_INT32, .count = 700, .root = 1 }, false, false, true },
     { "gather of different blocks", { PLAIT_GATHER, "", PLAIT_INT32, .count = 200, .sizes = 3 }, false, false },
+    { "request", { PLAIT_ALLREDUCE, "ring", PLAIT_FLOAT32, .count = 999 }, true, .way = REQUEST },
+    { "request on a stream", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 999 }, .way = REQUEST },
+    { "messages", { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 300 }, true, .way = MESSAGES },
+    { "messages on a stream", { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 300 }, .way = MESSAGES },
 };
 #define NKIND (sizeof kinds / sizeof *kinds)
 
@@ -93,18 +102,38 @@ static struct plait_comm_options options_of(const struct scene *s, uint32_t rank
     return o;
 }
 
+static enum plait_status send_to_all(struct plait_comm *comm, const struct collective *c,
+                                     const struct collective_buffers *at, const struct plait_call *call)
+{
+    enum plait_status status = plait_group_start();
+
+    for (uint32_t r = 0; r < NRANK && status == PLAIT_OK; r++) {
+        char *out = (char *)at->out + r * c->count * plait_dtype_size(c->type);
+        status = plait_send(comm, at->in, c->count, c->type, r, call);
+        if (status == PLAIT_OK)
+            status = plait_recv(comm, out, c->count, c->type, r, call);
+    }
+    const enum plait_status all = plait_group_end();
+    return all != PLAIT_OK ? all : status;
+}
+
 /* The sum of inputs times 1 is the sum. */
 static enum plait_status operate(struct plait_comm *comm, const struct kind *k, const struct collective_buffers *at,
                                  const struct device_rank *d)
 {
     static const float one = 1;
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
     struct collective c = k->c;
 
     c.op = k->scale ? PLAIT_PREMULSUM : c.op;
     call.stream = k->blocking ? NULL : d->stream;
     call.scale = k->scale ? &one : NULL;
-    return collective_call(comm, &c, at->in, at->out, call);
+    if (k->way == MESSAGES)
+        return send_to_all(comm, &c, at, &call);
+    call.request = k->way == REQUEST ? &request : NULL;
+    const enum plait_status status = collective_call(comm, &c, at->in, at->out, call);
+    return status == PLAIT_OK && k->way == REQUEST ? plait_wait(&request) : status;
 }
 
 /* Put the operation into a graph and launch it. What a failed capture leaves nobody launches. */
@@ -402,7 +431,7 @@ static void the_first_operation_of_a_comm(void **state)
 {
     (void)state;
     for (unsigned k = 0; k < NKIND; k++)
-        if (full() || k < 3)
+        if (full() || k < 3 || kinds[k].way == MESSAGES)
             run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
 }
 

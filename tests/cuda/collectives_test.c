@@ -8,6 +8,7 @@
 #include "device.h"
 #include "device_operate.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 
@@ -235,14 +236,48 @@ static void an_aborted_comm_holds_no_stream(void **state)
     run(1, 2, abort_one, NULL);
 }
 
+/* Memory is freed when the device has done all, what is given again and again for the failed comm among it. */
+static int free_first(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+    atomic_fetch_add(&called, 1);
+    while (atomic_load(&called) < 2)
+        usleep(100);
+    CHECK(rank == 1 || plait_comm_abort(*comm, "enough") == PLAIT_OK);
+    while (plait_comm_status(*comm) == PLAIT_OK)
+        usleep(100);
+    usleep(20000);
+    CHECK(device_end(&d));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_failed_comm_does_not_keep_its_device_busy(void **state)
+{
+    const char *delay = getenv("PLAIT_STANDIN_DELAY");
+    char before[16];
+
+    (void)state;
+    snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
+    setenv("PLAIT_STANDIN_DELAY", "200", 1);
+    run(1, 2, free_first, NULL);
+    setenv("PLAIT_STANDIN_DELAY", before, 1);
+}
+
 /* ---- What is refused -------------------------------------------------------------------------------------- */
 
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the stream needs device memory", "call->request",
-                                         "which this call does not take yet", "which messages do not take" };
+    static const char *const words[] = { "is host memory; the stream needs device memory", "PLAIT_SCALE_NOW" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_request *r;
     struct device_rank d;
     enum plait_memory kind;
     int32_t host[4] = { 0 };
@@ -253,13 +288,11 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, host, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
     CHECK(plait_allreduce(*comm, d.in, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
-    CHECK(plait_send(*comm, host, 4, PLAIT_INT32, !rank, &call) == PLAIT_ERR_UNSUPPORTED);
-    CHECK(strstr(plait_last_error(), words[3]) != NULL);
-    CHECK(plait_send(*comm, d.in, 4, PLAIT_INT32, !rank, NULL) == PLAIT_ERR_UNSUPPORTED);
-    CHECK(strstr(plait_last_error(), words[2]) != NULL);
-    call.stream = NULL;
-    call.request = &r;
-    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(plait_send(*comm, host, 4, PLAIT_INT32, !rank, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
+    call.scale = host;
+    call.scale_when = PLAIT_SCALE_LATE;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
     CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
     CHECK(plait_mem_kind(d.in + 5, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);
@@ -274,6 +307,38 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     run(1, 2, refuse, NULL);
 }
 
+/* They could not be put one behind the other, which messages of one comm are. */
+static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d[2];
+    void *graph;
+
+    (void)arg;
+    for (int i = 0; i < 2; i++)
+        CHECK(device_begin(&d[i], ROOM) && device.capture_begin(d[i].cuda, 0) == 0);
+    CHECK(plait_group_start() == PLAIT_OK);
+    for (int i = 0; i < 2; i++) {
+        call.stream = d[i].stream;
+        CHECK((i == 0 ? plait_send(*comm, d[i].in, 9, PLAIT_INT32, !rank, &call)
+                      : plait_recv(*comm, d[i].out, 9, PLAIT_INT32, !rank, &call)) == PLAIT_OK);
+    }
+    CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "put them on one stream") != NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK(device.capture_end(d[i].cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+        CHECK(device_end(&d[i]));
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_UNSUPPORTED);
+    *comm = NULL;
+    return 0;
+}
+
+static void messages_of_a_group_are_captured_on_one_stream(void **state)
+{
+    (void)state;
+    run(1, 2, capture_two, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,7 +347,9 @@ int main(void)
         cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
         cmocka_unit_test(a_graph_runs_again_and_again_between_other_calls),
         cmocka_unit_test(an_aborted_comm_holds_no_stream),
+        cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(messages_of_a_group_are_captured_on_one_stream),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

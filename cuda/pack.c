@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Tables on the device, in one allocation: the arrays, then the same without data, of which zeros are packed; their
+ * pieces, and those of the second half; what is found by looking.
+ */
+struct plait_packing {
+    struct gpu *gpu;
+    enum plait_dtype type; /* of the payload */
+    uint32_t n, npiece;
+    bool look;
+    uint32_t *first;                               /* [n + 1] pieces of each */
+    char *memory;                                  /* device's: */
+    size_t pieces, squares, infinite, zero, bytes; /* where in it they are; of it */
+    double *seen;                                  /* pinned: [npiece] squares, then `infinite` */
+};
+
+static size_t seen_bytes(const struct plait_packing *p)
+{
+    return p->npiece * sizeof(double) + sizeof(uint32_t);
+}
+
+/* Where everything is in the tables. */
+static void place(struct plait_packing *p)
+{
+    p->pieces = 2 * (size_t)p->n * sizeof(struct plait_cuda_tensor);
+    p->squares = p->pieces + 2 * (size_t)p->npiece * sizeof(struct plait_cuda_piece);
+    p->infinite = p->squares + p->npiece * sizeof(double);
+    p->zero = p->infinite + sizeof(uint32_t);
+    p->bytes = p->zero + sizeof(uint32_t);
+}
+
+static void fill(const struct plait_packing *p, const struct plait_stretch *s, char *tables)
+{
+    struct plait_cuda_tensor *tensors = (void *)tables;
+    struct plait_cuda_piece *pieces = (void *)(tables + p->pieces);
+
+    for (uint32_t half = 0; half < 2; half++)
+        for (uint32_t i = 0; i < p->n; i++) {
+            tensors[half * p->n + i] =
+                (struct plait_cuda_tensor){ half == 0 ? s[i].data : NULL, s[i].at, (uint32_t)s[i].type };
+            pieces = plait_cuda_cut(pieces, half * p->n + i, s[i].count);
+        }
+}
+
+static const char *upload(struct plait_packing *p, const char *tables)
+{
+    cu_address memory = 0;
+    void *seen = NULL;
+    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, p->bytes), "cuMemAlloc");
+
+    p->memory = (char *)(uintptr_t)memory;
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.mem_alloc_host(&seen, seen_bytes(p), DRIVER_HOST_PORTABLE), "cuMemHostAlloc");
+    p->seen = seen;
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.copy_async(memory, (cu_address)(uintptr_t)tables, p->bytes, p->gpu->stream),
+                             "cuMemcpyAsync");
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.stream_synchronize(p->gpu->stream), "cuStreamSynchronize");
+    return why;
+}
+
+const char *plait_cuda_make_packing(int device, const struct plait_stretch *stretches, uint32_t n,
+                                    enum plait_dtype payload, bool look, struct plait_packing **out)
+{
+    struct plait_packing *p = calloc(1, sizeof *p);
+    char *tables = NULL;
+    const char *why = NULL;
+
+    if (p != NULL)
+        p->first = calloc(n + 1, sizeof *p->first);
+    if (p != NULL && p->first != NULL) {
+        for (uint32_t i = 0; i < n; i++)
+            p->first[i + 1] = p->first[i] + (uint32_t)plait_cuda_npiece(stretches[i].count);
+        p->n = n;
+        p->npiece = p->first[n];
+        p->type = payload;
+        p->look = look;
+        place(p);
+        tables = calloc(1, p->bytes);
+    }
+    if (tables == NULL)
+        why = plait_cuda_say("out of memory for tables of %u arrays", n);
+    if (why == NULL)
+        why = plait_cuda_gpu(device, &p->gpu);
+    if (why == NULL) {
+        fill(p, stretches, tables);
+        INSIDE(p->gpu, why = upload(p, tables));
+    }
+    free(tables);
+    if (why == NULL)
+        *out = p;
+    else
+        plait_cuda_free_packing(p);
+    return why;
+}
+
+void plait_cuda_free_packing(struct plait_packing *p)
+{
+    const char *why;
+
+    if (p != NULL && p->memory != NULL)
+        GIVE_BACK(p->gpu, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)p->memory));
+    if (p != NULL && p->seen != NULL)
+        GIVE_BACK(p->gpu, "cuMemFreeHost", plait_cuda.mem_free_host(p->seen));
+    if (p != NULL)
+        free(p->first);
+    free(p);
+}
+
+/* The pieces from `first` on. */
+static const char *launch(const struct plait_queue *q, const struct plait_packing *p, enum plait_cuda_kernel kernel,
+                          uint32_t first, uint32_t npiece, struct plait_cuda_pack a)
+{
+    const unsigned blocks = npiece < q->gpu->most_blocks ? npiece : q->gpu->most_blocks;
+    const char *why;
+
+    a.tensors = (const void *)p->memory;
+    a.pieces = (const struct plait_cuda_piece *)(const void *)(p->memory + p->pieces) + first;
+    a.npiece = npiece;
+    a.type = (uint32_t)p->type;
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, blocks, &a));
+    return why;
+}
+
+const char *plait_cuda_pack_into(struct plait_queue *q, const struct plait_packing *p, void *payload, double factor)
+{
+    return launch(q, p, PLAIT_CUDA_KERNEL_plait_pack, 0, p->npiece,
+                  (struct plait_cuda_pack){ .payload = payload, .factor = factor });
+}
+
+const char *plait_cuda_zero(struct plait_queue *q, const struct plait_packing *p, void *payload, uint32_t stretch)
+{
+    return launch(q, p, PLAIT_CUDA_KERNEL_plait_pack, p->npiece + p->first[stretch],
+                  p->first[stretch + 1] - p->first[stretch],
+                  (struct plait_cuda_pack){ .payload = payload, .factor = 1 });
+}
+
+static const char *copy(const struct plait_queue *q, const void *to, const void *from, size_t bytes)
+{
+    const char *why;
+
+    CALL(q->gpu, "cuMemcpyAsync",
+         plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
+    return why;
+}
+
+const char *plait_cuda_unpack_from(struct plait_queue *q, const struct plait_packing *p, void *payload, double factor)
+{
+    struct plait_cuda_pack a = { .payload = payload, .factor = factor };
+    const char *why = NULL;
+
+    if (p->look) {
+        a.squares = (double *)(void *)(p->memory + p->squares);
+        a.infinite = (uint32_t *)(void *)(p->memory + p->infinite);
+        why = copy(q, a.infinite, p->memory + p->zero, sizeof *a.infinite);
+    }
+    if (why == NULL)
+        why = launch(q, p, PLAIT_CUDA_KERNEL_plait_unpack, 0, p->npiece, a);
+    if (why == NULL && p->look)
+        why = copy(q, p->seen, a.squares, seen_bytes(p));
+    return why;
+}
+
+bool plait_cuda_looked(const struct plait_packing *p, uint32_t stretch, double *square)
+{
+    uint32_t infinite;
+
+    memcpy(&infinite, p->seen + p->npiece, sizeof infinite);
+    *square = 0;
+    for (uint32_t i = p->first[stretch]; i < p->first[stretch + 1]; i++)
+        *square += p->seen[i];
+    return infinite == 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Of the plug-in: many arrays into a payload and out of it, see lib/device.h. */
+#ifndef PLAIT_CUDA_PACK_H
+#define PLAIT_CUDA_PACK_H
+
+#include "gpu.h"
+
+#include "../lib/device.h"
+
+const char *plait_cuda_make_packing(int device, const struct plait_stretch *stretches, uint32_t n,
+                                    enum plait_dtype payload, bool look, struct plait_packing **out);
+void plait_cuda_free_packing(struct plait_packing *p);
+const char *plait_cuda_pack_into(struct plait_queue *q, const struct plait_packing *p, void *payload, double factor);
+const char *plait_cuda_zero(struct plait_queue *q, const struct plait_packing *p, void *payload, uint32_t stretch);
+const char *plait_cuda_unpack_from(struct plait_queue *q, const struct plait_packing *p, void *payload, double factor);
+bool plait_cuda_looked(const struct plait_packing *p, uint32_t stretch, double *square);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_message.h"
+
+#include "failure.h"
+#include "status.h"
+
+/* Those that go into a graph at the same time cannot be made to follow each other as others do: plait_device_here(). */
+static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
+{
+    const uint64_t id = d->plugin->id_of(m->queue);
+
+    if (!m->captures)
+        return PLAIT_OK;
+    if (d->ncapture > 0 && d->capture_id != id)
+        return plait_fail(
+            PLAIT_ERR_UNSUPPORTED,
+            "messages of one group are on several streams that are captured: put them on one stream, or in "
+            "a group for each");
+    d->ncapture++;
+    d->capture_id = id;
+    return PLAIT_OK;
+}
+
+void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
+{
+    enum plait_status status = plait_device_captures(comm, m->queue, &m->captures);
+
+    if (status == PLAIT_OK)
+        status = check_capture(comm->device, m);
+    if (status == PLAIT_OK)
+        return;
+    m->captures = false;
+    if (comm->failed == PLAIT_OK)
+        plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+{
+    struct plait_queue *queue = plait_device_here(comm);
+
+    if (queue != NULL)
+        plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
+}
+
+/* Their queues wait for each other before and behind the copy. */
+void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
+                                    const struct plait_letter *to)
+{
+    plait_device_message_aim(comm, from);
+    plait_device_here(comm);
+    plait_device_message_aim(comm, to);
+    if (from->data != to->data)
+        plait_device_message_copy(comm, to->data, from->data, to->bytes);
+    plait_device_message_aim(comm, from);
+    plait_device_here(comm);
+}
+
+enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
+                                           enum plait_status status)
+{
+    comm->device->ncapture -= m->captures;
+    plait_device_rest(comm);
+    return status == PLAIT_OK ? plait_device_status(comm) : status;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A fusion on a device: what pack.c and step.c do, put on queues. */
+#include "fusion.h"
+
+#include "../device_comm.h"
+#include "../devices.h"
+#include "../failure.h"
+#include "../request.h"
+#include "../status.h"
+#include "../stream.h"
+
+#include <stdlib.h>
+
+/* ---- What is possible ---------------------------------------------------------------------------------------- */
+
+static enum plait_status check_memory(const struct plait_fusion_options *o, uint32_t t,
+                                      const struct plait_queue *stream)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    const struct plait_tensor *x = &o->tensors[t];
+    const int device = stream != NULL ? plugin->device_of(stream) : -1;
+    struct plait_spot at = { .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    const char *why = plugin != NULL && x->data != NULL ? plugin->place(x->data, &at) : NULL;
+
+    if (why != NULL)
+        return plait_device_fail(x->name, why);
+    if (stream == NULL && at.kind == PLAIT_MEMORY_DEVICE)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_fusion_create: tensor %u '%s': data is %p, memory of GPU %d, but options.stream is NULL: "
+            "set it to a stream of that GPU",
+            t, x->name, x->data, at.device);
+    if (stream != NULL && x->data != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_fusion_create: tensor %u '%s': data is %p, which is %s memory and not of GPU %d, whose "
+            "options.stream is: allocate it there, or leave data NULL",
+            t, x->name, x->data, plait_memory_name(at.kind), device);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o)
+{
+    const struct plait_queue *stream = o->stream != NULL ? plait_stream_queue(o->stream) : NULL;
+    enum plait_status status = PLAIT_OK;
+
+    if (o->stream != NULL && stream == NULL)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: options.stream is %p, a host's: use one of "
+                          "plait_stream_create_cuda(), or NULL",
+                          (void *)o->stream);
+    if (stream != NULL && o->sharded)
+        return plait_fail(
+            PLAIT_ERR_UNSUPPORTED,
+            "plait_fusion_create: options.sharded is 1, which is not supported yet with memory of a GPU: use "
+            "0");
+    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++)
+        status = check_memory(o, t, stream);
+    return status;
+}
+
+/* ---- Memory, tables and marks of a layout ----------------------------------------------------------------------- */
+
+static const struct plait_device_plugin *plugin(void)
+{
+    return plait_device_used();
+}
+
+enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out)
+{
+    const int device = plugin()->device_of(f->stream);
+    const char *why = plugin()->alloc(PLAIT_MEMORY_DEVICE, device, bytes, out);
+
+    return why == NULL ? PLAIT_OK
+                       : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for a fusion: %s", bytes, device, why);
+}
+
+/* stretches: [ntensor] scratch. The k-th stretch of a bucket is its k-th tensor. */
+static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_stretch *stretches)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    struct plait_bucket *b = &f->buckets[bucket];
+    const int device = plugin()->device_of(f->stream);
+    uint32_t n = 0;
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == bucket)
+            stretches[n++] = (struct plait_stretch){ plait_fusion_place(f, t), f->tensors[t].type,
+                                                     f->flat.places[t].start, f->tensors[t].count };
+    const char *why = plugin()->make_packing(device, stretches, n, s->type, f->options.check != 0, &b->packing);
+    if (why == NULL)
+        why = plugin()->make_mark(device, &b->ready);
+    if (why == NULL)
+        why = plugin()->make_mark(device, &b->done);
+    b->request->through = false; /* what comes behind it is put there at once */
+    return why;
+}
+
+enum plait_status plait_fusion_device_make(struct plait_fusion *f)
+{
+    struct plait_stretch *stretches = calloc(f->ntensor, sizeof *stretches);
+    const char *why = NULL;
+
+    if (stretches == NULL)
+        return plait_fail_memory("out of memory for %u tensors", f->ntensor);
+    for (uint32_t k = 0; k < f->flat.nbucket && why == NULL; k++)
+        why = make_bucket(f, k, stretches);
+    free(stretches);
+    return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
+}
+
+/* The comm knows whether others may still read it. */
+void plait_fusion_device_leave(struct plait_fusion *f)
+{
+    pthread_mutex_lock(&f->comm->lock);
+    if (f->comm->device != NULL) {
+        plait_device_retire(f->comm, f->memory);
+        f->memory = NULL;
+    }
+    pthread_mutex_unlock(&f->comm->lock);
+}
+
+void plait_fusion_device_drop(struct plait_fusion *f)
+{
+    for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
+        plugin()->free_packing(f->buckets[k].packing);
+        plugin()->free_mark(f->buckets[k].ready);
+        plugin()->free_mark(f->buckets[k].done);
+    }
+    if (f->memory != NULL)
+        plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
+}
+
+static void aim(struct plait_fusion *f)
+{
+    plait_device_aim(f->comm, f->comm->own_queue, false);
+}
+
+enum plait_status plait_fusion_device_drain(struct plait_fusion *f)
+{
+    const char *why = plugin()->drain(f->stream);
+
+    if (why == NULL)
+        why = plugin()->drain(f->comm->own_queue);
+    return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
+}
+
+void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
+{
+    pthread_mutex_lock(&f->comm->lock);
+    aim(f);
+    struct plait_queue *queue = plait_device_here(f->comm);
+    if (queue != NULL)
+        plait_device_note(f->comm, plugin()->copy(queue, to, from, bytes));
+    plait_device_rest(f->comm);
+    pthread_mutex_unlock(&f->comm->lock);
+}
+
+/* ---- A round ------------------------------------------------------------------------------------------------------ */
+
+/* By several threads: the last one's mark is behind all, as each has put its gradient's work on the stream before. */
+enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
+{
+    bool captures = false;
+    const char *why = plugin()->capturing(f->stream, &captures);
+
+    if (captures)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: %s: its stream is being captured, which a fusion cannot be: end "
+                          "the capture first",
+                          call, f->name);
+    if (why == NULL)
+        why = plugin()->set_mark(f->stream, f->buckets[bucket].ready);
+    return why == NULL ? PLAIT_OK : plait_device_fail(call, why);
+}
+
+static bool is_in_place(const struct plait_fusion *f, uint32_t t)
+{
+    const struct plait_place *p = &f->flat.places[t];
+    const enum plait_dtype type = f->flat.buckets[p->bucket].type;
+
+    return plait_fusion_place(f, t) == f->buckets[p->bucket].payload + p->start * plait_dtype_size(type);
+}
+
+static bool is_skipped(const struct plait_fusion *f, uint32_t t)
+{
+    return atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
+}
+
+/* Are all tensors where they travel, to be multiplied by nothing? */
+static bool is_packed(const struct plait_fusion *f, uint32_t bucket, double factor)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    bool packed = factor == 1;
+
+    for (uint32_t t = s->first; t <= s->last && packed; t++)
+        packed = f->flat.places[t].bucket != bucket || is_in_place(f, t);
+    return packed;
+}
+
+void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    const struct plait_bucket *b = &f->buckets[bucket];
+    uint32_t k = 0;
+
+    aim(f);
+    struct plait_queue *queue = plait_device_here(f->comm);
+    if (queue != NULL)
+        plait_device_note(f->comm, plugin()->follow(queue, b->ready));
+    if (plait_device_works(f->comm) && !is_packed(f, bucket, f->in))
+        plait_device_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == bucket) {
+            if (plait_device_works(f->comm) && is_skipped(f, t))
+                plait_device_note(f->comm, plugin()->zero(queue, b->packing, b->payload, k));
+            k++;
+        }
+}
+
+void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
+{
+    const struct plait_bucket *b = &f->buckets[bucket];
+
+    aim(f);
+    struct plait_queue *queue = plait_device_here(f->comm);
+    if (queue != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
+        plait_device_note(f->comm, plugin()->unpack(queue, b->packing, b->payload, f->out));
+    if (plait_device_works(f->comm))
+        plait_device_note(f->comm, plugin()->set_mark(queue, b->done));
+    plait_device_rest(f->comm);
+}
+
+/* What was found in the bucket's tensors. */
+static void look(struct plait_fusion *f, uint32_t bucket)
+{
+    const struct plait_slab *s = &f->flat.buckets[bucket];
+    uint32_t k = 0;
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == bucket &&
+            !plugin()->looked(f->buckets[bucket].packing, k++, &f->pieces[f->piece_of[t]].square))
+            atomic_store(&f->infinite, 1);
+}
+
+bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
+{
+    bool passed = true;
+
+    if (!f->options.check)
+        return true;
+    if (plait_device_works(f->comm))
+        plait_device_note(f->comm, plugin()->passed(f->buckets[bucket].done, &passed));
+    if (!passed || !plait_device_works(f->comm) || plait_look_for_failures(f->comm) != PLAIT_OK)
+        return false;
+    look(f, bucket);
+    return true;
+}
+
+enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket)
+{
+    const char *why = plugin()->follow(f->stream, f->buckets[bucket].done);
+
+    return why == NULL ? PLAIT_OK : plait_device_fail("a stream cannot wait for a fusion", why);
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Fusion of gradients in a device's memory: the sums, in the order of the stream. */
+#include "../ranks.h"
+#include "../tier.h"
+#include "device.h"
+
+#include <plait/fusion.h>
+#include <plait/memory.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* Every third tensor lives in its bucket. One is larger than a piece, one larger than the threshold. */
+enum { NTENSOR = 14, MOST = 9001, ROOM = NTENSOR * MOST * sizeof(float) };
+
+static size_t count_of(uint32_t t)
+{
+    return t == 5 ? MOST : t == 9 ? 4096 : t == 0 ? 1 : 37 * t + 1;
+}
+
+/* Small integers, whose sums are exact in every type. */
+static float value(uint32_t rank, uint32_t t, size_t i, uint32_t k)
+{
+    return (float)((rank + 3 * t + i + k) % 7);
+}
+
+static float sum_of(uint32_t nrank, uint32_t t, size_t i, uint32_t k)
+{
+    float sum = 0;
+
+    for (uint32_t r = 0; r < nrank; r++)
+        sum += value(r, t, i, k);
+    return sum;
+}
+
+struct setup {
+    enum plait_dtype payload;
+    enum plait_op op;
+    size_t threshold;
+    double in, out;
+    int check, progress;
+};
+
+static const struct setup setups[] = {
+    { PLAIT_NDTYPE, PLAIT_SUM, 4096, 1, 1, 0, 1 },       { PLAIT_NDTYPE, PLAIT_AVG, 0, 1, 1, 1, 0 },
+    { PLAIT_FLOAT16, PLAIT_SUM, 4096, 0.5, 2, 1, 1 },    { PLAIT_BFLOAT16, PLAIT_SUM, SIZE_MAX, 1, 1, 0, 0 },
+    { PLAIT_NDTYPE, PLAIT_SUM, SIZE_MAX, 2, 0.5, 1, 1 }, { PLAIT_FLOAT16, PLAIT_AVG, 0, 1, 0.25, 0, 1 },
+};
+#define NSETUP (sizeof setups / sizeof *setups)
+
+struct gradients { /* of a rank */
+    struct device_rank d;
+    struct plait_fusion *fusion;
+    struct plait_tensor tensors[NTENSOR];
+    char names[NTENSOR][16];
+};
+
+static enum plait_status create(struct plait_comm *comm, struct gradients *g, const struct setup *s)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+
+    for (uint32_t t = 0; t < NTENSOR; t++) {
+        snprintf(g->names[t], sizeof g->names[t], "t%u", t);
+        g->tensors[t] = (struct plait_tensor){ g->names[t], count_of(t), PLAIT_FLOAT32,
+                                               t % 3 == 0 ? NULL : g->d.in + t * MOST * sizeof(float) };
+    }
+    o.tensors = g->tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = s->threshold;
+    o.payload = s->payload;
+    o.op = s->op;
+    o.check = s->check;
+    o.progress = s->progress;
+    o.stream = g->d.stream;
+    return plait_fusion_create(comm, &o, &g->fusion);
+}
+
+/* Write a gradient by the stream, and say that it is ready without waiting for that. */
+static int give(struct gradients *g, uint32_t rank, uint32_t t, uint32_t k)
+{
+    float *host = (float *)(void *)g->d.host + t * MOST;
+
+    for (size_t i = 0; i < count_of(t); i++)
+        host[i] = value(rank, t, i, k);
+    CHECK(device_write(&g->d, plait_fusion_data(g->fusion, t), host, count_of(t) * sizeof *host));
+    CHECK(plait_fusion_ready(g->fusion, t) == PLAIT_OK);
+    return 0;
+}
+
+/* skipped: by rank 0 */
+static int check(struct gradients *g, uint32_t rank, uint32_t nrank, uint32_t t, uint32_t k, const struct setup *s,
+                 bool skipped)
+{
+    static _Thread_local float got[MOST];
+    const float divisor = s->op == PLAIT_AVG ? (float)nrank : 1;
+
+    CHECK(device_read(&g->d, got, plait_fusion_data(g->fusion, t), count_of(t) * sizeof *got));
+    for (size_t i = 0; i < count_of(t); i++) {
+        const float sum = sum_of(nrank, t, i, k) - (skipped ? value(0, t, i, k) : 0);
+        const float want = sum / divisor * (float)(s->in * s->out);
+        if (got[i] != want) {
+            fprintf(stderr, "rank %u: round %u: tensor %u: element %zu is %g, not %g\n", rank, k, t, i, (double)got[i],
+                    (double)want);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int check_squares(struct gradients *g, uint32_t rank, uint32_t nrank, uint32_t k, const struct setup *s)
+{
+    struct plait_piece piece;
+
+    CHECK(plait_fusion_npiece(g->fusion) == NTENSOR);
+    for (uint32_t t = 0; t < NTENSOR; t++) {
+        double want = 0;
+        const double factor = s->in * s->out / (s->op == PLAIT_AVG ? nrank : 1);
+        for (size_t i = 0; i < count_of(t); i++)
+            want += pow((double)sum_of(nrank, t, i, k) * factor, 2);
+        CHECK(plait_fusion_piece(g->fusion, t, &piece) == PLAIT_OK && piece.tensor == t);
+        CHECK(fabs(piece.square - want) <= 1e-9 * want);
+    }
+    return 0;
+}
+
+/* ---- Sums ---------------------------------------------------------------------------------------------------- */
+
+/* Ranks make their tensors ready in orders of their own; some wait for one tensor before all. */
+static int train(struct plait_comm *comm, uint32_t rank, struct gradients *g, const struct setup *s)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    struct plait_fusion_result result;
+
+    CHECK(create(comm, g, s) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(g->fusion, s->in, s->out) == PLAIT_OK);
+    for (uint32_t k = 0; k < (full() ? 12 : 4); k++) {
+        const bool skips = k % 2 == 1;
+        for (uint32_t n = 0; n < NTENSOR; n++) {
+            const uint32_t t = rank % 2 ? NTENSOR - 1 - n : n;
+            if (skips && t == 7 && rank == 0)
+                CHECK(plait_fusion_skip(g->fusion, t) == PLAIT_OK);
+            else if (give(g, rank, t, k) != 0)
+                return 1;
+        }
+        if (k == 2)
+            CHECK(plait_fusion_wait(g->fusion, 4) == PLAIT_OK && check(g, rank, nrank, 4, k, s, false) == 0);
+        result.finite = 0;
+        CHECK(plait_fusion_wait_all(g->fusion, &result) == PLAIT_OK && result.finite);
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            if (check(g, rank, nrank, t, k, s, skips && t == 7) != 0)
+                return 1;
+        if (s->check && !skips && check_squares(g, rank, nrank, k, s) != 0)
+            return 1;
+    }
+    CHECK(plait_fusion_destroy(g->fusion) == PLAIT_OK);
+    return 0;
+}
+
+static int every_setup(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct gradients g;
+
+    (void)arg;
+    CHECK(device_begin(&g.d, ROOM));
+    for (unsigned i = 0; i < NSETUP; i++)
+        if (train(*comm, rank, &g, &setups[i]) != 0)
+            return 1;
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *))
+{
+    const struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body
+    };
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void sums_of_every_payload_layout_and_factor(void **state)
+{
+    (void)state;
+    run(1, 1, every_setup);
+    run(1, 2, every_setup);
+    run(1, 4, every_setup);
+}
+
+static void ranks_of_several_processes_fuse(void **state)
+{
+    char world[] = "/tmp/plait-device-test-XXXXXX";
+    const int fd = mkstemp(world);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    run(2, 1, every_setup);
+    run(2, 2, every_setup);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    unlink(world);
+}
+
+/* ---- What is found, and other layouts -------------------------------------------------------------------------- */
+
+/* One rank's infinity is found by all, once; then everything moves to other buckets. */
+static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    const struct setup *s = &setups[4];
+    struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
+    struct plait_fusion_result result;
+    struct gradients g;
+    float bad = INFINITY;
+
+    (void)arg;
+    CHECK(device_begin(&g.d, ROOM));
+    CHECK(create(*comm, &g, s) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(g.fusion, s->in, s->out) == PLAIT_OK);
+    for (uint32_t k = 0; k < 4; k++) {
+        for (uint32_t t = 0; t < NTENSOR; t++) {
+            if (k == 1 && t == 11 && rank == 0) {
+                CHECK(device_write(&g.d, plait_fusion_data(g.fusion, t), &bad, sizeof bad));
+                CHECK(plait_fusion_ready(g.fusion, t) == PLAIT_OK);
+            } else if (give(&g, rank, t, k) != 0) {
+                return 1;
+            }
+        }
+        CHECK(plait_fusion_wait_all(g.fusion, &result) == PLAIT_OK && result.finite == (k != 1));
+        if (k == 2)
+            CHECK(plait_fusion_set_layout(g.fusion, &layout) == PLAIT_OK);
+        for (uint32_t t = 0; t < NTENSOR && k != 1; t++)
+            if (check(&g, rank, nrank, t, k, s, false) != 0)
+                return 1;
+    }
+    CHECK(plait_fusion_destroy(g.fusion) == PLAIT_OK);
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void infinities_are_found_and_layouts_change(void **state)
+{
+    (void)state;
+    run(1, 2, look_and_move);
+    run(1, 3, look_and_move);
+}
+
+/* ---- The stream ---------------------------------------------------------------------------------------------------- */
+
+static _Atomic int gate;
+
+static void wait_at_gate(void *context)
+{
+    (void)context;
+    while (!atomic_load(&gate))
+        usleep(100);
+}
+
+/* Without `check` nobody waits for the device: the gradients come when all has been said. */
+static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct gradients g;
+    int done;
+
+    (void)arg;
+    CHECK(device_begin(&g.d, ROOM));
+    CHECK(create(*comm, &g, &setups[0]) == PLAIT_OK);
+    CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        if (give(&g, rank, t, 5) != 0)
+            return 1;
+    CHECK(plait_fusion_wait_all(g.fusion, NULL) == PLAIT_OK);
+    CHECK(plait_stream_query(g.d.stream, &done) == PLAIT_OK && !done);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    atomic_store(&gate, 1);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        if (check(&g, rank, nrank, t, 5, &setups[0], false) != 0)
+            return 1;
+    CHECK(plait_fusion_destroy(g.fusion) == PLAIT_OK);
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void a_step_waits_for_its_stream_and_not_the_host(void **state)
+{
+    (void)state;
+    atomic_store(&gate, 0);
+    run(1, 2, hold);
+}
+
+/* What is looked at is waited for, not longer than the comm's deadline. */
+static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct gradients g;
+
+    (void)arg;
+    CHECK(device_begin(&g.d, ROOM));
+    CHECK(create(*comm, &g, &setups[4]) == PLAIT_OK);
+    CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    for (uint32_t t = 0; t < NTENSOR; t++)
+        if (give(&g, rank, t, 5) != 0)
+            return 1;
+    CHECK(plait_fusion_wait_all(g.fusion, NULL) == PLAIT_ERR_TIMEOUT);
+    CHECK(strstr(plait_last_error(), "has not happened there") != NULL);
+    atomic_store(&gate, 1);
+    CHECK(plait_fusion_destroy(g.fusion) == PLAIT_ERR_TIMEOUT);
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void a_fusion_that_is_held_up_runs_out_of_time(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = run_out };
+
+    (void)state;
+    r.options.deadline = 0.3;
+    atomic_store(&gate, 0);
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- What is refused ------------------------------------------------------------------------------------------------- */
+
+static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    float host[4];
+    struct plait_tensor tensor = { "w", 4, PLAIT_FLOAT32, host };
+    struct plait_stream *threads;
+    struct plait_fusion *f;
+    struct device_rank d;
+    void *graph;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM) && plait_stream_create(&threads) == PLAIT_OK);
+    o.tensors = &tensor;
+    o.ntensor = 1;
+    o.stream = d.stream;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "is host memory") != NULL);
+    tensor.data = d.in;
+    o.sharded = 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "sharded") != NULL);
+    o.sharded = 0;
+    o.stream = NULL;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "options.stream") != NULL);
+    o.stream = threads;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "a host's") != NULL);
+    o.stream = rank == 0 ? d.stream : NULL;
+    tensor.data = NULL;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "memory a GPU's") != NULL &&
+          strstr(plait_last_error(), "memory the host's") != NULL);
+    o.stream = d.stream;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "captured") != NULL);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK && plait_stream_destroy(threads) == PLAIT_OK);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+    run(1, 2, refuse);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_every_payload_layout_and_factor),
+        cmocka_unit_test(ranks_of_several_processes_fuse),
+        cmocka_unit_test(infinities_are_found_and_layouts_change),
+        cmocka_unit_test(a_step_waits_for_its_stream_and_not_the_host),
+        cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("device_fusion", tests, NULL, NULL);
+}
