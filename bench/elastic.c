@@ -167,20 +167,9 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 
 /*
  * Vectors that must pass between caches and memory, for each rank of a machine. An all-reduce reads the weights and
- * writes the sum. sync2 reads and writes weights and centre; a slice of the sum is used up in the cache. Now the sum has
- * a vector of its own, which is fetched or read, and written (docs/elastic.md).
+ * writes the sum. sync2 reads and writes weights and centre; a slice of the sum is used up in the cache (docs/elastic.md).
  */
-enum { ALLREDUCE = 2, SYNC2 = 4, SYNC2_NOW = 6 };
-
-static void print_compulsory(double allreduce, double took)
-{
-    const double vector = allreduce / ALLREDUCE;
-
-    printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
-           1e3 * SYNC2 * vector, 1e3 * took, took / (SYNC2 * vector));
-    printf("# Bytes that it moves  : with the sums through memory %.3f ms; %.2f times as long\n",
-           1e3 * SYNC2_NOW * vector, took / (SYNC2_NOW * vector));
-}
+enum { ALLREDUCE = 2, SYNC2 = 4 };
 
 static void print_head(const struct options *o)
 {
@@ -241,8 +230,10 @@ static void print_tail(const struct options *o, const struct line *all, size_t n
         if (l->allreduce <= 0)
             continue;
         printf("# All-reduce           : %.3f ms for as many bytes of float\n", 1e3 * l->allreduce);
+        const double bound = l->allreduce / ALLREDUCE * SYNC2, took = l->round - o->compute;
         if (o->payload[0] == PLAIT_FLOAT32 && getenv("PLAIT_PACE") == NULL && !o->launched)
-            print_compulsory(l->allreduce, l->round - o->compute);
+            printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
+                   1e3 * bound, 1e3 * took, took / bound);
     }
 }
 

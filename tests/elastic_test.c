@@ -156,6 +156,22 @@ static void the_bits_are_those_of_the_equations(void **state)
         }
 }
 
+/* Many more slices than are in flight: their sums lie in the places of those that are done. */
+static void the_bits_are_the_same_with_many_slices(void **state)
+{
+    (void)state;
+    setenv("PLAIT_SLICE", "400", 1);
+    for (uint32_t i = 0; i < 12; i++) {
+        struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
+                          .centre = i > 8 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
+                          .payload = i > 8 ? PLAIT_FLOAT32 : payloads[i / 2 % 3],
+                          .nworker = 1 + i % 5,
+                          .library = i % 3 > 0 };
+        run_both(k.nworker, follow_the_model, &k);
+    }
+    unsetenv("PLAIT_SLICE");
+}
+
 /* The model has one order of summing: so these depend on no algorithm. */
 static void reproducible_bits_depend_on_no_algorithm(void **state)
 {
@@ -565,6 +581,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_the_equations),
+        cmocka_unit_test(the_bits_are_the_same_with_many_slices),
         cmocka_unit_test(reproducible_bits_depend_on_no_algorithm),
         cmocka_unit_test(all_ranks_and_runs_have_the_same_bits),
         cmocka_unit_test(what_workers_give_up_the_centre_gains),
