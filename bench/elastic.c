@@ -166,14 +166,10 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 }
 
 /*
- * Bytes that the memory of one node must move, for each of P ranks: it reads its weights once, writes 1/P of the sum, and
- * copies the rest of it: 3 - 1/P vectors; the update reads weights, centre and sum, and writes weights and centre: 5.
+ * Vectors that must pass between caches and memory, for each rank of a machine. An all-reduce reads the weights and
+ * writes the sum. sync2 reads and writes weights and centre; a slice of the sum is used up in the cache (docs/elastic.md).
  */
-double elastic_compulsory(uint32_t nrank)
-{
-    const double sums = 3 - 1.0 / nrank;
-    return (sums + 5) / sums;
-}
+enum { ALLREDUCE = 2, SYNC2 = 4 };
 
 static void print_head(const struct options *o)
 {
@@ -230,11 +226,11 @@ static void print_tail(const struct options *o, const struct line *all, size_t n
     for (size_t i = 0; i < n; i++) {
         const struct line *l = &all[i];
         if (l->mode == PLAIT_ELASTIC_HOGWILD)
-            printf("# hogwild              : %g of the centre's movement was lost\n", l->lost);
+            printf("# hogwild              : %g of the centre's movement was lost or rounded off\n", l->lost);
         if (l->allreduce <= 0)
             continue;
-        const double bound = l->allreduce * elastic_compulsory((uint32_t)o->nrank), took = l->round - o->compute;
         printf("# All-reduce           : %.3f ms for as many bytes of float\n", 1e3 * l->allreduce);
+        const double bound = l->allreduce / ALLREDUCE * SYNC2, took = l->round - o->compute;
         if (o->payload[0] == PLAIT_FLOAT32 && getenv("PLAIT_PACE") == NULL && !o->launched)
             printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
                    1e3 * bound, 1e3 * took, took / bound);

@@ -31,9 +31,6 @@ struct elastic_figures {
 int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct plait_comm *all,
                  struct elastic_figures *f);
 
-/* Time that sync2 needs at least, by that of its all-reduce (docs/elastic.md). */
-double elastic_compulsory(uint32_t nrank);
-
 /* All modes asked for, a table and a plot; the program's exit status. */
 int elastic_run(const struct options *o);
 

@@ -175,6 +175,18 @@ static bool split_launched(struct options *o)
     return true;
 }
 
+/* What was asked for, and no mode has. */
+static const char *has_no_mode(const struct options *o)
+{
+    const uint32_t slices = 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
+    const uint32_t synchronous = 1u << PLAIT_ELASTIC_SYNC1 | slices;
+
+    return o->sharded && (o->modes & slices) == 0             ? "--sharded"
+           : o->algorithm != NULL && (o->modes & slices) == 0 ? "--algo"
+           : o->reproducible && (o->modes & synchronous) == 0 ? "--reproducible"
+                                                              : NULL;
+}
+
 /* It starts processes of its own for each mode, and has a table of its own. */
 static bool check_elastic(struct options *o)
 {
@@ -196,6 +208,8 @@ static bool check_elastic(struct options *o)
         return complain("--bytes %zu: weights are float32: a multiple of 4, at least 4", o->bytes);
     if (o->sharded && o->payload[0] != PLAIT_FLOAT32)
         return complain("--sharded goes with --payload float: what is spread is the centre itself");
+    if ((other = has_no_mode(o)) != NULL)
+        return complain("%s: none of the modes of --mode has it", other);
     if (o->nrank + o->nserver > MAX_RANKS)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);

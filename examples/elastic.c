@@ -23,7 +23,7 @@ static float g[WEIGHTS]; /* the gradient */
 static void check(enum plait_status status)
 {
     if (status != PLAIT_OK)
-        exit(fprintf(stderr, "%s: %s\n", plait_status_text(status), plait_last_error()));
+        fprintf(stderr, "%s: %s\n", plait_status_text(status), plait_last_error()), exit(1);
 }
 
 static void train(struct plait_elastic *elastic, float *w, unsigned rank, unsigned nrank)
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     const unsigned nworker = argc > 1 ? (unsigned)atoi(argv[1]) : 4;
     const int mode = argc > 2 ? plait_elastic_find(argv[2]) : PLAIT_ELASTIC_SYNC3;
     if (nworker == 0 || mode < 0)
-        return fprintf(stderr, "%s: no workers, or no such mode (plait/elastic.h)\n", argv[0]);
+        return fprintf(stderr, "%s: no workers, or no such mode (plait/elastic.h)\n", argv[0]), 1;
     o.nrank = nworker + (mode < PLAIT_ELASTIC_SYNC1); /* a server */
     check(plait_unique_id_create(&id));
     while (o.rank < o.nrank - 1 && fork() != 0)
@@ -73,5 +73,8 @@ int main(int argc, char **argv)
     check(plait_elastic_destroy(elastic));
     check(plait_mem_free(memory));
     check(plait_comm_destroy(comm));
-    return wait(NULL) == 0;
+    int failed = 0, status;
+    while (wait(&status) > 0) /* the last rank: the others' */
+        failed |= status;
+    return failed != 0;
 }

@@ -4,6 +4,7 @@
 #define PLAIT_LIB_COMM_H
 
 #include <plait/comm.h>
+#include <plait/log.h>
 #include <plait/plan.h>
 
 #include "arena.h"
@@ -262,6 +263,7 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
+    enum plait_log_level alarm; /* of the line that says its failure; who is there to see others die: a warning */
     /*
      * Of servers among themselves: seconds in which a rank that is waited for is to be seen once. While they wait they
      * look around every few turns, so one that is not seen is stopped or elsewhere. PLAIT_FOREVER: nothing depends on it

@@ -75,7 +75,7 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
     f->q = vector ? n / p->nblk : run->o->count;
     f->r = vector ? n % p->nblk : 0;
     f->in = run->in + start_at * run->o->size;
-    f->out = run->out + start_at * run->o->size;
+    f->out = run->out + plait_slice_place(run->o, &run->work, start_at) * run->o->size;
     f->done = f->first_ready = f->end_ready = 0;
     f->nreceiving = f->nsending = f->nblocked = 0;
     memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);

@@ -111,7 +111,9 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
         return;
     comm->told = true;
     /* The text names comm, operation and the rank that found out, which may be another one. */
-    plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
+    plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
+    if (comm->alarm != PLAIT_LOG_ERROR)
+        return;
     list(comm, comm->rank);
     if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
         list(comm, culprit - 1);

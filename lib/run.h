@@ -27,7 +27,17 @@ struct plait_slice_work {
     void (*prologue)(void *arg, size_t start, size_t n); /* NULL: nothing */
     void (*epilogue)(void *arg, size_t start, size_t n);
     void *arg;
+    bool scratch; /* OUT is the epilogue's alone, which finds a slice at plait_slice_place(): it stays in the cache */
 };
+
+/*
+ * Element of OUT where the slice lies that begins at `start` of the vector, or of every block. Of scratch the places of
+ * slices that are done are used again: those of slices in flight differ, as flights are taken in turn.
+ */
+static inline size_t plait_slice_place(const struct plait_op_plan *o, const struct plait_slice_work *w, size_t start)
+{
+    return w->scratch ? start / o->selection.slice % PLAIT_NFLIGHT * o->selection.slice : start;
+}
 
 struct plait_job { /* what is to run: bound, and what belongs to one call */
     const struct plait_op_plan *o;

@@ -15,6 +15,8 @@ void plait_way_choose(struct plait_run *run)
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
         !run->o->geometry.rooted)
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
+    if (run->work.scratch) /* read from the cache, and never by anybody else */
+        run->way &= ~(unsigned)PLAIT_RESULT_PAST;
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
 }
 

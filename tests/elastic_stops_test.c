@@ -84,6 +84,19 @@ static bool says_victim(const struct scene *s)
     return strstr(plait_last_error(), name) != NULL;
 }
 
+/* Servers that live are blamed for nothing. */
+static bool says_another(const struct scene *s)
+{
+    char name[64];
+    bool found = false;
+
+    for (uint32_t i = 0; i < s->nserver; i++) {
+        snprintf(name, sizeof name, "server %u (rank %u)", i, NWORKER + i);
+        found |= NWORKER + i != s->victim && strstr(plait_last_error(), name) != NULL;
+    }
+    return found;
+}
+
 static int join(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct scene *s = arg;
@@ -102,7 +115,8 @@ static int join(struct plait_comm **comm, uint32_t rank, void *arg)
     s->ended += rank != s->victim;
     while (failed == 0 && rank == 0 && s->victim > 0 && atomic_load(&s->ended) < NWORKER + s->nserver - 1)
         usleep(200);
-    CHECK(rank > 0 || s->signal != SIGSTOP || kill(atomic_load(&s->pid), SIGCONT) == 0);
+    if (rank == 0 && s->signal == SIGSTOP)
+        kill(atomic_load(&s->pid), SIGCONT);
     return failed;
 }
 
@@ -199,6 +213,7 @@ static int exchange_then(struct scene *s, struct plait_elastic *e, uint32_t rank
     while (s->signal == SIGKILL && atomic_load(&s->told) < s->nserver - 1) /* without the workers' help */
         usleep(200);
     CHECK(is_told(s, plait_elastic_exchange(e)));
+    CHECK(s->signal != SIGKILL || !says_another(s));
     return 0;
 }
 
@@ -209,6 +224,23 @@ static int leave_then(struct scene *s, struct plait_elastic *e, uint32_t rank)
         return lose_another(s, e, rank);
     CHECK(plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(strike_together(s, rank));
+    return 0;
+}
+
+/* Only worker 0 asks while the server is stopped. All is over then for the other one, too, when that goes on. */
+static int exchange_alone_then(struct scene *s, struct plait_elastic *e, uint32_t rank)
+{
+    if (rank >= NWORKER)
+        return lose_another(s, e, rank);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(strike_together(s, rank));
+    if (rank == 0) {
+        CHECK(is_told(s, plait_elastic_exchange(e)));
+        CHECK(kill(atomic_load(&s->pid), SIGCONT) == 0);
+        usleep((useconds_t)(0.25e6 * s->deadline));
+    }
+    await_others(s);
+    CHECK(rank == 0 || is_told(s, plait_elastic_exchange(e)));
     return 0;
 }
 
@@ -242,6 +274,12 @@ static void a_server_that_is_stopped_is_named_by_all(void **state)
     for (uint32_t nserver = 2; nserver <= 3; nserver++)
         lose_each(PLAIT_ELASTIC_ASYNC, nserver, SIGSTOP, exchange_all_the_time);
     lose_each(PLAIT_ELASTIC_HOGWILD, 2, SIGSTOP, exchange_then);
+}
+
+static void an_exchange_that_a_stopped_server_missed_is_not_applied_by_the_others(void **state)
+{
+    (void)state;
+    lose_each(PLAIT_ELASTIC_ASYNC, 2, SIGSTOP, exchange_alone_then);
 }
 
 static void servers_that_are_left_to_themselves_end_too(void **state)
@@ -305,7 +343,7 @@ static int come_late(struct scene *s, struct plait_elastic *e, uint32_t rank)
 static void servers_that_come_late_are_not_missing(void **state)
 {
     (void)state;
-    play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = DEADLINE, .work = come_late });
+    play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = 4, .work = come_late });
 }
 
 /* One is stopped again and again, altogether for longer than the deadline, but never for that long at once. */
@@ -342,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_server_that_is_killed_is_named_by_all),
         cmocka_unit_test(servers_hear_of_a_death_though_no_worker_asks),
         cmocka_unit_test(a_server_that_is_stopped_is_named_by_all),
+        cmocka_unit_test(an_exchange_that_a_stopped_server_missed_is_not_applied_by_the_others),
         cmocka_unit_test(servers_that_are_left_to_themselves_end_too),
         cmocka_unit_test(the_stopped_server_is_named_in_a_warning_before),
         cmocka_unit_test(servers_that_nobody_asks_for_long_are_not_missing),

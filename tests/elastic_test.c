@@ -26,6 +26,7 @@ struct kind {
     uint32_t nworker, nserver;
     bool library, apart; /* weights in library memory; start and finish instead of exchange */
     const char *algorithm;
+    bool any_order; /* not reproducible */
 };
 
 static struct plait_elastic_options options_of(const struct kind *k, float *weights)
@@ -39,7 +40,7 @@ static struct plait_elastic_options options_of(const struct kind *k, float *weig
     o.algorithm = k->algorithm;
     o.weights = weights;
     o.count = COUNT;
-    o.reproducible = 1;
+    o.reproducible = k->mode >= PLAIT_ELASTIC_SYNC1 && !k->any_order;
     return o;
 }
 
@@ -155,6 +156,22 @@ static void the_bits_are_those_of_the_equations(void **state)
         }
 }
 
+/* Many more slices than are in flight: their sums lie in the places of those that are done. */
+static void the_bits_are_the_same_with_many_slices(void **state)
+{
+    (void)state;
+    setenv("PLAIT_SLICE", "400", 1);
+    for (uint32_t i = 0; i < 12; i++) {
+        struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
+                          .centre = i > 8 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
+                          .payload = i > 8 ? PLAIT_FLOAT32 : payloads[i / 2 % 3],
+                          .nworker = 1 + i % 5,
+                          .library = i % 3 > 0 };
+        run_both(k.nworker, follow_the_model, &k);
+    }
+    unsetenv("PLAIT_SLICE");
+}
+
 /* The model has one order of summing: so these depend on no algorithm. */
 static void reproducible_bits_depend_on_no_algorithm(void **state)
 {
@@ -169,6 +186,59 @@ static void reproducible_bits_depend_on_no_algorithm(void **state)
                           .library = true };
         run(4, 1, follow_the_model, &k);
     }
+}
+
+/* Steps from the same start, twice; all ranks' centres are compared with rank 0's. */
+static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = new_weights(k->library), *then = calloc(COUNT, sizeof *then), *g = calloc(COUNT, sizeof *g);
+    float *centre = calloc(COUNT, sizeof *centre);
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && then != NULL && g != NULL && centre != NULL);
+    o.lr = 0.125;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        uint64_t seed = 7 + rank;
+        for (size_t i = 0; i < COUNT; i++)
+            w[i] = (float)(int64_t)random_next(&seed) * 1e-19F;
+        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+        for (uint32_t step = 0; step < 5; step++) {
+            gradient_of(w, rank, g);
+            CHECK(exchange(k, e) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK);
+        }
+        CHECK(plait_elastic_centre(e, centre) == PLAIT_OK);
+        CHECK(turn == 0 || memcmp(then, w, COUNT * sizeof *w) == 0);
+        memcpy(then, w, COUNT * sizeof *w);
+        memcpy(g, centre, COUNT * sizeof *g);
+        CHECK(plait_broadcast(*comm, g, g, COUNT, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+        CHECK(memcmp(g, centre, COUNT * sizeof *g) == 0);
+        CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    }
+    free_weights(k->library, w);
+    free(then);
+    free(g);
+    free(centre);
+    return 0;
+}
+
+/* Without options.reproducible, too: in the order that the chosen algorithm has, whatever it is. */
+static void all_ranks_and_runs_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (int mode = PLAIT_ELASTIC_SYNC1; mode < PLAIT_NELASTIC; mode++)
+        for (uint32_t i = 0; i < 4; i++) { /* the last one sharded, if that is possible */
+            struct kind k = { .mode = (enum plait_elastic_mode)mode,
+                              .centre =
+                                  i == 3 && mode > PLAIT_ELASTIC_SYNC1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
+                              .payload = payloads[i % 3],
+                              .nworker = 3 + i % 2,
+                              .library = i % 2 == 0,
+                              .apart = i < 2,
+                              .any_order = true };
+            run_both(k.nworker, repeat, &k);
+        }
 }
 
 /* ---- Nothing lost, nothing doubled ------------------------------------------------------------------------- */
@@ -288,6 +358,61 @@ static void what_workers_give_up_the_centre_gains(void **state)
                 printf("hogwild, %u servers: %g lost of %g\n", c.kind.nserver, lost, before);
             assert_true(before - after == (mode == PLAIT_ELASTIC_HOGWILD ? lost : 0));
         }
+}
+
+/*
+ * The centre begins at 0, each worker's weights are 1, and with a pull of 1/2 and whole quarters all is exact: so what
+ * is lost is a multiple of a force, no rounding. Other programs may keep the threads from each other; so more than once.
+ */
+static int collide(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { WIDE = 1 << 20 };
+    struct conserved *c = arg;
+    const struct kind *k = &c->kind;
+    struct plait_elastic_options o = options_of(k, NULL);
+    struct plait_elastic *e;
+    float *w = calloc(WIDE, sizeof *w);
+
+    CHECK(w != NULL);
+    o.weights = w;
+    o.count = WIDE;
+    o.threads = k->nworker;
+    o.beta = 0;
+    o.rho = 1;
+    o.lr = 0.5;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    for (uint32_t step = 0; rank < k->nworker && step < 5; step++) {
+        for (size_t i = 0; i < WIDE; i++)
+            w[i] = 64;
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    }
+    if (rank >= k->nworker) {
+        double sum = 0;
+        CHECK(plait_elastic_serve(e) == PLAIT_OK && plait_elastic_centre(e, w) == PLAIT_OK);
+        plait_elastic_counts(e, &c->totals->server[0]);
+        for (size_t i = 0; i < WIDE; i++)
+            sum += w[i];
+        CHECK(c->totals->server[0].movement == sum);
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    return 0;
+}
+
+static void what_hogwild_loses_is_reported_as_lost(void **state)
+{
+    struct conserved c = { { .mode = PLAIT_ELASTIC_HOGWILD, .payload = PLAIT_FLOAT32, .nworker = 4, .nserver = 1 },
+                           shared_totals() };
+    double lost = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 20 && lost == 0; i++) {
+        run(5, 1, collide, &c);
+        lost = c.totals->server[0].forces - c.totals->server[0].movement;
+        assert_int_equal(c.totals->server[0].exchanges, 20);
+    }
+    printf("hogwild, 4 threads: %g lost of %g%s\n", lost, c.totals->server[0].forces,
+           lost != 0 ? "" : ": no two threads met in 20 runs");
 }
 
 /* ---- Minima ------------------------------------------------------------------------------------------------ */
@@ -456,8 +581,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_the_equations),
+        cmocka_unit_test(the_bits_are_the_same_with_many_slices),
         cmocka_unit_test(reproducible_bits_depend_on_no_algorithm),
+        cmocka_unit_test(all_ranks_and_runs_have_the_same_bits),
         cmocka_unit_test(what_workers_give_up_the_centre_gains),
+        cmocka_unit_test(what_hogwild_loses_is_reported_as_lost),
         cmocka_unit_test(every_mode_finds_the_minimum_of_a_convex_problem),
         cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(weights_in_library_memory_are_not_staged),

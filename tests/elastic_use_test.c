@@ -86,6 +86,16 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.centre = PLAIT_CENTRE_SHARDED;
     o.payload = PLAIT_FLOAT16;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
+    o = good;
+    o.mode = PLAIT_ELASTIC_SYNC1;
+    o.algorithm = "ring";
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("algorithm is 'ring', but mode sync1"));
+    o.mode = PLAIT_ELASTIC_ASYNC;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("algorithm is 'ring', but mode async"));
+    o.algorithm = NULL;
+    o.mode = PLAIT_ELASTIC_ORIGINAL;
+    o.reproducible = 1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("reproducible is 1, but mode original"));
     CHECK(plait_elastic_create(*comm, NULL, &e) == PLAIT_ERR_ARG &&
           plait_elastic_create(NULL, &good, &e) == PLAIT_ERR_ARG);
     CHECK(plait_elastic_create(*comm, &good, &e) == PLAIT_OK);
@@ -240,6 +250,42 @@ static void a_late_restore_is_refused_while_servers_serve(void **state)
 
     (void)state;
     run_both(3, restore_late, &served);
+}
+
+/* When all have left, each server still has its part of the centre: which lies where its weights do. */
+static int read_on_a_server(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct kind *k = arg;
+    float *w = calloc(COUNT, sizeof(float)), *centre = calloc(COUNT, sizeof(float));
+    struct plait_elastic_options o = options_of(k, w);
+    struct plait_elastic *e;
+
+    CHECK(w != NULL && centre != NULL);
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (float)i;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    if (rank < k->nworker) {
+        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    } else {
+        const size_t share = (COUNT / 2 + 15) / 16 * 16, start = (rank - k->nworker) * share;
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
+        CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
+        CHECK(plait_elastic_centre(e, centre) == PLAIT_OK);
+        for (size_t i = 1; i < COUNT; i++)
+            CHECK(centre[i] == (i - start < share ? (float)i : 0));
+    }
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    free(w);
+    free(centre);
+    return 0;
+}
+
+static void a_server_can_read_its_centre_in_the_end(void **state)
+{
+    struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2 };
+
+    (void)state;
+    run_both(4, read_on_a_server, &k);
 }
 
 /* Weights 1e6 from the centre, further than float16 goes: all stays finite, and the worker comes nearer. */
@@ -429,6 +475,23 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_elastic_create(*comm, &o, &e) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
     CHECK(says(rank == 1 ? "period is 0" : "rank 1 failed"));
     o.period = 1;
+    o.mode = rank == 1 ? PLAIT_ELASTIC_SYNC2 : PLAIT_ELASTIC_SYNC3;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
+          says("mode is sync3 on rank 0 and sync2 on rank 1"));
+    o.mode = PLAIT_ELASTIC_SYNC2;
+    o.payload = rank == 1 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
+          says("payload is float32 on rank 0 and bfloat16 on rank 1"));
+    o.payload = PLAIT_FLOAT32;
+    o.centre = rank == 1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
+          says("centre is default on rank 0 and sharded on rank 1"));
+    o.centre = PLAIT_CENTRE_DEFAULT;
+    o.algorithm = rank == 1 ? "ring" : NULL;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
+          says(rank == 1 ? "algorithm is 'ring' here, and differs between rank 0 and rank 1"
+                         : "algorithm is '' here, and differs between rank 0 and rank 1"));
+    o.algorithm = NULL;
     o.beta = 0;
     o.rho = 1;
     o.lr = 0.5;
@@ -456,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
         cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
         cmocka_unit_test(a_late_restore_is_refused_while_servers_serve),
+        cmocka_unit_test(a_server_can_read_its_centre_in_the_end),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
         cmocka_unit_test(staleness_is_what_others_did_in_between),
         cmocka_unit_test(a_started_exchange_of_messages_goes_on_by_itself),

@@ -240,6 +240,7 @@ mistake '--bytes 0: weights are float32' elastic --bytes 0
 mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
 mistake '--sharded goes with --payload float' elastic --sharded --payload half
+mistake '--sharded: none of the modes' elastic --sharded --mode sync1,async
 mistake 'only plait-perf elastic has it' --mode sync3
 mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
 mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png

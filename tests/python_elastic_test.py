@@ -62,7 +62,7 @@ def states_are_bytes():
             end = w.copy()
         w[:] = kept
         with comm.elastic(w, lr=0.5, momentum=0.5) as e:
-            e.restore(state)
+            e.restore(bytearray(state))
             e.exchange()
             e.step(kept)
         equal(w, end)
@@ -72,6 +72,9 @@ def what_is_wrong_is_named():
     w = numpy.zeros(N, numpy.float32)
     with plait.Comm.create(1, 0) as comm:
         wrong(plait.ArgError, "no mode 'sync4'", lambda: comm.elastic(w, mode='sync4'))
+        wrong(plait.ArgError, 'no mode 3', lambda: comm.elastic(w, mode=3))
+        wrong(plait.ArgError, 'count is 5', lambda: comm.elastic(w, count=5))
+        wrong(plait.ArgError, "algorithm is 'zzz'", lambda: comm.elastic(w, mode='sync1', algorithm='zzz'))
         wrong(plait.ArgError, 'must be float32', lambda: comm.elastic(w.astype(float)))
         wrong(plait.ArgError, 'a server gives count', lambda: comm.elastic(None))
         wrong(plait.ArgError, 'needs a server', lambda: comm.elastic(w, mode='hogwild'))
@@ -82,6 +85,7 @@ def what_is_wrong_is_named():
         with comm.elastic(w) as e:
             wrong(plait.ArgError, 'no exchange', e.finish)
             wrong(plait.ArgError, 'gradient has 5 elements', lambda: e.step(w[:5]))
+            wrong(plait.ArgError, 'state is a list', lambda: e.restore([1, 2]))
         wrong(plait.ArgError, 'was destroyed', e.start)
 
 

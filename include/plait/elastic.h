@@ -24,7 +24,8 @@
  *     D_i = W_i - C                 rounded to the payload's type
  *     W_i = W_i - a D_i             then the optimiser's step: together (1) of the paper, with momentum (5) and (6)
  *     C   = C + a sum over i of D_i     (2) of the paper
- *     a   = lr rho, or beta / P, P being the workers that are alive (with servers: that were, when they last answered)
+ *     a   = lr rho, or beta / P, P being the workers that are alive: with servers as server 0 knows it when the worker
+ *           asks, over a network when it last answered
  *
  * All in float32, rounded after every operation. Which D_i there are, and which C they see:
  *
@@ -47,19 +48,21 @@
  * a power of two, and more than 1): the pull is then a smaller one.
  *
  * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
- * they lie. So C = C + a (S - P C), S the sum of coll.h. They give the same bits on all ranks and in every run; with
- * options.reproducible also in sync1, sync2 and sync3, for all algorithms, slices and both places of the centre.
+ * they lie. So C = C + a (S - P C), S the sum of coll.h.
+ *
+ * The sync modes give the same bits on all ranks and in every run. With options.reproducible sync1, sync2 and sync3 have
+ * the same, for each payload, whatever algorithm, slices and place of the centre.
  *
  * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
  * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
  * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
  * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
- * longer than the deadline) counts as dead; what it had offered is not read any more. Inside a node the servers read
- * the weights where they lie and answer in a slot for each worker; over a network weights and answers are messages, and
- * several servers apply an exchange when all of them have it: server 0 hears so from the others and tells them, which
- * takes two small messages longer. Where a server dies, its part of the centre is lost: an error on all workers and all
- * other servers. So is one that does not answer, to workers that ask it and to servers that need it, for as long as the
- * comm's deadline.
+ * longer than the deadline) counts as dead; what it had offered is withdrawn from servers that have not all of it. Inside
+ * a node the servers read the weights where they lie and answer in a slot for each worker; over a network weights and
+ * answers are messages. Several servers apply an exchange when all of them have it: server 0 hears so from the others
+ * and tells them, which takes two small messages longer. Where a server dies, its part of the centre is lost: an error
+ * on all workers and all other servers. So is one that does not answer, to workers that ask it and to servers that need
+ * it, for as long as the comm's deadline. Where all workers die the servers still have the centre: plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *
@@ -115,10 +118,11 @@ struct plait_elastic_options {
     double momentum;          /* of plait_elastic_step(): 0 to below 1 */
     enum plait_dtype payload; /* of D_i: PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16 */
     enum plait_centre centre;
-    uint32_t nserver;      /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
-    uint32_t threads;      /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
-    int reproducible;      /* sync modes: bits that do not depend on mode, algorithm and slices */
-    const char *algorithm; /* sync2, sync3: of the all-reduce or reduce-scatter; NULL: chosen by size */
+    uint32_t nserver; /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
+    uint32_t threads; /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
+    int reproducible; /* sync modes: bits that do not depend on mode, algorithm and slices; the others: 0 */
+    const char
+        *algorithm; /* sync2, sync3: of the all-reduce or reduce-scatter; NULL: chosen by size; the others: NULL */
 };
 #define PLAIT_ELASTIC_OPTIONS_DEFAULT                                                                             \
     {                                                                                                             \
@@ -142,8 +146,8 @@ PLAIT_API int plait_elastic_find(const char *name);
  *         that size for each worker. Momentum is n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
  * Thread: as the comm's calls
- * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values; those
- *         of plait_comm_split()
+ * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values (of a
+ *         text its own); those of plait_comm_split()
  */
 PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                                  struct plait_elastic **out);
@@ -213,12 +217,14 @@ PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, 
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 
 /**
- * Copy the centre.
+ * Copy the centre. A server copies its part to where that lies in `out` and leaves the rest: server k of S has `n`
+ * elements from k n on, n being count / S rounded up to a multiple of 16.
  *
  * out     [count]; may be the weights
- * Order:  sync modes: collective; a worker of servers: at any time between exchanges
+ * Order:  sync modes: collective; a worker of servers: at any time between exchanges; a server: while it does not serve,
+ *         also after an error of plait_elastic_serve()
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (an exchange is under way; a server), those of the exchange
+ * Errors: PLAIT_ERR_ARG (an exchange is under way), those of the exchange
  */
 PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, float *out);
 
@@ -230,7 +236,8 @@ PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
  * the weights.
  *
  * state   [plait_elastic_state()] bytes, of this machine's byte order
- * Order, Thread, Errors: as plait_elastic_centre()
+ * Order, Thread: as plait_elastic_centre()
+ * Errors: its, and PLAIT_ERR_ARG (a server: with its centre as rank 0's weights a new object begins)
  */
 PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, void *state);
 

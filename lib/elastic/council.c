@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several servers. Where workers send their weights: is an exchange complete in all of them? Server 0 decides.
+ * Several servers: is an exchange complete in all of them? Server 0 decides.
  *
- *     a server -> server 0    HAS     what worker w sent is here, all of it
+ *     a server -> server 0    HAS     what worker w offered is here, all of it
  *                             LOST    worker w is dead, or has given up
  *                             END     no worker is left here
- *     server 0 -> the others  APPLY   all have what w sent
+ *     server 0 -> the others  APPLY   all have what w offered
  *                             DROP    to who has it: another has not, and never will
  *                             END     no worker is left anywhere
  *
- * So what a worker sent is applied by all or by none, whenever it dies, and by all in the same order. A worker has one
+ * So it is applied by all or by none, whenever the worker dies or a server is silent, and by all in the same order. A worker has one
  * exchange under way, so each server says HAS once at most between two decisions. All end together, so nobody who has
  * something waits in vain. Each serving thread sits in a council of its own, with those of the other servers that serve
  * the same workers.

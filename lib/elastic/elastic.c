@@ -43,7 +43,6 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
     e->weights = e->serves ? NULL : o->weights;
     e->count = o->count;
     e->counts.workers = e->nworker;
-    e->alive = e->nworker;
 }
 
 static enum plait_status discard(struct plait_elastic *e)
@@ -212,7 +211,7 @@ enum plait_status plait_elastic_exchange(struct plait_elastic *e)
 
 enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_BOTH);
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
@@ -222,9 +221,13 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
                                       enum plait_status status)
 {
-    char text[400];
+    char text[400], own[sizeof e->name + 16];
 
+    snprintf(own, sizeof own, "%s: server ", e->name);
     snprintf(text, sizeof text, "%s", plait_last_error());
+    const char *told = strstr(text, own);
+    if (told != NULL)
+        return plait_fail(status, "%s", told);
     return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
                       why, text);
 }
@@ -277,7 +280,7 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         return;
     *out = e->counts;
     if (e->serves) {
-        out->workers = e->alive;
+        out->workers = e->ends[0].desk->alive;
         out->left = e->left;
         out->died = e->died;
         out->exchanges = e->updates;

@@ -52,12 +52,13 @@ struct plait_offer {
 
 /*
  * In a server's arena, after its slots: what its workers look at. A worker that gives up may write its weights again
- * only when `reads` is 0: the server sets it first and looks then whether the worker is still there, the worker does it
- * the other way round.
+ * only when `reads` is 0: the server sets it first and looks then whether the exchange is still offered, the worker
+ * withdraws it first. It is set until the exchange is applied or dropped: so what all servers have stays readable.
  */
 struct plait_desk {
+    _Atomic uint32_t alive;   /* workers */
     _Atomic uint32_t turn;    /* original: worker that is next */
-    _Atomic uint64_t reads[]; /* [nworker] exchange whose weights are read just now, or 0 */
+    _Atomic uint64_t reads[]; /* [nworker] exchange whose weights it has, or 0 */
 };
 
 struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver], server: [nworker] */
@@ -117,9 +118,8 @@ struct plait_elastic {
     float *offered;  /* worker: what they read: the weights, or a copy */
     char *memory;    /* worker: room for answers that are messages; server: the slots */
     struct plait_offer *offer;
-    struct plait_council **councils; /* server: of each of its threads; NULL: it is the only one */
-    _Atomic uint32_t alive;          /* server: workers */
-    _Atomic uint32_t left, died;
+    struct plait_council **councils;              /* server: of each of its threads; NULL: it is the only one */
+    _Atomic uint32_t left, died;                  /* server: workers */
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
     _Atomic double forces, last_pull, movement;
 };
@@ -144,7 +144,10 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
 
-/* The last error becomes that of a server, by its name; `why` follows: ", as ..", or nothing. */
+/*
+ * The last error becomes that of a server, by its name; `why` follows: ", as ..", or nothing. What this server has told
+ * of another one stays as it is.
+ */
 enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
                                       enum plait_status status);
 

@@ -92,9 +92,27 @@ static enum plait_status check_servers(const struct plait_elastic_options *o, ui
     return PLAIT_OK;
 }
 
+/* What only some modes have. */
+static enum plait_status check_collective(const struct plait_elastic_options *o)
+{
+    const bool one = o->mode == PLAIT_ELASTIC_SYNC2 || o->mode == PLAIT_ELASTIC_SYNC3;
+
+    if (o->algorithm != NULL && !one)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_elastic_create: algorithm is '%s', but mode %s has none to choose; sync2 and sync3 have",
+            o->algorithm, modes[o->mode].name);
+    if (o->reproducible && modes[o->mode].served)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_elastic_create: reproducible is %d, but mode %s sums nothing; the sync modes do",
+                          o->reproducible, modes[o->mode].name);
+    return PLAIT_OK;
+}
+
+static const char *const centres[] = { "default", "master", "replicated", "sharded" };
+
 static enum plait_status check_centre(const struct plait_elastic_options *o)
 {
-    static const char *const names[] = { "default", "master", "replicated", "sharded" };
     const bool served = modes[o->mode].served;
     bool good;
 
@@ -111,7 +129,7 @@ static enum plait_status check_centre(const struct plait_elastic_options *o)
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_elastic_create: centre is %s, which mode %s%s has not; see enum "
                           "plait_centre",
-                          names[o->centre], modes[o->mode].name,
+                          centres[o->centre], modes[o->mode].name,
                           served && o->nserver > 1 ? " with several servers" : "");
     if (!served && o->centre == PLAIT_CENTRE_SHARDED && o->payload != PLAIT_FLOAT32)
         return plait_fail(
@@ -139,6 +157,8 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
         status = check_servers(o, comm->nrank);
     if (status == PLAIT_OK)
         status = check_centre(o);
+    if (status == PLAIT_OK)
+        status = check_collective(o);
     const uint32_t nserver = modes[o->mode].served && o->nserver == 0 ? 1 : o->nserver;
     if (status == PLAIT_OK && o->weights == NULL && comm->rank < comm->nrank - nserver)
         status =
@@ -148,12 +168,47 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
 
 /* ---- On all ranks ------------------------------------------------------------------------------------------ */
 
-static const char *const names[] = {
-    "status",       "mode",     "count",  "period",  "beta",    "rho",          "lr",
-    "payload",      "momentum", "centre", "nserver", "threads", "reproducible", "algorithm (a hash)",
-    "name (a hash)"
+static const char *name_of_mode(double v)
+{
+    return plait_elastic_name((enum plait_elastic_mode)v);
+}
+
+static const char *name_of_type(double v)
+{
+    return plait_dtype_name((enum plait_dtype)v);
+}
+
+static const char *name_of_centre(double v)
+{
+    return centres[(enum plait_centre)v];
+}
+
+static const char *own_algorithm(const struct plait_elastic *e)
+{
+    return e->algorithm;
+}
+
+static const char *own_name(const struct plait_elastic *e)
+{
+    return e->name;
+}
+
+/* What is compared, and how it is shown: by a name; of a text only this rank's, as others send a hash; as a number. */
+static const struct {
+    const char *what;
+    const char *(*name)(double value);
+    const char *(*text)(const struct plait_elastic *e);
+} rows[] = {
+    { "status", NULL, NULL },       { "mode", name_of_mode, NULL },
+    { "count", NULL, NULL },        { "period", NULL, NULL },
+    { "beta", NULL, NULL },         { "rho", NULL, NULL },
+    { "lr", NULL, NULL },           { "payload", name_of_type, NULL },
+    { "momentum", NULL, NULL },     { "centre", name_of_centre, NULL },
+    { "nserver", NULL, NULL },      { "threads", NULL, NULL },
+    { "reproducible", NULL, NULL }, { "algorithm", NULL, own_algorithm },
+    { "name", NULL, own_name },
 };
-enum { NFIELD = sizeof names / sizeof *names };
+enum { NFIELD = sizeof rows / sizeof *rows };
 
 static double hash_of(const char *text)
 {
@@ -183,8 +238,21 @@ static void describe(const struct plait_elastic *e, enum plait_status status, do
     memcpy(fields, all, sizeof all);
 }
 
+static enum plait_status mismatch(const struct plait_elastic *e, size_t row, double first, double other, uint32_t rank)
+{
+    if (rows[row].text != NULL)
+        return plait_fail(PLAIT_ERR_MISMATCH,
+                          "plait_elastic_create: %s is '%s' here, and differs between rank 0 and rank %u",
+                          rows[row].what, rows[row].text(e), rank);
+    if (rows[row].name != NULL)
+        return plait_fail(PLAIT_ERR_MISMATCH, "plait_elastic_create: %s is %s on rank 0 and %s on rank %u",
+                          rows[row].what, rows[row].name(first), rows[row].name(other), rank);
+    return plait_fail(PLAIT_ERR_MISMATCH, "plait_elastic_create: %s is %.17g on rank 0 and %.17g on rank %u",
+                      rows[row].what, first, other, rank);
+}
+
 /* Of one that is wrong by itself only that is told. */
-static enum plait_status compare(const double *all, uint32_t nrank)
+static enum plait_status compare(const struct plait_elastic *e, const double *all, uint32_t nrank)
 {
     for (uint32_t r = 0; r < nrank; r++)
         if (all[(size_t)r * NFIELD] != PLAIT_OK)
@@ -193,9 +261,7 @@ static enum plait_status compare(const double *all, uint32_t nrank)
     for (size_t i = 1; i < NFIELD; i++)
         for (uint32_t r = 1; r < nrank; r++)
             if (all[r * NFIELD + i] != all[i])
-                return plait_fail(PLAIT_ERR_MISMATCH,
-                                  "plait_elastic_create: %s is %.17g on rank 0 and %.17g on rank %u", names[i], all[i],
-                                  all[r * NFIELD + i], r);
+                return mismatch(e, i, all[i], all[r * NFIELD + i], r);
     return PLAIT_OK;
 }
 
@@ -218,7 +284,7 @@ enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plai
     describe(e, status, own);
     const enum plait_status met = ask(comm, own, NFIELD, &all);
     if (plait_tell_error(&wrong) == PLAIT_OK)
-        status = met == PLAIT_OK ? compare(all, comm->nrank) : met;
+        status = met == PLAIT_OK ? compare(e, all, comm->nrank) : met;
     free(all);
     return status;
 }

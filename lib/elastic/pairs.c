@@ -46,11 +46,12 @@ static enum plait_status make_comms(struct plait_elastic *e)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
         comm->warn = e->serves ? PLAIT_FOREVER : comm->warn;
+        comm->alarm = e->serves ? PLAIT_LOG_WARN : PLAIT_LOG_ERROR;
     }
     return status;
 }
 
-/* Several servers hear of each other's end; those to which weights are sent agree on what has come to all. */
+/* Several servers hear of each other's end, and agree on what has come to all. */
 static enum plait_status convene(struct plait_elastic *e)
 {
     const uint32_t n = plait_elastic_nshift(e);
@@ -139,8 +140,10 @@ static enum plait_status allocate(struct plait_elastic *e)
     if (status == PLAIT_OK && room > 0)
         status = plait_mem_alloc(room, &memory);
     PLAIT_KNOWN(status != PLAIT_OK || !e->serves || memory != NULL);
-    if (status == PLAIT_OK && e->serves)
-        memset((char *)memory + desk_start(e), 0, room - desk_start(e));
+    if (status == PLAIT_OK && e->serves) {
+        struct plait_desk *desk = memset((char *)memory + desk_start(e), 0, room - desk_start(e));
+        desk->alive = e->nworker;
+    }
     e->centre = centre;
     e->memory = memory;
     e->offer = offer;

@@ -6,10 +6,10 @@
  *
  * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
  * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
- * worker's turn, and the next turn comes when it is over. Of several servers none applies what a worker has sent before
- * all have it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is
- * applied, too: mapped memory stays, and so does what the worker has published (struct plait_offer). That of a worker
- * that has given up is not: its memory is the caller's again.
+ * worker's turn, and the next turn comes when it is over. Of several servers none applies an exchange before all have
+ * it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is applied,
+ * too: mapped memory stays, and so does what the worker has published (struct plait_offer). A worker that gives up
+ * withdraws that, and is bound to it only where a server has it already.
  */
 #include "elastic.h"
 
@@ -89,46 +89,63 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 
 static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
 {
+    if (end->gone)
+        return;
     end->gone = true;
-    atomic_fetch_sub(&e->alive, 1);
+    atomic_fetch_sub(&end->desk->alive, 1);
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
-/* It has told the others of the pair so, and is no longer bound to what it has offered. Dead workers have not. */
-static bool has_given_up(const struct plait_pair_end *end)
+static _Atomic uint64_t *reads_of(const struct plait_elastic *e, const struct plait_pair_end *end)
 {
-    return atomic_load(&end->comm->peers[WORKER].control->failed) != PLAIT_OK;
+    return &end->desk->reads[end - e->ends];
 }
 
-/* Of those to whom this worker sends its weights, or NULL: they agree without, or this is the only server. */
+/* Nothing of it is left to be done. */
+static void forget(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    end->asks = end->waits = end->receives = end->told = end->granted = false;
+    atomic_store(reads_of(e, end), 0);
+}
+
+/* Where weights are mapped: from now on it waits, unless the worker has withdrawn it before. */
+static bool take_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
+{
+    atomic_store(reads_of(e, end), number);
+    end->waits = atomic_load(&end->offer->number) == number;
+    if (!end->waits)
+        atomic_store(reads_of(e, end), 0);
+    return end->waits;
+}
+
+/* NULL: this is the only server. */
 static struct plait_council *council_of(const struct plait_elastic *e, const struct plait_pair_end *end)
 {
-    return e->councils != NULL && end->weights == NULL ? e->councils[(end - e->ends) % plait_elastic_nshift(e)] : NULL;
+    return e->councils != NULL ? e->councils[(end - e->ends) % plait_elastic_nshift(e)] : NULL;
 }
 
-/* Its last exchange, if all servers find it so. */
+/* Its last exchange stays where it can be read, also when it has not told this server of it. */
 static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (end->gone)
         return;
-    end->asks = false;
-    if (end->offer != NULL && !end->waits && !has_given_up(end) && end->offer->kind == PLAIT_NOTE_EXCHANGE &&
-        atomic_load_explicit(&end->offer->number, memory_order_acquire) == end->served + 1) {
+    forget(e, end);
+    if (end->offer != NULL && take_offer(e, end, end->served + 1)) {
         end->heard = (struct plait_note){ .number = end->served + 1, .pull = end->offer->pull };
-        end->waits = true;
+        end->waits = end->offer->kind == PLAIT_NOTE_EXCHANGE;
     }
     is_gone(e, end, true);
-    if (council_of(e, end) != NULL)
+    if (!end->waits && council_of(e, end) != NULL)
         plait_council_report(council_of(e, end), (uint32_t)(end - e->ends), false);
 }
 
-/* What it has sent is not applied by any server, and no answer comes from this one. */
+/* What it has offered is not applied by any server, and no answer comes from this one. */
 static void drop(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    end->waits = end->told = false;
+    forget(e, end);
     plait_comm_abort(end->comm,
                      "another server cannot have this worker's exchange: it, or the worker, is dead or has given up");
-    has_died(e, end);
+    is_gone(e, end, true);
 }
 
 /* May what waits be applied? */
@@ -153,7 +170,7 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
 
     end->said.kind = end->heard.kind;
     end->said.number = end->heard.number;
-    end->said.workers = atomic_load(&e->alive);
+    end->said.workers = atomic_load(&end->desk->alive);
     enum plait_status status = plait_wait(&end->sent); /* the worker has had the last answer */
     if (status == PLAIT_OK)
         status = plait_start(end->note);
@@ -166,15 +183,9 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
 
 static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    _Atomic uint64_t *reads = &end->desk->reads[end - e->ends];
-
-    atomic_store(reads, end->heard.number);
-    const bool offered = end->weights == NULL || (!has_given_up(end) && atomic_load(&end->offer->number) != 0);
-    if (offered)
-        apply(e, end);
-    atomic_store(reads, 0);
-    end->waits = end->told = end->granted = false;
-    if (!end->gone && (!offered || answer(e, end, e->options.payload) != PLAIT_OK))
+    apply(e, end);
+    forget(e, end);
+    if (!end->gone && answer(e, end, e->options.payload) != PLAIT_OK)
         has_died(e, end);
 }
 
@@ -184,9 +195,11 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
     struct plait_call call = forever(&end->data);
 
     end->asks = false;
-    end->waits = end->weights != NULL;
-    if (end->waits)
+    if (end->offer != NULL) {
+        if (!take_offer(e, end, end->heard.number))
+            has_died(e, end);
         return;
+    }
     enum plait_status status = plait_wait(&end->sent); /* the slot is free: the worker has had what was in it */
     if (status == PLAIT_OK)
         status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
@@ -208,7 +221,7 @@ static void exchange_in_turn(struct plait_elastic *e)
             exchange(e, end);
             plait_wait(&end->sent);
             passed = 0;
-        } else if (!end->gone) {
+        } else if (!end->gone || end->waits) {
             return;
         }
     }
@@ -246,7 +259,7 @@ static void go_on(struct plait_elastic *e, struct plait_pair_end *end)
     }
     if (end->asks)
         fetch(e, end);
-    if (may_apply(e, end))
+    while (may_apply(e, end)) /* again: its last one, when it has died since */
         exchange(e, end);
 }
 
@@ -273,7 +286,7 @@ static void give_up(struct shift *s)
     plait_keep_error(&why, plait_council_tell(s->council));
     for (uint32_t w = s->first; w < e->nworker; w += s->n) {
         struct plait_pair_end *end = &e->ends[w];
-        end->asks = end->waits = end->told = end->receives = false;
+        forget(e, end);
         if (end->gone)
             continue;
         plait_announce_failure(end->comm, why.status, why.text, 0);
@@ -340,6 +353,17 @@ static uint32_t list_awaited(struct shift *s)
     return n;
 }
 
+static void begin(struct shift *s)
+{
+    if (s->council != NULL && plait_council_open(s->council) == PLAIT_DECISION_DROP_ALL)
+        give_up(s);
+    for (uint32_t w = s->first; w < s->e->nworker; w += s->n) {
+        struct plait_pair_end *end = &s->e->ends[w];
+        if (!end->gone && plait_start(end->note) != PLAIT_OK)
+            hear(s->e, end, PLAIT_ERR_PEER);
+    }
+}
+
 static void *work(void *arg)
 {
     struct shift *s = arg;
@@ -347,8 +371,8 @@ static void *work(void *arg)
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
 
-    if (s->council != NULL && !s->cancelled && plait_council_open(s->council) == PLAIT_DECISION_DROP_ALL)
-        give_up(s);
+    if (!s->cancelled)
+        begin(s);
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
@@ -458,9 +482,6 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
     if (s == NULL)
         return plait_fail_memory("out of memory for serving %u workers", e->nworker);
     const double before = sum_of(e->centre, e->own.count);
-    for (uint32_t w = 0; w < e->nworker; w++)
-        if (!e->ends[w].gone && plait_start(e->ends[w].note) != PLAIT_OK)
-            has_died(e, &e->ends[w]);
     status = run_shifts(s, n);
     e->movement = sum_of(e->centre, e->own.count) - before;
     finish_shifts(s, n);

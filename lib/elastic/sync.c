@@ -137,12 +137,13 @@ static void update(void *elastic, size_t start, size_t n)
     struct plait_elastic *e = elastic;
     const uint32_t nblock = is_sharded(e) ? e->comm->nrank : 1;
     const size_t size = plait_dtype_size(e->options.payload);
+    const char *sums = (char *)e->sums + plait_slice_place(e->reduce->job.o, &e->reduce->job.work, start) * size;
 
     for (uint32_t b = 0; b < nblock; b++) {
         const struct plait_extent block = plait_elastic_part(e->count, nblock, b);
         const bool own = nblock > 1 ? b == e->comm->rank : e->own.count > 0;
         const size_t left = block.count > start ? block.count - start : 0;
-        update_part(e, block.start + start, left < n ? left : n, own ? (const char *)e->sums + start * size : NULL);
+        update_part(e, block.start + start, left < n ? left : n, own ? sums : NULL);
     }
 }
 
@@ -155,6 +156,7 @@ static void bind_work(struct plait_elastic *e)
     work->arg = e;
     work->prologue = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1 ? subtract : NULL;
     work->epilogue = mode == PLAIT_ELASTIC_SYNC2 ? update : NULL;
+    work->scratch = work->epilogue != NULL; /* so no sum gets to memory */
 }
 
 static enum plait_status prepare(struct plait_elastic *e)

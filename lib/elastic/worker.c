@@ -110,7 +110,8 @@ static enum plait_status await_one(struct plait_pair_end *end)
 static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 {
     struct plait_kept why;
-    const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / e->counts.workers;
+    const uint32_t alive = e->mapped ? atomic_load(&e->ends[0].desk->alive) : e->counts.workers; /* 0: it has failed */
+    const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / (alive > 0 ? alive : 1);
 
     if (e->offered != e->weights && kind == PLAIT_NOTE_EXCHANGE) {
         memcpy(e->offered, e->weights, e->count * sizeof(float));
@@ -145,12 +146,15 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
 }
 
-/* Nor does this one answer: it may be the one that another waits for. */
+/* Nor does this one answer, and nobody has said so: it may be the one that another waits for. */
 static void add_another(const struct plait_elastic *e, uint32_t server, struct plait_kept *error)
 {
     const size_t n = strlen(error->text);
+    char name[64];
 
-    snprintf(error->text + n, sizeof error->text - n, "; nor does server %u (rank %u)", server, e->nworker + server);
+    snprintf(name, sizeof name, "server %u (rank %u)", server, e->nworker + server);
+    if (strstr(error->text, name) == NULL)
+        snprintf(error->text + n, sizeof error->text - n, "; nor does %s", name);
 }
 
 /*
@@ -202,6 +206,10 @@ static enum plait_status finish(struct plait_elastic *e)
 
 static enum plait_status read_centre(struct plait_elastic *e, float *out)
 {
+    if (e->serves) {
+        memcpy(out + e->own.start, e->centre, e->own.count * sizeof(float));
+        return PLAIT_OK;
+    }
     const enum plait_status status = ask(e, PLAIT_NOTE_READ);
     return status == PLAIT_OK ? hear(e, out) : status;
 }

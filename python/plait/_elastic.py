@@ -12,7 +12,7 @@ from ._library import CENTRES, ElasticCounts, ElasticHandle, ElasticOptions, lib
 def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers, threads, reproducible,
                algorithm, name):  # pylint: disable=too-many-arguments
     """The C struct, and the strings that it points to."""
-    which = lib.plait_elastic_find(mode.encode())
+    which = lib.plait_elastic_find(mode.encode()) if isinstance(mode, str) else -1
     if which < 0:
         raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, '
                        'sync2 or sync3')
@@ -25,6 +25,8 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
         _arrays.check('elastic', 'weights', weights, write=True)
         if weights.dtype != numpy.float32:
             raise ArgError(f'elastic: weights have dtype {weights.dtype}; they must be float32')
+        if count not in (None, weights.size):
+            raise ArgError(f'elastic: count is {count}, but there are {weights.size} weights; leave it out')
         count = weights.size
     if count is None:
         raise ArgError('elastic: a server gives count, the number of the weights of a worker')
@@ -98,8 +100,9 @@ class Elastic:
         lib.plait_elastic_serve(self._open('serve'))
 
     def centre(self, out=None):
-        """A copy of the centre; in the sync modes every rank calls it."""
-        out = numpy.empty(self._count, numpy.float32) if out is None else out
+        """A copy of the centre; in the sync modes every rank calls it. A server, after serve(): its own part, the rest
+        of out stays as it is, or 0."""
+        out = numpy.zeros(self._count, numpy.float32) if out is None else out
         _arrays.check('centre', 'out', out, write=True)
         if out.dtype != numpy.float32 or out.size != self._count:
             raise ArgError(f'centre: out has {out.size} elements of {out.dtype}; there are {self._count} float32 '
@@ -115,9 +118,11 @@ class Elastic:
 
     def restore(self, state):
         """Go on from there; every rank calls it, before anything else. A server gives None."""
-        held = None if state is None else ctypes.create_string_buffer(state, len(state))
-        lib.plait_elastic_restore(self._open('restore'), None if held is None else ctypes.addressof(held),
-                                  0 if held is None else len(held))
+        try:
+            state = None if state is None else bytes(memoryview(state))
+        except TypeError:
+            raise ArgError(f'restore: state is a {type(state).__name__}; give the bytes of save()') from None
+        lib.plait_elastic_restore(self._open('restore'), state, 0 if state is None else len(state))
 
     @property
     def counts(self):
