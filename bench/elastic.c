@@ -167,7 +167,7 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 
 /*
  * Vectors that must pass between caches and memory, for each rank of a machine. An all-reduce reads the weights and
- * writes the sum. sync2 reads and writes weights and centre; a slice of the sum is used up in the cache (docs/elastic.md).
+ * writes the sum. sync2 reads and writes weights and centre, and uses up the sum in the cache (docs/elastic.md).
  */
 enum { ALLREDUCE = 2, SYNC2 = 4 };
 

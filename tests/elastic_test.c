@@ -361,8 +361,8 @@ static void what_workers_give_up_the_centre_gains(void **state)
 }
 
 /*
- * The centre begins at 0, each worker's weights are 1, and with a pull of 1/2 and whole quarters all is exact: so what
- * is lost is a multiple of a force, no rounding. Other programs may keep the threads from each other; so more than once.
+ * The centre begins at 0, weights are 64 before each exchange, and the pull is 1/2: all is exact, so what is lost are
+ * forces, no rounding. Other programs may keep the threads from each other; so more than once.
  */
 static int collide(struct plait_comm **comm, uint32_t rank, void *arg)
 {

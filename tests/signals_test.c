@@ -159,7 +159,8 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
     o.timeout = 1;
     start_timer(s->restart);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
-    CHECK(plait_clock() - start >= 0.95 && ticks > FEW_TICKS);
+    CHECK(rank == 1 || plait_clock() - start >= 0.95); /* a rank that came late is told by the other */
+    CHECK(ticks > FEW_TICKS);
     CHECK(strstr(plait_last_error(), "of 3 ranks did not come within 1 s: rank ") != NULL); /* 1 may be late too */
     stop_timer();
     return 0;

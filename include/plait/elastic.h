@@ -50,19 +50,20 @@
  * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
  * they lie. So C = C + a (S - P C), S the sum of coll.h.
  *
- * The sync modes give the same bits on all ranks and in every run. With options.reproducible sync1, sync2 and sync3 have
- * the same, for each payload, whatever algorithm, slices and place of the centre.
+ * The sync modes give the same bits on all ranks and in every run. With options.reproducible sync1, sync2 and sync3
+ * have the same, for each payload, whatever algorithm, slices and place of the centre.
  *
  * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
  * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
  * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
  * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
- * longer than the deadline) counts as dead; what it had offered is withdrawn from servers that have not all of it. Inside
- * a node the servers read the weights where they lie and answer in a slot for each worker; over a network weights and
- * answers are messages. Several servers apply an exchange when all of them have it: server 0 hears so from the others
- * and tells them, which takes two small messages longer. Where a server dies, its part of the centre is lost: an error
- * on all workers and all other servers. So is one that does not answer, to workers that ask it and to servers that need
- * it, for as long as the comm's deadline. Where all workers die the servers still have the centre: plait_elastic_centre().
+ * longer than the deadline) counts as dead; what it had offered is withdrawn from servers that have not all of it.
+ * Inside a node the servers read the weights where they lie and answer in a slot for each worker; over a network
+ * weights and answers are messages. Several servers apply an exchange when all of them have it: server 0 hears so from
+ * the others and tells them, which takes two small messages longer. Where a server dies, its part of the centre is
+ * lost: an error on all workers and all other servers. So is one that does not answer, to workers that ask it and to
+ * servers that need it, for as long as the comm's deadline. Where all workers die the servers still have the centre:
+ * plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
  *

@@ -9,10 +9,10 @@
  *                             DROP    to who has it: another has not, and never will
  *                             END     no worker is left anywhere
  *
- * So it is applied by all or by none, whenever the worker dies or a server is silent, and by all in the same order. A worker has one
- * exchange under way, so each server says HAS once at most between two decisions. All end together, so nobody who has
- * something waits in vain. Each serving thread sits in a council of its own, with those of the other servers that serve
- * the same workers.
+ * So it is applied by all or by none, whenever the worker dies or a server is silent, and by all in the same order. A
+ * worker has one exchange under way, so each server says HAS once at most between two decisions. All end together, so
+ * nobody who has something waits in vain. Each serving thread sits in a council of its own, with those of the other
+ * servers that serve the same workers.
  *
  * A server that dies is found by who listens to it, and that fails the council's comm for all. So is one that is
  * stopped, but only while something depends on it: an exchange that is not decided, or the end. While servers wait they

@@ -130,10 +130,10 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
     if (end->gone)
         return;
     forget(e, end);
-    if (end->offer != NULL && take_offer(e, end, end->served + 1)) {
+    if (end->offer != NULL && take_offer(e, end, end->served + 1))
         end->heard = (struct plait_note){ .number = end->served + 1, .pull = end->offer->pull };
-        end->waits = end->offer->kind == PLAIT_NOTE_EXCHANGE;
-    }
+    if (end->waits && end->offer->kind != PLAIT_NOTE_EXCHANGE)
+        forget(e, end);
     is_gone(e, end, true);
     if (!end->waits && council_of(e, end) != NULL)
         plait_council_report(council_of(e, end), (uint32_t)(end - e->ends), false);
