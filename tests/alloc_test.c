@@ -347,7 +347,8 @@ static int run_phase(struct scene *s, uint32_t rank, unsigned nth)
         s->points = inject_disarm();
     if (s->status[rank] == PLAIT_OK && s->phase >= FIRST && s->phase <= SECOND)
         CHECK(collective_right(&s->kind->c, NRANK, rank, b.at.out, b.want));
-    if (s->status[rank] == PLAIT_OK && s->phase >= FIRST && s->phase <= SECOND && is_rooted(s->kind))
+    if (s->status[rank] == PLAIT_OK && s->phase >= FIRST && s->phase <= SECOND &&
+        (is_rooted(s->kind) || s->kind->form == MESSAGES))
         s->status[rank] = plait_barrier(comm, NULL); /* not all hear of all: the next call fails at the latest */
     s->seconds[rank] = plait_clock() - start;
     snprintf(s->text[rank], sizeof s->text[rank], "%s", s->status[rank] != PLAIT_OK ? plait_last_error() : "");
