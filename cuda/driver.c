@@ -9,7 +9,7 @@ struct plait_cuda_driver plait_cuda;
 
 static _Thread_local char text[256];
 
-const char *plait_cuda_say(const char *format, ...)
+const char *(plait_cuda_say)(const char *format, ...)
 {
     va_list args;
 
