@@ -28,9 +28,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -456,68 +454,18 @@ static int round_of(struct scene *s, uint32_t rank, unsigned nth)
 
 /* ---- A job ------------------------------------------------------------------------------------------------- */
 
-struct thread {
-    struct scene *scene;
-    uint32_t rank;
-};
-
 /* In creation every round has new processes, as only a process's first comm makes the arena. */
-static void *run_rank(void *arg)
+static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
 {
-    const struct thread *t = arg;
-    struct scene *s = t->scene;
+    struct scene *s = scene;
     unsigned nth = s->nth;
 
+    (void)comm;
     do {
-        if ((nth == 0 && s->phase != CREATE && round_of(s, t->rank, 0) != 0) || round_of(s, t->rank, nth) != 0)
-            _exit(1);
+        if ((nth == 0 && s->phase != CREATE && round_of(s, rank, 0) != 0) || round_of(s, rank, nth) != 0)
+            _exit(1); /* with the threads that wait for it */
     } while (s->phase != CREATE && (nth++ == 0 || s->call[0] != '\0'));
-    return NULL;
-}
-
-static void run_process(struct scene *s, uint32_t process)
-{
-    struct thread threads[NRANK];
-    pthread_t ids[NRANK];
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (uint32_t t = 0; t < s->nthread; t++) {
-        threads[t] = (struct thread){ s, process * s->nthread + t };
-        if (pthread_create(&ids[t], NULL, run_rank, &threads[t]) != 0)
-            _exit(1);
-    }
-    for (uint32_t t = 0; t < s->nthread; t++)
-        pthread_join(ids[t], NULL);
-    _exit(0);
-}
-
-/* The rounds of one set of processes. One that fails ends the others, which wait for it. */
-static void run_processes(struct scene *s)
-{
-    const uint32_t n = NRANK / s->nthread;
-    pid_t pids[NRANK];
-    bool failed = false;
-
-    fflush(NULL);
-    for (uint32_t p = 0; p < n; p++)
-        if ((pids[p] = fork()) == 0)
-            run_process(s, p);
-    for (uint32_t left = n; left > 0; left--) {
-        int how;
-        const pid_t gone = waitpid(-1, &how, 0);
-        for (uint32_t p = 0; p < n; p++)
-            if (pids[p] == gone)
-                pids[p] = 0;
-        if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
-            continue;
-        if (WIFSIGNALED(how) && !failed)
-            fprintf(stderr, "signal %d with call %u (%s) failed\n", WTERMSIG(how), s->nth, s->call);
-        failed = true;
-        for (uint32_t p = 0; p < n; p++)
-            if (pids[p] > 0)
-                kill(pids[p], SIGKILL);
-    }
-    assert_false(failed);
+    return 0;
 }
 
 /* Every call of a phase, until a round goes through without one failing. Returns the calls of a round. */
@@ -526,6 +474,14 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
     static const char *const names[] = { "create", "first",  "grow",  "second", "destroy",
                                          "abort",  "memory", "split", "shrink" };
     struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct ranks r = { .nprocess = NRANK / nthread,
+                             .nthread = nthread,
+                             .limit = 600,
+                             .body = run_rank,
+                             .arg = s,
+                             .processes = true,
+                             .no_comm = true,
+                             .tied = true };
     pthread_barrierattr_t attr;
 
     assert_true(s != MAP_FAILED);
@@ -535,7 +491,8 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
     const double start = plait_clock();
     do {
         pthread_barrier_init(&s->all, &attr, NRANK);
-        run_processes(s);
+        if (ranks_run(&r) != 0)
+            fail_msg("call %u (%s) failed", s->nth, s->call);
     } while (phase == CREATE && (s->nth++ == 0 || s->call[0] != '\0'));
     const unsigned fired = s->fired;
     printf("%-7s %-31s %s, rank %u, %s: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],

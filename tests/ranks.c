@@ -86,6 +86,13 @@ static int run_process(const struct ranks *r, uint32_t process)
     return failed;
 }
 
+static void end_all(const struct ranks *r, const pid_t *pids)
+{
+    for (uint32_t p = 0; p < r->nprocess; p++)
+        if (pids[p] > 0)
+            kill(pids[p], SIGKILL);
+}
+
 static unsigned run_all(const struct ranks *r)
 {
     const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 60);
@@ -112,12 +119,12 @@ static unsigned run_all(const struct ranks *r)
             failed += WIFEXITED(how) ? (unsigned)WEXITSTATUS(how) : 1;
             if (WIFSIGNALED(how) && WTERMSIG(how) != SIGKILL)
                 fprintf(stderr, "process %u: signal %d\n", p, WTERMSIG(how));
+            if (r->tied && failed > 0)
+                end_all(r, pids);
         }
         if (plait_clock() > until) {
             fprintf(stderr, "time limit: %u processes killed\n", left);
-            for (uint32_t p = 0; p < r->nprocess; p++)
-                if (pids[p] > 0)
-                    kill(pids[p], SIGKILL);
+            end_all(r, pids);
         }
         usleep(500);
     }

@@ -23,6 +23,7 @@ struct ranks {
     void *arg;
     bool processes; /* they stay processes although PLAIT_TEST_THREADS is 1 */
     bool no_comm;   /* body makes the comm itself: *comm is NULL, options are in ranks_options() */
+    bool tied;      /* ranks wait for each other: a process that fails ends all */
 };
 
 /* Called with every comm that ranks_run() has made, before the body; NULL: nothing. 0 is success. */

@@ -10,6 +10,7 @@
 #include "../tier.h"
 #include "clock.h"
 #include "device.h"
+#include "device_run.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -24,9 +25,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -316,106 +315,57 @@ static int round_of(struct scene *s, uint32_t rank, unsigned nth, struct device_
 
 /* ---- A job ------------------------------------------------------------------------------------------------- */
 
-struct thread {
-    struct scene *scene;
-    uint32_t rank;
-};
-
 /* Twice with nothing failing. What fails lets streams of the failed comm pass too early: no access is a race then. */
-static void *run_rank(void *arg)
+static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
 {
-    const struct thread *t = arg;
-    struct scene *s = t->scene;
+    struct scene *s = scene;
     struct device_rank d;
     const unsigned step = full() ? 1 : EVERY;
     unsigned nth = full() ? 0 : (unsigned)(s->kind - kinds) % EVERY;
 
+    (void)comm;
     if (!device_begin(&d, ROOM))
-        _exit(1);
-    if (round_of(s, t->rank, 0, &d, true) != 0 || round_of(s, t->rank, 0, &d, false) != 0)
+        _exit(1); /* with the threads that wait for it */
+    if (round_of(s, rank, 0, &d, true) != 0 || round_of(s, rank, 0, &d, false) != 0)
         _exit(1);
     ask.standin_careless(1);
     do {
         nth = nth == 0 ? 1 : nth + step;
-        if (round_of(s, t->rank, nth, &d, false) != 0)
+        if (round_of(s, rank, nth, &d, false) != 0)
             _exit(1);
     } while (s->call[0] != '\0');
     pthread_barrier_wait(&s->all);
-    return NULL;
-}
-
-static void run_process(struct scene *s, uint32_t process)
-{
-    struct thread threads[NRANK];
-    pthread_t ids[NRANK];
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(600);
-    for (uint32_t t = 0; t < s->nthread; t++) {
-        threads[t] = (struct thread){ s, process * s->nthread + t };
-        if (pthread_create(&ids[t], NULL, run_rank, &threads[t]) != 0)
-            _exit(1);
-    }
-    for (uint32_t t = 0; t < s->nthread; t++)
-        pthread_join(ids[t], NULL);
-    _exit(0);
-}
-
-/* One that fails ends the others, which wait for it. */
-static bool run_processes(struct scene *s)
-{
-    const uint32_t n = NRANK / s->nthread;
-    pid_t pids[NRANK];
-    bool failed = false;
-
-    fflush(NULL);
-    for (uint32_t p = 0; p < n; p++)
-        if ((pids[p] = fork()) == 0)
-            run_process(s, p);
-    for (uint32_t left = n; left > 0; left--) {
-        int how;
-        const pid_t gone = waitpid(-1, &how, 0);
-        for (uint32_t p = 0; p < n; p++)
-            if (pids[p] == gone)
-                pids[p] = 0;
-        if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
-            continue;
-        if (WIFSIGNALED(how) && !failed)
-            fprintf(stderr, "signal %d\n", WTERMSIG(how));
-        failed = true;
-        for (uint32_t p = 0; p < n; p++)
-            if (pids[p] > 0)
-                kill(pids[p], SIGKILL);
-    }
-    return !failed;
+    return 0;
 }
 
 /* Every call of a phase, until a round goes through without one failing. */
 static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, unsigned least)
 {
     static const char *const names[] = { "first", "later", "capture", "destroy" };
-    char world[] = "/tmp/plait-calls-test-XXXXXX";
-    const int fd = mkstemp(world);
     struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct ranks r = { .nprocess = NRANK / nthread,
+                             .nthread = nthread,
+                             .limit = 600,
+                             .body = run_rank,
+                             .arg = s,
+                             .processes = true,
+                             .no_comm = true,
+                             .tied = true };
     pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED && fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim };
     pthread_barrierattr_init(&attr);
     pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&s->all, &attr, NRANK);
     const double start = plait_clock();
-    const bool right = run_processes(s);
+    const unsigned failed = device_ranks_run(&r);
     const unsigned fired = s->fired;
     printf("%-7s %-31s %s, rank %u: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
            kind->name, nthread > 1 ? "threads  " : "processes", victim, fired, s->survived, plait_clock() - start);
-    unlink(world);
-    unsetenv("PLAIT_STANDIN_WORLD");
     pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
-    assert_true(right);
+    assert_int_equal(failed, 0);
     if (fired < (full() ? least : least / EVERY))
         fail_msg("only %u calls failed, not %u: the test looks at the wrong calls", fired, least);
 }

@@ -7,6 +7,7 @@
 #include "../values.h"
 #include "device.h"
 #include "device_operate.h"
+#include "device_run.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -63,36 +64,20 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body, .arg = arg
-    };
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static void every_collective_type_and_operator(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 4; n++)
         if (full() || n != 2)
-            run(1, n, every_kind, NULL);
+            device_run(1, n, every_kind, NULL);
 }
 
 /* Each process maps what the others show it. */
 static void ranks_of_several_processes_share_a_device(void **state)
 {
-    char world[] = "/tmp/plait-device-test-XXXXXX";
-    const int fd = mkstemp(world);
-
     (void)state;
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
-    run(2, 1, every_kind, NULL);
-    run(2, 2, every_kind, NULL);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    device_run(2, 1, every_kind, NULL);
+    device_run(2, 2, every_kind, NULL);
 }
 
 /* ---- Plans ------------------------------------------------------------------------------------------------ */
@@ -134,7 +119,7 @@ static void plans_that_run_on_the_host_run_on_the_device(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 5; n += 3)
-        run(1, n, every_plan, NULL);
+        device_run(1, n, every_plan, NULL);
 }
 
 /* ---- Graphs ----------------------------------------------------------------------------------------------- */
@@ -182,7 +167,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_graph_runs_again_and_again_between_other_calls(void **state)
 {
     (void)state;
-    run(1, 3, replay, NULL);
+    device_run(1, 3, replay, NULL);
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------------------- */
@@ -233,7 +218,7 @@ static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
 static void an_aborted_comm_holds_no_stream(void **state)
 {
     (void)state;
-    run(1, 2, abort_one, NULL);
+    device_run(1, 2, abort_one, NULL);
 }
 
 /* Memory is freed when the device has done all, what is given again and again for the failed comm among it. */
@@ -268,7 +253,7 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
     (void)state;
     snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
     setenv("PLAIT_STANDIN_DELAY", "200", 1);
-    run(1, 2, free_first, NULL);
+    device_run(1, 2, free_first, NULL);
     setenv("PLAIT_STANDIN_DELAY", before, 1);
 }
 
@@ -304,7 +289,7 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
-    run(1, 2, refuse, NULL);
+    device_run(1, 2, refuse, NULL);
 }
 
 /* They could not be put one behind the other, which messages of one comm are. */
@@ -336,7 +321,7 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
 static void messages_of_a_group_are_captured_on_one_stream(void **state)
 {
     (void)state;
-    run(1, 2, capture_two, NULL);
+    device_run(1, 2, capture_two, NULL);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include "../tier.h"
 #include "clock.h"
 #include "device.h"
+#include "device_run.h"
 
 #include <plait/memory.h>
 #include <plait/stream.h>
@@ -109,6 +110,25 @@ static int begin(struct device_rank *d, uint32_t rank, struct standin_left *befo
     return 0;
 }
 
+struct scene {
+    int (*act)(struct plait_comm *comm, uint32_t rank, struct device_rank *d); /* until the comm fails */
+    const char *who, *what;                                                    /* in the error */
+    bool shrinks; /* the others go on in a comm of their own */
+};
+
+static int play(struct plait_comm **comm, uint32_t rank, void *scene)
+{
+    const struct scene *s = scene;
+    struct standin_left before;
+    struct device_rank d;
+
+    if (begin(&d, rank, &before) != 0 || s->act(*comm, rank, &d) != 0 ||
+        survive(comm, rank, &d, s->who, s->what, s->shrinks, &before) != 0)
+        return 1;
+    CHECK(device_end(&d));
+    return 0;
+}
+
 static void wait_at_gate(void *context)
 {
     (void)context;
@@ -126,26 +146,18 @@ static void meet(uint32_t n)
 /* ---- A process is killed -------------------------------------------------------------------------------------- */
 
 /* Its stream is held up, so that the others' wait for it. */
-static int killed_under_way(struct plait_comm **comm, uint32_t rank, void *arg)
+static int killed_under_way(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    struct standin_left before;
-    struct device_rank d;
     int done = 1;
 
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
-    CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
-        CHECK(sum(*comm, &d, false) == PLAIT_OK);
-    CHECK(plait_stream_query(d.stream, &done) == PLAIT_OK && !done);
-    meet(plait_comm_nrank(*comm));
+        CHECK(sum(comm, d, false) == PLAIT_OK);
+    CHECK(plait_stream_query(d->stream, &done) == PLAIT_OK && !done);
+    meet(plait_comm_nrank(comm));
     if (rank == VICTIM)
         kill(getpid(), SIGKILL);
-    if (survive(comm, rank, &d, "rank 1 (process ", "died", true, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
     return 0;
 }
 
@@ -214,50 +226,33 @@ static void *kill_later(void *arg)
     return NULL;
 }
 
-static int killed_at_any_time(struct plait_comm **comm, uint32_t rank, void *arg)
+static int killed_at_any_time(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
     uint64_t random = shared->seed * 7;
-    struct standin_left before;
-    struct device_rank d;
     pthread_t killer;
 
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
-    meet(plait_comm_nrank(*comm));
+    meet(plait_comm_nrank(comm));
     CHECK(rank != VICTIM || pthread_create(&killer, NULL, kill_later, NULL) == 0);
-    while (sum(*comm, &d, random_next(&random) % 4 == 0) == PLAIT_OK)
+    while (sum(comm, d, random_next(&random) % 4 == 0) == PLAIT_OK)
         if (random_next(&random) % 8 == 0)
-            plait_stream_synchronize(d.stream);
-    if (survive(comm, rank, &d, "rank 1 (process ", "died", true, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
+            plait_stream_synchronize(d->stream);
     return 0;
 }
 
 /* ---- Abort ---------------------------------------------------------------------------------------------------- */
 
-static int aborted(struct plait_comm **comm, uint32_t rank, void *arg)
+static int aborted(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    struct standin_left before;
-    struct device_rank d;
-
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
-    CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
-        CHECK(sum(*comm, &d, false) == PLAIT_OK);
-    meet(plait_comm_nrank(*comm));
+        CHECK(sum(comm, d, false) == PLAIT_OK);
+    meet(plait_comm_nrank(comm));
     if (rank == 0) {
-        CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
-        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+        CHECK(plait_comm_abort(comm, "enough") == PLAIT_OK);
+        CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK);
         atomic_store(&shared->gate, 1);
     }
-    if (survive(comm, rank, &d, "aborted by rank 0", "enough", false, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
     return 0;
 }
 
@@ -269,67 +264,41 @@ static void *abort_soon(void *arg)
     return NULL;
 }
 
-static int aborted_while_waiting(struct plait_comm **comm, uint32_t rank, void *arg)
+static int aborted_while_waiting(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    struct standin_left before;
-    struct device_rank d;
     pthread_t other;
 
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
-    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    CHECK(sum(comm, d, false) == PLAIT_OK);
     if (rank == 0)
-        CHECK(pthread_create(&other, NULL, abort_soon, *comm) == 0);
+        CHECK(pthread_create(&other, NULL, abort_soon, comm) == 0);
     if (rank != VICTIM) {
-        CHECK(sum(*comm, &d, false) != PLAIT_OK);
+        CHECK(sum(comm, d, false) != PLAIT_OK);
         CHECK(strstr(plait_last_error(), "aborted by rank 0") != NULL);
     }
     if (rank == 0)
         pthread_join(other, NULL);
-    if (survive(comm, rank, &d, "aborted by rank 0", "enough", false, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
     return 0;
 }
 
 /* ---- Never -------------------------------------------------------------------------------------------------- */
 
-static int never_called(struct plait_comm **comm, uint32_t rank, void *arg)
+static int never_called(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    struct standin_left before;
-    struct device_rank d;
-
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
-    CHECK(sum(*comm, &d, false) == PLAIT_OK);
+    CHECK(sum(comm, d, false) == PLAIT_OK);
     if (rank != VICTIM) {
-        CHECK(sum(*comm, &d, false) == PLAIT_ERR_TIMEOUT || strstr(plait_last_error(), "rank 1") != NULL);
+        CHECK(sum(comm, d, false) != PLAIT_OK); /* a timeout, or who has had one */
         CHECK(strstr(plait_last_error(), "rank 1") != NULL);
     }
-    if (survive(comm, rank, &d, "rank 1", "", false, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
     return 0;
 }
 
 /* One rank has never used the device at all. */
-static int never_came(struct plait_comm **comm, uint32_t rank, void *arg)
+static int never_came(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    struct standin_left before;
-    struct device_rank d;
-
-    (void)arg;
-    if (begin(&d, rank, &before) != 0)
-        return 1;
     if (rank != VICTIM) {
-        CHECK(sum(*comm, &d, rank == 0) != PLAIT_OK);
+        CHECK(sum(comm, d, rank == 0) != PLAIT_OK);
         CHECK(strstr(plait_last_error(), "rank 1") != NULL);
     }
-    if (survive(comm, rank, &d, "rank 1", "", false, &before) != 0)
-        return 1;
-    CHECK(device_end(&d));
     return 0;
 }
 
@@ -339,8 +308,6 @@ static int never_came(struct plait_comm **comm, uint32_t rank, void *arg)
 static void run_with(uint32_t nprocess, uint32_t threads, int (*body)(struct plait_comm **, uint32_t, void *),
                      void *arg, double deadline, unsigned lost)
 {
-    char world[] = "/tmp/plait-deaths-test-XXXXXX";
-    const int fd = mkstemp(world);
     struct ranks r = { .nprocess = nprocess,
                        .nthread = threads,
                        .options = PLAIT_COMM_OPTIONS_DEFAULT,
@@ -348,31 +315,32 @@ static void run_with(uint32_t nprocess, uint32_t threads, int (*body)(struct pla
                        .arg = arg,
                        .processes = true };
 
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
     r.options.deadline = deadline;
     shared->ready = shared->gate = 0;
     pthread_barrier_init(&in_process, NULL, threads);
-    const unsigned failed = ranks_run(&r);
+    const unsigned failed = device_ranks_run(&r);
     pthread_barrier_destroy(&in_process);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
     if (failed != lost)
         fail_msg("%u ranks failed, seed %llu", failed, (unsigned long long)shared->seed);
 }
 
-static void run(uint32_t nprocess, uint32_t threads, int (*body)(struct plait_comm **, uint32_t, void *),
-                double deadline, unsigned lost)
+static void run(uint32_t nprocess, uint32_t threads, struct scene *s, double deadline, unsigned lost)
 {
-    run_with(nprocess, threads, body, NULL, deadline, lost);
+    run_with(nprocess, threads, play, s, deadline, lost);
 }
+
+static struct scene under_way = { killed_under_way, "rank 1 (process ", "died", true };
+static struct scene at_any_time = { killed_at_any_time, "rank 1 (process ", "died", true };
+static struct scene abort_queued = { aborted, "aborted by rank 0", "enough", false };
+static struct scene abort_waiting = { aborted_while_waiting, "aborted by rank 0", "enough", false };
+static struct scene not_called = { never_called, "rank 1", "", false };
+static struct scene not_come = { never_came, "rank 1", "", false };
 
 static void a_rank_that_dies_holds_no_stream(void **state)
 {
     (void)state;
-    run(2, 1, killed_under_way, 600, 1);
-    run(4, 1, killed_under_way, 600, 1);
+    run(2, 1, &under_way, 600, 1);
+    run(4, 1, &under_way, 600, 1);
 }
 
 static void a_rank_that_dies_holds_no_graph(void **state)
@@ -380,7 +348,7 @@ static void a_rank_that_dies_holds_no_graph(void **state)
     bool aborts = false;
 
     (void)state;
-    run(3, 1, killed_before_its_graph, 600, 1);
+    run_with(3, 1, killed_before_its_graph, NULL, 600, 1);
     run_with(3, 1, left_with_a_graph, &aborts, 600, 1);
     aborts = true;
     run_with(1, 3, left_with_a_graph, &aborts, 600, 0);
@@ -394,27 +362,27 @@ static void a_rank_may_die_at_any_time(void **state)
     printf("seeds from %llu\n", (unsigned long long)first);
     for (unsigned i = 0; i < (full() ? 500 : light() ? 3 : 15); i++) {
         shared->seed = first + i;
-        run(2 + i % 3, 1, killed_at_any_time, 600, 1);
+        run(2 + i % 3, 1, &at_any_time, 600, 1);
     }
 }
 
 static void an_abort_ends_what_is_queued(void **state)
 {
     (void)state;
-    run(3, 1, aborted, 600, 0);
-    run(1, 3, aborted, 600, 0);
-    run(2, 2, aborted, 600, 0);
-    run(3, 1, aborted_while_waiting, 600, 0);
-    run(1, 3, aborted_while_waiting, 600, 0);
+    run(3, 1, &abort_queued, 600, 0);
+    run(1, 3, &abort_queued, 600, 0);
+    run(2, 2, &abort_queued, 600, 0);
+    run(3, 1, &abort_waiting, 600, 0);
+    run(1, 3, &abort_waiting, 600, 0);
 }
 
 static void a_rank_that_never_calls_is_named(void **state)
 {
     (void)state;
-    run(3, 1, never_called, 1, 0);
-    run(1, 3, never_called, 1, 0);
-    run(3, 1, never_came, 1, 0);
-    run(1, 2, never_came, 1, 0);
+    run(3, 1, &not_called, 1, 0);
+    run(1, 3, &not_called, 1, 0);
+    run(3, 1, &not_come, 1, 0);
+    run(1, 2, &not_come, 1, 0);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #include "../tier.h"
 #include "device.h"
 #include "device_operate.h"
+#include "device_run.h"
 
 #include <plait/memory.h>
 #include <plait/stream.h>
@@ -15,7 +16,6 @@
 
 #include <cmocka.h>
 #include <pthread.h>
-#include <unistd.h>
 
 enum { ROOM = 1 << 16, NCOMM = 3, ROUNDS = 20 };
 
@@ -28,22 +28,6 @@ static const struct {
     { PLAIT_INT64, PLAIT_MAX, 7 },
     { PLAIT_BFLOAT16, PLAIT_AVG, 501 },
 };
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
-{
-    char world[] = "/tmp/plait-devices-test-XXXXXX";
-    const int fd = mkstemp(world);
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body, .arg = arg
-    };
-
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
-    assert_int_equal(ranks_run(&r), 0);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
-}
 
 /* ---- Several devices ------------------------------------------------------------------------------------------ */
 
@@ -73,11 +57,11 @@ static void ranks_on_several_devices(void **state)
 
     (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
-    run(1, 3, on_its_own_device, &three);
-    run(1, 4, on_its_own_device, &two);
-    run(3, 1, on_its_own_device, &three);
-    run(2, 2, on_its_own_device, &two);
-    run(2, 2, on_its_own_device, &three);
+    device_run(1, 3, on_its_own_device, &three);
+    device_run(1, 4, on_its_own_device, &two);
+    device_run(3, 1, on_its_own_device, &three);
+    device_run(2, 2, on_its_own_device, &two);
+    device_run(2, 2, on_its_own_device, &three);
 }
 
 static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -102,9 +86,9 @@ static void a_device_that_others_cannot_reach_is_refused_by_name(void **state)
     (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     setenv("PLAIT_STANDIN_ALONE", "2", 1);
-    run(1, 2, on_a_device_that_is_alone, NULL);
-    run(2, 1, on_a_device_that_is_alone, NULL);
-    run(3, 1, on_a_device_that_is_alone, NULL);
+    device_run(1, 2, on_a_device_that_is_alone, NULL);
+    device_run(2, 1, on_a_device_that_is_alone, NULL);
+    device_run(3, 1, on_a_device_that_is_alone, NULL);
     unsetenv("PLAIT_STANDIN_ALONE");
 }
 
@@ -138,8 +122,8 @@ static void a_rank_may_use_two_devices_with_two_comms(void **state)
 {
     (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
-    run(1, 2, on_two_devices, NULL);
-    run(2, 1, on_two_devices, NULL);
+    device_run(1, 2, on_two_devices, NULL);
+    device_run(2, 1, on_two_devices, NULL);
 }
 
 /* ---- Several comms on several streams --------------------------------------------------------------------------- */
@@ -239,10 +223,10 @@ static void several_comms_on_several_streams(void **state)
     (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
     for (int i = 0; i < (full() ? 20 : 2); i++) {
-        run(1, 3, at_once, NULL);
-        run(2, 2, at_once, NULL);
-        run(1, 3, by_threads, NULL);
-        run(3, 1, by_threads, NULL);
+        device_run(1, 3, at_once, NULL);
+        device_run(2, 2, at_once, NULL);
+        device_run(1, 3, by_threads, NULL);
+        device_run(3, 1, by_threads, NULL);
     }
 }
 

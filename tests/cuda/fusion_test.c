@@ -3,6 +3,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
+#include "device_run.h"
 
 #include <plait/fusion.h>
 #include <plait/memory.h>
@@ -176,35 +177,19 @@ static int every_setup(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *))
-{
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body
-    };
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static void sums_of_every_payload_layout_and_factor(void **state)
 {
     (void)state;
-    run(1, 1, every_setup);
-    run(1, 2, every_setup);
-    run(1, 4, every_setup);
+    device_run(1, 1, every_setup, NULL);
+    device_run(1, 2, every_setup, NULL);
+    device_run(1, 4, every_setup, NULL);
 }
 
 static void ranks_of_several_processes_fuse(void **state)
 {
-    char world[] = "/tmp/plait-device-test-XXXXXX";
-    const int fd = mkstemp(world);
-
     (void)state;
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
-    run(2, 1, every_setup);
-    run(2, 2, every_setup);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    device_run(2, 1, every_setup, NULL);
+    device_run(2, 2, every_setup, NULL);
 }
 
 /* ---- What is found, and other layouts -------------------------------------------------------------------------- */
@@ -247,8 +232,8 @@ static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
 static void infinities_are_found_and_layouts_change(void **state)
 {
     (void)state;
-    run(1, 2, look_and_move);
-    run(1, 3, look_and_move);
+    device_run(1, 2, look_and_move, NULL);
+    device_run(1, 3, look_and_move, NULL);
 }
 
 /* ---- The stream ---------------------------------------------------------------------------------------------------- */
@@ -292,7 +277,7 @@ static void a_step_waits_for_its_stream_and_not_the_host(void **state)
 {
     (void)state;
     atomic_store(&gate, 0);
-    run(1, 2, hold);
+    device_run(1, 2, hold, NULL);
 }
 
 /* What is looked at is waited for, not longer than the comm's deadline. */
@@ -369,7 +354,7 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
-    run(1, 2, refuse);
+    device_run(1, 2, refuse, NULL);
 }
 
 int main(void)

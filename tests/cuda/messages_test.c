@@ -4,6 +4,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
+#include "device_run.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -69,27 +70,11 @@ static enum plait_status recv(struct plait_comm *comm, struct device_rank *d, ui
     return plait_recv(comm, part(d->out, i), n, PLAIT_INT32, from, call);
 }
 
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *))
-{
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body
-    };
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* As threads, and as processes that map each other's memory. */
 static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t, void *))
 {
-    char world[] = "/tmp/plait-device-test-XXXXXX";
-    const int fd = mkstemp(world);
-
-    assert_true(fd >= 0);
-    close(fd);
-    run(1, nrank, body);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
-    run(2, nrank > 2 ? 2 : 1, body);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    device_run(1, nrank, body, NULL);
+    device_run(2, nrank > 2 ? 2 : 1, body, NULL);
 }
 
 /* ---- Patterns --------------------------------------------------------------------------------------------- */
@@ -131,7 +116,7 @@ static int ring(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_ring_of_many_messages_before_collectives(void **state)
 {
     (void)state;
-    run(1, 1, ring);
+    device_run(1, 1, ring, NULL);
     run_both(2, ring);
     run_both(4, ring);
 }
@@ -167,7 +152,7 @@ static int all_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
 static void all_send_to_all_and_to_themselves(void **state)
 {
     (void)state;
-    run(1, 1, all_to_all);
+    device_run(1, 1, all_to_all, NULL);
     run_both(2, all_to_all);
     run_both(4, all_to_all);
 }
@@ -257,7 +242,7 @@ static int any_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
 static void any_pattern_on_any_streams(void **state)
 {
     (void)state;
-    run(1, 2, any_pattern);
+    device_run(1, 2, any_pattern, NULL);
     run_both(4, any_pattern);
 }
 
@@ -350,7 +335,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 static void messages_are_captured(void **state)
 {
     (void)state;
-    run(1, 3, replay);
+    device_run(1, 3, replay, NULL);
 }
 
 /* One thread holds all ranks, each with a stream. */
@@ -438,7 +423,7 @@ static int change(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_stream_in_the_place_of_another_comes_behind_it(void **state)
 {
     (void)state;
-    run(1, 2, change);
+    device_run(1, 2, change, NULL);
 }
 
 /* ---- What does not fit ------------------------------------------------------------------------------------------ */
@@ -503,10 +488,10 @@ static int mix_counts(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_message_between_a_device_and_the_host_is_named(void **state)
 {
     (void)state;
-    run(1, 2, mix_sent);
-    run(1, 2, mix_sent_later);
-    run(1, 2, mix_received);
-    run(1, 2, mix_counts);
+    device_run(1, 2, mix_sent, NULL);
+    device_run(1, 2, mix_sent_later, NULL);
+    device_run(1, 2, mix_received, NULL);
+    device_run(1, 2, mix_counts, NULL);
 }
 
 /* ---- Ends ---------------------------------------------------------------------------------------------------- */
@@ -562,7 +547,7 @@ static void messages_end_with_a_comm_that_fails(void **state)
 {
     (void)state;
     atomic_store(&gate, 0);
-    run(1, 2, break_off);
+    device_run(1, 2, break_off, NULL);
 }
 
 int main(void)

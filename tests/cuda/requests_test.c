@@ -3,6 +3,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
+#include "device_run.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -18,14 +19,6 @@
 #include <unistd.h>
 
 enum { COUNT = 1000, MANY = 6, ROOM = MANY * COUNT * sizeof(int32_t) };
-
-static void run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *))
-{
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body
-    };
-    assert_int_equal(ranks_run(&r), 0);
-}
 
 /* The part of a buffer for operation i. */
 static int32_t *part(char *memory, uint32_t i)
@@ -112,23 +105,15 @@ static int pend(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_request_ends_when_its_operation_has_happened(void **state)
 {
     (void)state;
-    run(1, 1, pend);
-    run(1, 4, pend);
+    device_run(1, 1, pend, NULL);
+    device_run(1, 4, pend, NULL);
 }
 
 static void ranks_of_several_processes_have_requests(void **state)
 {
-    char world[] = "/tmp/plait-device-test-XXXXXX";
-    const int fd = mkstemp(world);
-
     (void)state;
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
-    run(2, 1, pend);
-    run(2, 2, pend);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    device_run(2, 1, pend, NULL);
+    device_run(2, 2, pend, NULL);
 }
 
 static _Atomic uint32_t gate, waiting;
@@ -176,7 +161,7 @@ static void a_request_waits_for_what_is_before_it_on_its_stream(void **state)
 {
     (void)state;
     atomic_store(&gate, 0);
-    run(1, 3, hold);
+    device_run(1, 3, hold, NULL);
 }
 
 /* ---- Again and again --------------------------------------------------------------------------------------- */
@@ -228,8 +213,8 @@ static int again(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_persistent_operation_is_started_again_and_again(void **state)
 {
     (void)state;
-    run(1, 2, again);
-    run(1, 3, again);
+    device_run(1, 2, again, NULL);
+    device_run(1, 3, again, NULL);
 }
 
 static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -265,7 +250,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_persistent_operation_is_captured(void **state)
 {
     (void)state;
-    run(1, 3, replay);
+    device_run(1, 3, replay, NULL);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------------------ */
@@ -306,8 +291,8 @@ static int together(struct plait_comm **comm, uint32_t rank, void *arg)
 static void calls_of_every_form_are_grouped(void **state)
 {
     (void)state;
-    run(1, 2, together);
-    run(1, 3, together);
+    device_run(1, 2, together, NULL);
+    device_run(1, 3, together, NULL);
 }
 
 /* ---- Ends of comms ------------------------------------------------------------------------------------------ */
@@ -340,7 +325,7 @@ static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_comm_that_is_left_ends_its_requests_first(void **state)
 {
     (void)state;
-    run(1, 3, leave);
+    device_run(1, 3, leave, NULL);
 }
 
 /* Rank 1's stream is held up. Rank 0's requests end with the comm: when it is aborted, or at the deadline. */
@@ -393,10 +378,10 @@ static void requests_end_with_a_comm_that_fails(void **state)
     (void)state;
     atomic_store(&gate, 0);
     atomic_store(&waiting, 0);
-    run(1, 2, abort_one);
+    device_run(1, 2, abort_one, NULL);
     atomic_store(&gate, 0);
     atomic_store(&waiting, 0);
-    run(1, 2, run_out);
+    device_run(1, 2, run_out, NULL);
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "device.h"
 #include "device_operate.h"
+#include "device_run.h"
 
 #include <plait/memory.h>
 #include <plait/stream.h>
@@ -24,7 +25,6 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MOST_OPERATIONS = 24, BLOCK = 1 << 15 };
 
@@ -277,8 +277,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static unsigned run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    char world[] = "/tmp/plait-seeds-test-XXXXXX";
-    const int fd = mkstemp(world);
     struct ranks r = { .nprocess = nprocess,
                        .nthread = nthread,
                        .limit = 120,
@@ -286,15 +284,10 @@ static unsigned run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plai
                        .body = body,
                        .arg = arg };
 
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
     r.options.deadline = 60;
     pthread_barrier_init(&in_process, NULL, nthread);
-    const unsigned failed = ranks_run(&r);
+    const unsigned failed = device_ranks_run(&r);
     pthread_barrier_destroy(&in_process);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
     return failed;
 }
 
