@@ -82,7 +82,8 @@ static bool check_collective(const struct options *o, const struct collective *c
     return true;
 }
 
-/* Whether the library would refuse every operation. It says why and what else there is. */
+/* Whether the library would refuse every operation. It says why and what else there is. Ranks that a launcher started learn
+   who shares a node when they meet: of them the first call tells. */
 static bool check_algorithm(const struct options *o, const struct collective *c)
 {
     const struct plait_shape shape = {
@@ -96,6 +97,8 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     if (c->coll == COLL_SENDRECV)
         return o->algorithm == NULL ||
                complain("--algo %s: a %s has no algorithms; leave out --algo", o->algorithm, c->title);
+    if (o->launched && o->nodes == NULL)
+        return true;
     call.algorithm = o->algorithm;
     call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;

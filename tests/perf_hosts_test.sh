@@ -75,6 +75,9 @@ if [ "$ucx" != yes ]; then
 fi
 ran 0 "$hosts" 2 --ranks 1+2 -- "$perf" $quick && has 3 "$row" && has 1 'Rank  0 .* host0 ' && has 2 'Rank  [12] .* host1 '
 ran 0 "$hosts" 2 -- "$perf" elastic --mode sync2 --payload bfloat16 --bytes 1M -n 2 --rounds 2 && has 1 '^\[host0 0\] +sync2 +[0-9]'
+# Algorithms of several nodes had been refused: who shares a node is known when the ranks meet.
+ran 0 "$hosts" 2 --ranks 2 -- "$perf" $quick --algo hierarchy && has 3 "$row"
+ran 3 "$hosts" 2 --ranks 2 -- "$perf" $quick --algo hierachy && has 1 "plait-perf: .*did you mean 'hierarchy'"
 # Ranks that leave first end well: the thread that hears of other hosts had read memory that was gone already.
 for _ in 1 2 3 4 5; do
     ran 0 "$hosts" 3 -- "$perf" -b 4 -e 4 -n 5 --place out || break
