@@ -22,8 +22,10 @@ static float w[WEIGHTS], g[MICRO][WEIGHTS]; /* weights, gradients of each micro-
 
 static void check(enum plait_status status)
 {
-    if (status != PLAIT_OK)
-        exit(fprintf(stderr, "%s: %s\n", plait_status_text(status), plait_last_error()));
+    if (status == PLAIT_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", plait_status_text(status), plait_last_error());
+    exit(1);
 }
 
 /* Pairs of micro-batches, pairs of pairs ..: the sum is in g[0]. */
@@ -88,8 +90,10 @@ int main(int argc, char **argv)
     struct plait_unique_id id;
     struct plait_comm *comm;
     o.nrank = argc > 1 ? (uint32_t)atoi(argv[1]) : 4;
-    if (o.nrank == 0 || MICRO % o.nrank != 0)
-        return fprintf(stderr, "%u ranks are not possible; 1, 2, 4 and 8 are\n", o.nrank);
+    if (o.nrank == 0 || MICRO % o.nrank != 0) {
+        fprintf(stderr, "%u ranks are not possible; 1, 2, 4 and 8 are\n", o.nrank);
+        return 2;
+    }
     check(plait_unique_id_create(&id));
     while (o.rank < o.nrank - 1 && fork() != 0)
         o.rank++;
@@ -97,5 +101,8 @@ int main(int argc, char **argv)
     check(plait_comm_create(&o, &comm));
     train(comm, o.rank, MICRO / o.nrank, argc > 2 && strcmp(argv[2], "reproducible") == 0);
     check(plait_comm_destroy(comm));
-    return wait(NULL) == 0;
+    int failed = 0;
+    for (int how; wait(&how) > 0;)
+        failed |= how != 0;
+    return failed;
 }

@@ -12,3 +12,15 @@ for n in 2 4; do
     echo "$n ranks: $other"
     [ "$other" = "$one" ]
 done
+# The program fails with any of its ranks.
+"$1" 4 >/dev/null 2>&1 &
+program=$!
+until child=$(grep -ls "^PPid:[[:space:]]$program$" /proc/[0-9]*/status | head -1 | cut -d/ -f3) && [ -n "$child" ]; do sleep 0.01; done
+kill -9 "$child"
+if wait $program; then
+    echo "FAIL: exit status 0 where a rank was killed"
+    exit 1
+fi
+status=0
+"$1" 3 2>/dev/null || status=$?
+[ $status -eq 2 ]
