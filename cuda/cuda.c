@@ -4,7 +4,6 @@
 
 #include "../lib/device.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +11,17 @@ struct plait_mark {
     struct gpu *gpu;
     void *event;
 };
+
+/* There may be a driver, and no GPU. */
+static const char *current(int *device)
+{
+    int n = 0;
+    const char *why = plait_cuda_why(plait_cuda.device_count(&n), "cuDeviceGetCount");
+
+    if (why == NULL && n == 0)
+        why = plait_cuda_say("the driver has no GPU");
+    return why == NULL ? plait_cuda_current(device) : why;
+}
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
@@ -168,52 +178,91 @@ static const char *reach(int device, int other)
 
 /* ---- Queues ----------------------------------------------------------------------------------------- */
 
-static const char *device_of_stream(void *stream, int *device, void **context)
+/* Inside a context: of which device is this one? */
+static const char *device_of_context(void *context, int *device)
 {
-    struct inside inside;
-    const char *why = plait_cuda_enter(NULL, &inside);
+    void *popped;
+    const char *why = plait_cuda_why(plait_cuda.context_push(context), "cuCtxPushCurrent");
 
     if (why != NULL)
         return why;
-    why = plait_cuda_why(plait_cuda.stream_context(stream, context), "cuStreamGetCtx");
-    if (why == NULL)
-        why = plait_cuda_why(plait_cuda.context_push(*context), "cuCtxPushCurrent");
-    if (why == NULL) {
-        void *popped;
-        why = plait_cuda_why(plait_cuda.context_device(device), "cuCtxGetDevice");
-        if (plait_cuda.context_pop(&popped) != DRIVER_OK)
-            plait_cuda.context_pop(&popped);
-    }
-    plait_cuda_leave(&inside);
+    why = plait_cuda_why(plait_cuda.context_device(device), "cuCtxGetDevice");
+    if (plait_cuda.context_pop(&popped) != DRIVER_OK)
+        plait_cuda.context_pop(&popped);
     return why;
 }
 
-static _Atomic uint64_t nqueue;
+/* The same of a stream, in whose place the caller may put another one with the same handle, but not with the same id. */
+static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
+{
+    unsigned long long id = 0;
+    const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
+
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.stream_id(q->stream, &id), "cuStreamGetId");
+    if (why == NULL && (q->gpu == NULL || *context != q->gpu->context))
+        why = device_of_context(*context, device);
+    q->id = id + 1;
+    return why;
+}
+
+/* CUDA's handle for the stream of whichever thread it is that uses it. */
+#define PER_THREAD ((void *)2)
+
+static const char *take_stream(struct plait_queue *q, int wanted)
+{
+    void *context = NULL;
+    int device = wanted;
+    const char *why = NULL;
+
+    if (q->stream == PER_THREAD)
+        return plait_cuda_say("cudaStreamPerThread is another stream in each thread: create one");
+    if (wanted >= 0)
+        why = plait_cuda_gpu(wanted, &q->gpu);
+    if (why == NULL)
+        INSIDE(q->gpu, why = look_at_stream(q, &context, &device));
+    if (why == NULL && wanted >= 0 && device != wanted)
+        why = plait_cuda_say("it is a stream of GPU %d, not of GPU %d", device, wanted);
+    if (why == NULL && q->gpu == NULL)
+        why = plait_cuda_gpu(device, &q->gpu);
+    if (why == NULL && context != q->gpu->context)
+        why = plait_cuda_say("the stream is of another context than GPU %d's primary one, which cudaSetDevice() gives",
+                             device);
+    return why;
+}
+
+static const char *make_stream(struct plait_queue *q, int device)
+{
+    unsigned long long id = 0;
+    const char *why = plait_cuda_gpu(device, &q->gpu);
+
+    if (why == NULL)
+        CALL(q->gpu, "cuStreamCreate", plait_cuda.stream_create(&q->stream, DRIVER_STREAM_NON_BLOCKING));
+    if (why != NULL)
+        return why;
+    CALL(q->gpu, "cuStreamGetId", plait_cuda.stream_id(q->stream, &id));
+    q->id = id + 1;
+    const char *failed = why;
+    if (failed != NULL)
+        GIVE_BACK(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
+    return failed;
+}
 
 static const char *open_queue(void *native, bool own, int device, struct plait_queue **out)
 {
     struct plait_queue *q = calloc(1, sizeof *q);
-    void *context = NULL;
     const char *why = q == NULL ? plait_cuda_say("out of memory for a stream") : NULL;
 
-    if (why == NULL && !own)
-        why = device_of_stream(native, &device, &context);
-    if (why == NULL)
-        why = plait_cuda_gpu(device, &q->gpu);
-    if (why == NULL && !own && context != q->gpu->context)
-        why = plait_cuda_say("the stream is of another context than GPU %d's primary one, which cudaSetDevice() gives",
-                             device);
-    if (why == NULL && own)
-        CALL(q->gpu, "cuStreamCreate", plait_cuda.stream_create(&native, DRIVER_STREAM_NON_BLOCKING));
-    if (why != NULL) {
-        free(q);
-        return why;
+    if (why == NULL) {
+        q->stream = native;
+        q->own = own;
+        why = own ? make_stream(q, device) : take_stream(q, device);
     }
-    q->stream = native;
-    q->own = own;
-    q->id = atomic_fetch_add(&nqueue, 1) + 1;
-    *out = q;
-    return NULL;
+    if (why == NULL)
+        *out = q;
+    else
+        free(q);
+    return why;
 }
 
 static void close_queue(struct plait_queue *q)
@@ -298,6 +347,26 @@ static const char *copy(struct plait_queue *q, void *to, const void *from, size_
     return why;
 }
 
+static const char *copies(struct plait_queue *q, const struct plait_copy *copy, size_t n)
+{
+    struct plait_cuda_copies a = { .n = 0 };
+    uint64_t chunks = 0;
+    const char *why = NULL;
+
+    for (size_t i = 0; i < n && why == NULL; i++) {
+        a.copy[a.n++] = (struct plait_cuda_copy){ copy[i].to, copy[i].from, copy[i].bytes };
+        chunks += plait_cuda_chunks(copy[i].bytes);
+        if (a.n < PLAIT_CUDA_COPIES && i + 1 < n)
+            continue;
+        const unsigned blocks = chunks < q->gpu->most_blocks ? (unsigned)chunks : q->gpu->most_blocks;
+        if (blocks > 0)
+            INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_copies, blocks, &a));
+        a.n = 0;
+        chunks = 0;
+    }
+    return why;
+}
+
 static const size_t sizes[] = {
 #define PLAIT_X(symbol, value, bytes, name) [value] = bytes,
     PLAIT_DTYPE_LIST(PLAIT_X)
@@ -326,12 +395,15 @@ static const char *combine(struct plait_queue *q, const struct plait_combine *c)
 }
 
 static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to, const void *from, size_t count,
-                         const void *scalar)
+                         const void *scalar, bool late)
 {
     struct plait_cuda_scale a = { .dst = to, .src = from, .count = count, .type = (uint32_t)type };
     const char *why;
 
-    memcpy(&a.scalar, scalar, sizes[type]);
+    if (late)
+        a.late = scalar;
+    else
+        memcpy(&a.scalar, scalar, sizes[type]);
     INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_scale,
                                            plait_cuda_blocks(count * sizes[type], q->gpu->most_blocks), &a));
     return why;
@@ -392,6 +464,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .abi = PLAIT_DEVICE_ABI,
     .name = "cuda",
     .open = plait_cuda_find,
+    .current = current,
     .place = place,
     .alloc = alloc,
     .free = free_memory,
@@ -410,6 +483,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .give = give,
     .take = take,
     .copy = copy,
+    .copies = copies,
     .combine = combine,
     .scale = scale,
     .make_packing = plait_cuda_make_packing,

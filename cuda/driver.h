@@ -76,6 +76,7 @@ enum { /* of enums of the driver, what is used */
     X(stream_create, "cuStreamCreate", (void **out, unsigned flags))                                                \
     X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                         \
     X(stream_context, "cuStreamGetCtx", (void *stream, void **out))                                                 \
+    X(stream_id, "cuStreamGetId", (void *stream, unsigned long long *out))                                          \
     X(stream_synchronize, "cuStreamSynchronize", (void *stream))                                                    \
     X(stream_query, "cuStreamQuery", (void *stream))                                                                \
     X(stream_capturing, "cuStreamIsCapturing", (void *stream, int *out))                                            \

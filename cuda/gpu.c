@@ -140,8 +140,7 @@ static const char *open_gpu(int device, struct gpu **out)
     return why;
 }
 
-/* The first, where the thread has none. */
-static const char *current_device(int *out)
+const char *plait_cuda_current(int *out)
 {
     const int error = plait_cuda.context_device(out);
 
@@ -157,7 +156,7 @@ const char *plait_cuda_gpu(int device, struct gpu **out)
     int n = 0;
 
     if (device < 0)
-        why = current_device(&device);
+        why = plait_cuda_current(&device);
     if (why != NULL)
         return why;
     if (device < MOST_GPUS && (*out = atomic_load(&gpus[device])) != NULL)

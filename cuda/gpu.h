@@ -23,6 +23,9 @@ struct plait_queue {
     bool own;
 };
 
+/* The calling thread's current device; the first, where it has none. */
+const char *plait_cuda_current(int *out);
+
 /* The device's; or the calling thread's current one, the first where there is none (device -1). */
 const char *plait_cuda_gpu(int device, struct gpu **out);
 

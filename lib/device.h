@@ -16,12 +16,13 @@
 
 #include <plait/coll.h>
 #include <plait/memory.h>
+#include <plait/stream.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    2 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    3 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -65,6 +66,8 @@ struct plait_device_plugin {
 
     /* Find the driver, once: at `path`, or, if that is "", by its usual name. */
     const char *(*open)(const char *path);
+    /* The calling thread's current device; the first, where it has none. */
+    const char *(*current)(int *device);
 
     /* Memory. alloc: zeroed. device -1: the calling thread's current one, or the first. */
     const char *(*place)(const void *memory, struct plait_spot *out);
@@ -79,13 +82,14 @@ struct plait_device_plugin {
     const char *(*reach)(int device, int other);
 
     /*
-     * native  the caller's stream, which stays the caller's; NULL: make one of `device`, on which nothing of others
-     *         waits
+     * native  the caller's stream, which stays the caller's, NULL for the default one: of `device`, or, if that is -1,
+     *         of whichever it is
+     * own     make one of `device`, on which nothing of others waits
      */
     const char *(*open_queue)(void *native, bool own, int device, struct plait_queue **out);
     void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
     int (*device_of)(const struct plait_queue *queue);
-    uint64_t (*id_of)(const struct plait_queue *queue);          /* no other of this process has had or will have it */
+    uint64_t (*id_of)(const struct plait_queue *queue);          /* not 0; other streams never have it */
     const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
     const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
     const char *(*capturing)(struct plait_queue *queue, bool *out);
@@ -96,9 +100,11 @@ struct plait_device_plugin {
     const char *(*take)(struct plait_queue *queue, uint64_t flag);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
-    /* As plait_kernels.scale; scalar is the host's, read at the call. */
+    /* All in one go, as far as possible: none overlaps another. */
+    const char *(*copies)(struct plait_queue *queue, const struct plait_copy *copies, size_t n);
+    /* As plait_kernels.scale; scalar is the host's, read at the call, or, late, the device's, read in its turn. */
     const char *(*scale)(struct plait_queue *queue, enum plait_dtype type, void *to, const void *from, size_t count,
-                         const void *scalar);
+                         const void *scalar, bool late);
 
     /*
      * Arrays into a payload of this type and out of it, in one launch each, as plait_pass_convert(); zero() one of them.

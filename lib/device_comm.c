@@ -285,9 +285,9 @@ struct plait_queue *plait_device_here(struct plait_comm *comm)
             plait_device_note(comm, d->plugin->follow(d->queue, d->end));
         if (!plait_device_works(comm))
             return NULL;
-        d->last = d->queue;
         d->last_id = id;
     }
+    d->last = d->queue; /* the caller may have another queue for the same stream */
     d->ahead = true;
     return d->queue;
 }

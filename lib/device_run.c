@@ -61,7 +61,7 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     plait_device_aim(comm, job->queue, captures);
     struct plait_queue *queue = plait_device_here(comm);
     if (queue != NULL)
-        plait_device_note(comm, d->plugin->scale(queue, o->type, to, job->in, n, job->scale));
+        plait_device_note(comm, d->plugin->scale(queue, o->type, to, job->in, n, job->scale, job->late));
     *in = to;
     return PLAIT_OK;
 }
@@ -90,13 +90,26 @@ static enum plait_status check_call(const struct plait_comm *comm, const char *n
     if (call != NULL && call->user != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
-    if (call != NULL && call->scale != NULL && call->scale_when == PLAIT_SCALE_LATE)
-        return plait_fail(
-            PLAIT_ERR_UNSUPPORTED,
-            "%s: call->scale_when is PLAIT_SCALE_LATE, which is not supported yet with memory of a GPU: use "
-            "PLAIT_SCALE_NOW",
-            name);
     return PLAIT_OK;
+}
+
+/* Whoever reads the scalar must be able to: the host, or the device in its turn. */
+static enum plait_status check_scale(const char *name, const struct plait_call *call, const struct plait_queue *queue)
+{
+    struct plait_spot p;
+
+    if (call == NULL || call->scale == NULL)
+        return PLAIT_OK;
+    if (queue == NULL || call->scale_when == PLAIT_SCALE_NOW)
+        return plait_device_refuse(name, "call->scale", call->scale);
+    const enum plait_status status = find_place(name, "call->scale", call->scale, 1, &p);
+    if (status != PLAIT_OK || p.kind != PLAIT_MEMORY_HOST)
+        return status;
+    return plait_fail(
+        PLAIT_ERR_ARG,
+        "%s: call->scale is %p, host memory, which the GPU cannot read when the operation runs there: with "
+        "PLAIT_SCALE_LATE use device, pinned or managed memory",
+        name, call->scale);
 }
 
 static enum plait_status wrong_place(const char *name, const char *which, const void *memory,
@@ -137,7 +150,7 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
-        return PLAIT_OK;
+        return check_scale(name, call, NULL);
     if (q == NULL && call != NULL && call->stream != NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: call->stream is a host's, but %s is memory of a GPU: use a stream of it",
                           name, has_in && a.kind == PLAIT_MEMORY_DEVICE ? "in" : "out");
@@ -156,6 +169,8 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     status = check_call(comm, name, call);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
+    if (status == PLAIT_OK)
+        status = check_scale(name, call, q);
     if (status == PLAIT_OK && comm->device == NULL)
         status = plait_device_open(comm, device);
     if (status != PLAIT_OK)
@@ -188,6 +203,7 @@ enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_a
         job.sizes = *sizes;
     if (call != NULL) {
         job.scale = call->scale;
+        job.late = call->scale_when == PLAIT_SCALE_LATE;
         job.deadline = call->deadline;
     }
     return plait_run_job(comm, &job);

@@ -84,20 +84,21 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out)
 void plait_device_notice(const struct plait_config *config)
 {
     const struct plait_device_plugin *plugin;
+    const char *name = config->cuda_driver[0] != '\0' ? config->cuda_driver : DRIVER;
     void *driver;
 
     if (!PLAIT_HAVE_CUDA || plait_device_used() != NULL)
         return;
     /* A child forked while the loader looks for files would crash in its own loader. */
     pthread_mutex_lock(&lock);
-    driver = dlopen(DRIVER, RTLD_LAZY | RTLD_NOLOAD);
+    driver = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (driver != NULL)
         dlclose(driver);
     pthread_mutex_unlock(&lock);
     if (driver == NULL)
         return;
     if (load_once(config, &plugin) != PLAIT_OK)
-        plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", DRIVER,
+        plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", name,
                   plait_last_error());
 }
 
@@ -111,37 +112,69 @@ static void keep(struct given *g)
     pthread_mutex_unlock(&lock);
 }
 
-enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
+static enum plait_status allocate(const char *name, enum plait_memory kind, int device, size_t bytes, void **out)
 {
     const struct plait_device_plugin *plugin;
     struct given *g;
     enum plait_status status;
     const char *why;
 
-    if (kind == PLAIT_MEMORY_HOST)
-        return plait_mem_alloc(bytes, out);
     if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: out is NULL");
-    if ((unsigned)kind >= PLAIT_NMEMORY)
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: kind is %d, which is no enum plait_memory", (int)kind);
+        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
     if (bytes == 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: bytes is 0; ask for at least 1");
+        return plait_fail(PLAIT_ERR_ARG, "%s: bytes is 0; ask for at least 1", name);
     status = plait_device_get(&plugin);
     if (status != PLAIT_OK)
         return status;
     g = malloc(sizeof *g);
     if (g == NULL)
         return plait_fail_memory("out of memory for an allocation");
-    why = plugin->alloc(kind, -1, bytes, &g->memory);
+    why = plugin->alloc(kind, device, bytes, &g->memory);
     if (why != NULL) {
         free(g);
-        return plait_fail(PLAIT_ERR_NOMEM, "plait_mem_alloc_as: %zu bytes of memory of kind %s: %s", bytes,
+        return plait_fail(PLAIT_ERR_NOMEM, "%s: %zu bytes of memory of kind %s: %s", name, bytes,
                           plait_memory_name(kind), why);
     }
     g->kind = kind;
     keep(g);
     *out = g->memory;
     return PLAIT_OK;
+}
+
+enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
+{
+    if (kind == PLAIT_MEMORY_HOST)
+        return plait_mem_alloc(bytes, out);
+    if ((unsigned)kind >= PLAIT_NMEMORY)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: kind is %d, which is no enum plait_memory", (int)kind);
+    return allocate("plait_mem_alloc_as", kind, -1, bytes, out);
+}
+
+enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **out)
+{
+    if (device < 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_on: device is %d; GPUs are 0 and more", device);
+    return allocate("plait_mem_alloc_on", PLAIT_MEMORY_DEVICE, device, bytes, out);
+}
+
+enum plait_status plait_device_now(int *out)
+{
+    struct plait_config config;
+    const char *why;
+    enum plait_status status = PLAIT_OK;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_device_now: out is NULL");
+    if (plait_device_used() == NULL)
+        status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    if (plait_device_used() == NULL)
+        plait_device_notice(&config);
+    const struct plait_device_plugin *plugin = plait_device_used();
+    *out = -1;
+    why = plugin != NULL ? plugin->current(out) : NULL;
+    return why == NULL ? PLAIT_OK : plait_device_fail("plait_device_now", why);
 }
 
 bool plait_device_free(void *memory, enum plait_status *status)

@@ -224,6 +224,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
         r->job.scale = call != NULL ? call->scale : NULL;
         if (r->job.scale != NULL && call->scale_when == PLAIT_SCALE_NOW)
             r->job.scale = memcpy(r->scalar, call->scale, job->o->size);
+        r->job.late = call != NULL && call->scale_when == PLAIT_SCALE_LATE;
         if (job->o->sized)
             status = copy_sizes(r);
         if (status != PLAIT_OK)

@@ -44,6 +44,7 @@ struct plait_job { /* what is to run: bound, and what belongs to one call */
     const void *in;
     void *out;
     const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when it begins; else NULL */
+    bool late;                /* of a device's job: the scalar is memory that it reads in its turn */
     double deadline;          /* seconds; 0: the comm's */
     struct plait_sizes sizes; /* of o->sized */
     struct plait_slice_work work;

@@ -109,7 +109,7 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     return PLAIT_OK;
 }
 
-enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out)
+static enum plait_status take_cuda(const char *name, int device, void *cuda, struct plait_stream **out)
 {
     const struct plait_device_plugin *plugin;
     struct plait_stream *s;
@@ -117,7 +117,7 @@ enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out
     const char *why;
 
     if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create_cuda: out is NULL");
+        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
     status = plait_device_get(&plugin);
     if (status != PLAIT_OK)
         return status;
@@ -125,13 +125,25 @@ enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out
     if (s == NULL)
         return plait_fail_memory("out of memory for a stream");
     s->generation = plait_generation;
-    why = plugin->open_queue(cuda, false, -1, &s->queue);
+    why = plugin->open_queue(cuda, false, device, &s->queue);
     if (why != NULL) {
         free(s);
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create_cuda: cuda is %p: %s", cuda, why);
+        return plait_fail(PLAIT_ERR_ARG, "%s: cuda is %p: %s", name, cuda, why);
     }
     *out = s;
     return PLAIT_OK;
+}
+
+enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out)
+{
+    return take_cuda("plait_stream_create_cuda", -1, cuda, out);
+}
+
+enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct plait_stream **out)
+{
+    if (device < 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_create_cuda_on: device is %d; GPUs are 0 and more", device);
+    return take_cuda("plait_stream_create_cuda_on", device, cuda, out);
 }
 
 struct plait_queue *plait_stream_queue(const struct plait_stream *s)
@@ -155,6 +167,30 @@ static enum plait_status check(const struct plait_stream *s, const char *name)
 static enum plait_status of_device(const char *name, const char *why)
 {
     return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
+}
+
+enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_stream *other)
+{
+    struct plait_mark *mark = NULL;
+    enum plait_status status = check(s, "plait_stream_follow");
+    const char *why;
+
+    if (status == PLAIT_OK)
+        status = check(other, "plait_stream_follow");
+    if (status != PLAIT_OK)
+        return status;
+    if (s->queue == NULL || other->queue == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_stream_follow: %s is a host's stream; both must be CUDA's",
+                          s->queue == NULL ? "stream" : "other");
+    const struct plait_device_plugin *plugin = plait_device_used();
+    why = plugin->make_mark(plugin->device_of(other->queue), &mark);
+    if (why == NULL)
+        why = plugin->set_mark(other->queue, mark);
+    if (why == NULL)
+        why = plugin->follow(s->queue, mark);
+    status = of_device("plait_stream_follow", why);
+    plugin->free_mark(mark);
+    return status;
 }
 
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)

@@ -52,7 +52,7 @@ def target(c):
 
 
 OTHER_NAMES = {'plait_comm_status': 'ready', 'plait_fusion_create': 'fusion', 'plait_elastic_create': 'elastic'}
-ONLY_IN_C = {'plait_comm_choose'}
+ONLY_IN_C = {'plait_comm_choose', 'plait_comm_copy'}
 
 
 def every_function_of_a_comm_has_a_method():

@@ -35,4 +35,29 @@ BODY void plait_copy_body(const struct plait_cuda_copy *a, uint32_t phase, const
     plait_copy_bytes(a->dst, a->src, a->bytes, plait_thread(at), plait_nthread(at));
 }
 
+BODY uint32_t plait_copies_phases(const struct plait_cuda_copies *a, const struct plait_where *at)
+{
+    (void)a, (void)at;
+    return 1;
+}
+
+/* Chunks are numbered through all copies; block b takes b, b + nblock, and so on. */
+BODY void plait_copies_body(const struct plait_cuda_copies *a, uint32_t phase, const struct plait_where *at,
+                            double *shared)
+{
+    uint64_t chunk = at->block, first = 0; /* of the copy */
+
+    (void)phase, (void)shared;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct plait_cuda_copy *c = &a->copy[i];
+        const uint64_t end = first + c->bytes / PLAIT_CUDA_CHUNK + (c->bytes % PLAIT_CUDA_CHUNK != 0);
+        for (; chunk < end; chunk += at->nblock) {
+            const uint64_t start = (chunk - first) * PLAIT_CUDA_CHUNK, left = c->bytes - start;
+            plait_copy_bytes((char *)c->dst + start, (const char *)c->src + start,
+                             left < PLAIT_CUDA_CHUNK ? left : PLAIT_CUDA_CHUNK, at->thread, at->nthread);
+        }
+        first = end;
+    }
+}
+
 #endif

@@ -4,6 +4,8 @@
 #include "optim_body.h"
 #include "reduce_body.h"
 
+_Static_assert(sizeof(struct plait_cuda_copies) <= 4096, "what a kernel's argument may have");
+
 /* All phases of all blocks. */
 #define HOST(name, args, threads, phases, body)                       \
     static void run_##name(const void *argument, uint32_t nblock)     \
@@ -37,6 +39,7 @@ REDUCE(float8e4m3)
 REDUCE(float8e5m2)
 HOST(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS, plait_scale_phases, plait_scale_body)
 HOST(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS, plait_copy_phases, plait_copy_body)
+HOST(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS, plait_copies_phases, plait_copies_body)
 HOST(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_pack_phases, plait_pack_body)
 HOST(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_unpack_phases, plait_unpack_body)
 HOST(plait_optim_squares, plait_cuda_optim, PLAIT_CUDA_THREADS, plait_optim_squares_phases, plait_optim_squares_body)

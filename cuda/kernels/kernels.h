@@ -35,6 +35,7 @@
     X(plait_reduce_float8e5m2, plait_cuda_reduce, PLAIT_CUDA_THREADS) \
     X(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS)              \
     X(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS)                \
+    X(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS)            \
     X(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS)                \
     X(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS)              \
     X(plait_optim_squares, plait_cuda_optim, PLAIT_CUDA_THREADS)      \
@@ -54,6 +55,7 @@ enum {
     PLAIT_CUDA_THREADS_TRUST = 512, /* of plait_optim_trust's only one */
     PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand, where there is enough for all */
     PLAIT_CUDA_SOURCES = 32,        /* in the argument itself */
+    PLAIT_CUDA_COPIES = 160,        /* the same */
     PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one at a time */
 };
 
@@ -102,6 +104,16 @@ struct plait_cuda_copy {
     void *dst;
     const void *src;
     uint64_t bytes;
+};
+
+/*
+ * plait_copies: n of them in one launch, none of which overlaps another.
+ *
+ * Grid: as many blocks as plait_cuda_chunks() of all, or fewer.
+ */
+struct plait_cuda_copies {
+    uint32_t n;
+    struct plait_cuda_copy copy[PLAIT_CUDA_COPIES];
 };
 
 /* ---- Many tensors in one launch: tables in memory that the device can read, made once --------------------------- */
@@ -240,6 +252,14 @@ static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
     const uint64_t blocks = bytes / each + (bytes % each != 0);
 
     return blocks == 0 ? 1 : blocks < most ? (uint32_t)blocks : most;
+}
+
+/* What plait_copies cuts a copy into: a block copies one at a time. */
+enum { PLAIT_CUDA_CHUNK = PLAIT_CUDA_THREADS * PLAIT_CUDA_PER_THREAD };
+
+static inline uint64_t plait_cuda_chunks(uint64_t bytes)
+{
+    return bytes / PLAIT_CUDA_CHUNK + (bytes % PLAIT_CUDA_CHUNK != 0);
 }
 
 /* How many pieces an entry of `count` elements has. */

@@ -56,6 +56,23 @@ PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
  */
 PLAIT_API enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out);
 
+/**
+ * The same of a GPU that the caller names.
+ *
+ * device  its number, 0 or more
+ * Thread: any
+ * Errors: as plait_mem_alloc_as()
+ */
+PLAIT_API enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **out);
+
+/**
+ * Which GPU is the calling thread's current one; the first, where it has none.
+ *
+ * out    its number; -1: this process has not loaded a driver, or it cannot be used here, and all memory is the host's
+ * Thread: any
+ */
+PLAIT_API enum plait_status plait_device_now(int *out);
+
 /** What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host. Thread: any. */
 PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
 

@@ -14,10 +14,13 @@
 
 #include <plait/status.h>
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct plait_comm;
 struct plait_stream;
 
 /** Make a stream and its thread. Thread: any. */
@@ -39,6 +42,42 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  *          primary one of its GPU)
  */
 PLAIT_API enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out);
+
+/**
+ * The same of a GPU that the caller names: NULL is that GPU's default stream, whichever the thread's current one is.
+ *
+ * device  the GPU's number, 0 or more
+ * Thread: any
+ * Errors: as plait_stream_create_cuda(); PLAIT_ERR_ARG (the stream is of another GPU, or there is no such GPU)
+ */
+PLAIT_API enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct plait_stream **out);
+
+/**
+ * What comes on `stream` from now on waits for what is on `other` now. Both are CUDA's. Where `other` is being captured,
+ * `stream` becomes part of its graph.
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (one is a host's), PLAIT_ERR_SYSTEM (what the driver said)
+ */
+PLAIT_API enum plait_status plait_stream_follow(struct plait_stream *stream, struct plait_stream *other);
+
+struct plait_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+/**
+ * Copy memory of this rank's GPU, in the order of the comm's operations: behind those that are on streams, whichever these
+ * are, and before those that are called later. So memory may be used for one operation after the other.
+ *
+ * copies  [n], none of which may overlap another; done in no order, in one launch if they are few hundred. Not kept
+ * stream  CUDA's, on which they are put; at once, also where a group is open
+ * Thread: as a collective of the comm
+ * Errors: PLAIT_ERR_ARG; after any other the comm has failed
+ */
+PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                            struct plait_stream *stream);
 
 /**
  * Do something in its turn.

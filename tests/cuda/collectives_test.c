@@ -261,7 +261,7 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
 
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the stream needs device memory", "PLAIT_SCALE_NOW" };
+    static const char *const words[] = { "is host memory; the stream needs device memory", "call->scale is" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
     enum plait_memory kind;
@@ -277,7 +277,11 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(strstr(plait_last_error(), "send: in is") != NULL && strstr(plait_last_error(), words[0]) != NULL);
     call.scale = host;
     call.scale_when = PLAIT_SCALE_LATE;
-    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), words[1]) != NULL);
+    call.stream = NULL; /* and what the GPU reads the host cannot */
+    call.scale = d.in;
+    CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
     CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
     CHECK(plait_mem_kind(d.in + 5, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);

@@ -46,7 +46,7 @@ static void run_both(enum plait_cuda_kernel k, unsigned blocks, void (*build)(ch
 {
     const struct plait_cuda_host *host = plait_cuda_host_find(kernel_name(k));
     char *got = malloc(data);
-    _Alignas(16) char argument[1024];
+    _Alignas(16) char argument[4096];
 
     assert_true(got != NULL && host != NULL && host->bytes <= sizeof argument);
     memset(argument, 0, sizeof argument);
@@ -112,12 +112,23 @@ static void build_copy(char *base, void *argument)
     memcpy(argument, &a, sizeof a);
 }
 
+static void build_copies(char *base, void *argument)
+{
+    struct plait_cuda_copies a = { .n = PLAIT_CUDA_COPIES };
+    const size_t each = 4 * COUNT / PLAIT_CUDA_COPIES;
+
+    for (uint32_t i = 0; i < a.n; i++)
+        a.copy[i] = (struct plait_cuda_copy){ base + i * each, base + 4 * COUNT + i * each + i % 3, each - i % 5 };
+    memcpy(argument, &a, sizeof a);
+}
+
 static void scaling_and_copying(void **state)
 {
     (void)state;
     begin(8 * COUNT + 64);
     run_both(PLAIT_CUDA_KERNEL_plait_scale, 5, build_scale, 0);
     run_both(PLAIT_CUDA_KERNEL_plait_copy, 7, build_copy, 0);
+    run_both(PLAIT_CUDA_KERNEL_plait_copies, 9, build_copies, 0);
     room_free(&room);
 }
 

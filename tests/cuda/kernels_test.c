@@ -206,6 +206,47 @@ static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
     }
 }
 
+static void copies_are_cut_into_chunks(void **state)
+{
+    enum { BYTES = 8 * PLAIT_CUDA_CHUNK };
+    static _Alignas(16) unsigned char from[BYTES], to[BYTES], expected[BYTES];
+    (void)state;
+    for (size_t i = 0; i < BYTES; i++)
+        from[i] = (unsigned char)(i * 7 + i / 251);
+    for (uint32_t nblock = 1; nblock < 10; nblock++) {
+        struct plait_cuda_copies a = { .n = 3 };
+        const size_t bytes[] = { 3 * PLAIT_CUDA_CHUNK + 5, 2 * PLAIT_CUDA_CHUNK, 77 };
+        memset(to, 0, BYTES);
+        memset(expected, 0, BYTES);
+        for (size_t i = 0, at = 0; i < 3; at += bytes[i++] + 9) {
+            a.copy[i] = (struct plait_cuda_copy){ to + at, from + at, bytes[i] };
+            memcpy(expected + at, from + at, bytes[i]);
+        }
+        run("plait_copies", &a, nblock);
+        assert_memory_equal(to, expected, BYTES);
+    }
+}
+
+static void many_copies_are_one_launch(void **state)
+{
+    enum { EACH = ROOM / 8 };
+    (void)state;
+    for (uint32_t trial = 0; trial < 200; trial++) {
+        struct plait_cuda_copies a = { .n = 1 + (uint32_t)draw(8) };
+
+        fill(sources[0], ROOM, PLAIT_UINT8);
+        memset(want, 0xa5, sizeof want);
+        memset(got, 0xa5, sizeof got);
+        for (uint32_t i = 0; i < a.n; i++) {
+            const size_t from = draw(ROOM - EACH), to = i * EACH + draw(17);
+            a.copy[i] = (struct plait_cuda_copy){ got + to, sources[0] + from, draw(4) == 0 ? 0 : draw(EACH - 17) };
+            memcpy(want + to, sources[0] + from, a.copy[i].bytes);
+        }
+        run("plait_copies", &a, 1 + (uint32_t)draw(5));
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
 /* ---- Fusion ----------------------------------------------------------------------------------------------- */
 
 enum { TENSORS = 6, LONG = 9000, PIECES = 64, PAYLOAD = TENSORS * (LONG + 64) };
@@ -407,6 +448,8 @@ int main(void)
         cmocka_unit_test(operands_and_results_of_more_width_too),
         cmocka_unit_test(a_scalar_multiplies_now_or_when_the_kernel_runs),
         cmocka_unit_test(bytes_are_copied_from_anywhere_to_anywhere),
+        cmocka_unit_test(many_copies_are_one_launch),
+        cmocka_unit_test(copies_are_cut_into_chunks),
         cmocka_unit_test(tensors_are_packed_as_the_cpu_does),
         cmocka_unit_test(tensors_are_unpacked_as_the_cpu_does),
         cmocka_unit_test(squares_and_what_is_not_finite_are_seen),

@@ -167,6 +167,7 @@ struct stream {
     struct stream *next; /* of all */
     struct context *context;
     unsigned flags;
+    uint64_t id; /* no other has had it */
     int actor;
     pthread_t thread;
     pthread_cond_t more;

@@ -352,3 +352,38 @@ EXPORT int cuCtxDisablePeerAccess(void *context)
     context_now()->peers[other->device] = false;
     return CU_OK;
 }
+
+/* ---- What streams are -------------------------------------------------------------------------------------- */
+
+EXPORT int cuStreamGetCtx(void *stream, void **out)
+{
+    CALL(false);
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        *out = s->context;
+    return status;
+}
+
+EXPORT int cuStreamGetId(void *stream, unsigned long long *out)
+{
+    CALL(false);
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        *out = s->id;
+    return status;
+}
+
+EXPORT int cuStreamGetFlags(void *stream, unsigned *out)
+{
+    CALL(false);
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status == CU_OK)
+        *out = s->flags;
+    return status;
+}

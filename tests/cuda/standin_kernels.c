@@ -159,6 +159,12 @@ static void copy_uses(struct at *at, const struct plait_cuda_copy *a)
     writes(at, a->dst, a->bytes);
 }
 
+static void copies_use(struct at *at, const struct plait_cuda_copies *a)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        copy_uses(at, &a->copy[i]);
+}
+
 /* The elements of a piece in the tensor, and in the payload. */
 static void tensor_uses(struct at *at, const struct plait_cuda_pack *a, bool pack, bool payload)
 {
@@ -268,6 +274,8 @@ void kernel_accesses(const struct stream *stream, const struct op *op)
         scale_uses(&at, a);
     else if (strcmp(at.what, "plait_copy") == 0)
         copy_uses(&at, a);
+    else if (strcmp(at.what, "plait_copies") == 0)
+        copies_use(&at, a);
     else if (strcmp(at.what, "plait_pack") == 0)
         pack_uses(&at, a, true);
     else if (strcmp(at.what, "plait_unpack") == 0)

@@ -401,6 +401,7 @@ int stream_put(struct stream *s, struct op op)
 
 int stream_make(struct context *context, unsigned flags, struct stream **out)
 {
+    static _Atomic uint64_t nstream;
     struct stream *s = calloc(1, sizeof *s);
     const int actor = actor_take();
 
@@ -408,6 +409,7 @@ int stream_make(struct context *context, unsigned flags, struct stream **out)
         die("more than %d streams", ACTORS);
     s->context = context;
     s->flags = flags;
+    s->id = ++nstream;
     s->actor = actor;
     s->last = &s->first;
     s->random = setting("PLAIT_STANDIN_SEED", 1) * 1000003 + (uint64_t)actor;
@@ -449,11 +451,15 @@ uint32_t stream_count(void)
 
 static int null_stream(struct context *context, struct stream **out)
 {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
     if (context == NULL)
         return CU_INVALID_CONTEXT;
+    pthread_mutex_lock(&one);
     if (context->null == NULL)
         stream_make(context, 0, &context->null);
     *out = context->null;
+    pthread_mutex_unlock(&one);
     return CU_OK;
 }
 
@@ -527,28 +533,6 @@ EXPORT int cuStreamDestroy_v2(void *stream)
 
     if (status == CU_OK)
         stream_end(s);
-    return status;
-}
-
-EXPORT int cuStreamGetCtx(void *stream, void **out)
-{
-    CALL(false);
-    struct stream *s;
-    const int status = stream_find(stream, &s);
-
-    if (status == CU_OK)
-        *out = s->context;
-    return status;
-}
-
-EXPORT int cuStreamGetFlags(void *stream, unsigned *out)
-{
-    CALL(false);
-    struct stream *s;
-    const int status = stream_find(stream, &s);
-
-    if (status == CU_OK)
-        *out = s->flags;
     return status;
 }
 
