@@ -25,6 +25,7 @@ enum plait_status nccl_call_run(const struct nccl_call *c)
     if (status != PLAIT_OK)
         return status;
     options.algorithm = algorithm[0] != '\0' ? algorithm : NULL;
+    options.stream = nccl_call_streams(c) ? c->on : NULL;
     return c->kind->run(c, atomic_load(&c->comm->plait), &options);
 }
 
@@ -75,7 +76,7 @@ static ncclResult_t read_config(struct nccl_call *c, const ncclCollConfig_t *con
     memcpy(&all, config, config->size < sizeof all ? config->size : sizeof all);
     if (all.launchCompletionEvent != NULL)
         return nccl_fail(ncclInvalidUsage, c->comm,
-                         "%s: config->launchCompletionEvent is %p: without CUDA it must be NULL", c->kind->name,
+                         "%s: config->launchCompletionEvent is %p, which is not served: it must be NULL", c->kind->name,
                          (void *)all.launchCompletionEvent);
     if (all.algSelection != NULL && strlen(all.algSelection) >= sizeof c->algorithms)
         return nccl_fail(ncclInvalidArgument, c->comm, "%s: config->algSelection has more than %zu characters",
@@ -98,6 +99,16 @@ static ncclResult_t check(struct nccl_call *c, int type, int root, ncclRedOp_t o
                             : ncclSuccess;
 }
 
+static ncclResult_t run_now(struct nccl_call *c)
+{
+    enum plait_status status = nccl_stream_wait(c);
+
+    if (status == PLAIT_OK)
+        status = nccl_call_run(c);
+    nccl_stream_close(c);
+    return nccl_result(status, c->comm, c->kind->name);
+}
+
 static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t op, cudaStream_t stream,
                            const ncclCollConfig_t *config)
 {
@@ -105,16 +116,16 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
 
     if (result != ncclSuccess)
         return nccl_group_refuse(result);
-    result = nccl_stream_check(c.comm, stream, c.kind->name);
-    if (result == ncclSuccess)
-        result = check(&c, type, root, op);
+    result = check(&c, type, root, op);
     if (result == ncclSuccess)
         result = read_config(&c, config);
+    if (result == ncclSuccess)
+        result = nccl_stream_open(&c, stream);
     c.generation = c.comm->generation;
-    if (result == ncclSuccess && nccl_group_is_open())
-        result = nccl_group_add(&c);
-    else if (result == ncclSuccess)
-        result = nccl_result(nccl_call_run(&c), c.comm, c.kind->name);
+    if (result == ncclSuccess)
+        result = nccl_group_is_open() ? nccl_group_add(&c) : run_now(&c);
+    if (result != ncclSuccess)
+        nccl_stream_close(&c);
     nccl_leave(c.comm);
     return nccl_group_refuse(result);
 }

@@ -3,6 +3,7 @@
 #ifndef PLAIT_NCCL_CALL_H
 #define PLAIT_NCCL_CALL_H
 
+#include "comm.h"
 #include "operator.h"
 
 #include <plait/coll.h>
@@ -22,6 +23,9 @@ struct nccl_call {
     const struct nccl_kind *kind;
     struct ncclComm *comm;
     uint32_t generation; /* the comm's */
+    cudaStream_t native;
+    struct plait_stream *on; /* NULL: memory of the host, no stream; */
+    bool blocks;             /* memory of the host, which must wait for `on` (stream.h) */
     const void *in;
     void *out;
     size_t count;
@@ -31,7 +35,14 @@ struct nccl_call {
     char algorithms[128];       /* that are asked for */
     bool forced;                /* one of them must run */
     struct nccl_bucket *bucket; /* what it is fused into; NULL: nothing */
+    struct nccl_call *fellow;   /* the next in there */
 };
+
+/* Is it put on a stream, on memory of a GPU? */
+static inline bool nccl_call_streams(const struct nccl_call *c)
+{
+    return c->on != NULL && !c->blocks;
+}
 
 /* Begin it, in the group that is open; or do it. The text of an error is the library's. */
 enum plait_status nccl_call_run(const struct nccl_call *c);

@@ -31,7 +31,7 @@ static struct ncclComm *take_rested(void)
     return c;
 }
 
-struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool blocking)
+struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool blocking)
 {
     struct ncclComm *c = take_rested();
 
@@ -43,6 +43,7 @@ struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool blocking)
     c->nrank = nrank;
     c->rank = rank;
     c->device = device;
+    c->gpu = gpu;
     c->blocking = blocking;
     c->suspended = c->finalized = false;
     c->error[0] = '\0';

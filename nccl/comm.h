@@ -23,6 +23,7 @@
 #define NCCL_NAME_ROOM 64 /* as plait_comm_name() keeps */
 
 struct nccl_operator;
+struct nccl_pack;
 struct nccl_registration;
 
 struct ncclComm {
@@ -36,6 +37,7 @@ struct ncclComm {
     _Atomic bool revoked;
     bool blocking, suspended, finalized;
     int rank, nrank, device;
+    bool gpu;             /* the device is one */
     size_t fusion;        /* PLAIT_NCCL_FUSION */
     char algorithms[256]; /* NCCL_ALGO */
     pthread_mutex_t lock; /* of the rest */
@@ -43,15 +45,14 @@ struct ncclComm {
     struct nccl_operator *operators;
     uint32_t noperator;
     struct nccl_registration *registrations;
-    void *pack; /* of fused operations */
-    size_t pack_bytes;
-    struct ncclComm *next; /* of those that wait to be used again */
+    struct nccl_pack *pack, *gpu_pack; /* memory of fused operations: the host's, the GPU's */
+    struct ncclComm *next;             /* of those that wait to be used again */
 };
 
 #define NCCL_ALIVE 0x6e636f6du
 
 /* One that nobody knows yet; NULL: out of memory. Nobody knows it any more. */
-struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool blocking);
+struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool blocking);
 void nccl_comm_free(struct ncclComm *comm);
 
 /* Is it a comm? Then it stays one until nccl_leave(). */

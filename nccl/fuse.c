@@ -3,6 +3,9 @@
 
 #include "memory.h"
 
+#include <plait/stream.h>
+
+#include <stdlib.h>
 #include <string.h>
 
 #define ALIGNMENT 64
@@ -29,8 +32,8 @@ static bool fits(const struct nccl_bucket *b, const struct nccl_call *c)
 {
     const struct nccl_call *f = b->first;
 
-    return b->open && f->comm == c->comm && f->type == c->type && same_scale(&f->scale, &c->scale) &&
-           f->forced == c->forced && strcmp(f->algorithms, c->algorithms) == 0;
+    return b->open && f->comm == c->comm && nccl_call_streams(f) == nccl_call_streams(c) && f->type == c->type &&
+           same_scale(&f->scale, &c->scale) && f->forced == c->forced && strcmp(f->algorithms, c->algorithms) == 0;
 }
 
 static void close_all(struct nccl_bucket *buckets, size_t n, const struct ncclComm *comm)
@@ -43,6 +46,8 @@ static void close_all(struct nccl_bucket *buckets, size_t n, const struct ncclCo
 static void join(struct nccl_bucket *b, struct nccl_call *c)
 {
     b->bytes += bytes_of(c);
+    if (b->last != NULL)
+        b->last->fellow = c;
     b->last = c;
     b->nmember++;
     c->bucket = b;
@@ -82,20 +87,26 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
     return n;
 }
 
-/* All of a comm's at once, as they are under way together. */
+static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *b)
+{
+    return a->first->comm == b->first->comm && nccl_call_streams(a->first) == nccl_call_streams(b->first);
+}
+
+/* All of a comm's in memory of one kind at once, as they are under way together. */
 static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
 {
     struct ncclComm *comm = buckets[i].first->comm;
     size_t bytes = 0;
 
     for (size_t k = i; k < n; k++)
-        if (buckets[k].first->comm == comm && buckets[k].nmember > 1) {
+        if (lie_together(&buckets[i], &buckets[k]) && buckets[k].nmember > 1) {
             buckets[k].at = bytes;
             bytes += (buckets[k].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
-    char *memory = bytes > 0 ? nccl_memory_pack(comm, bytes) : NULL;
+    const int gpu = nccl_call_streams(buckets[i].first) ? comm->device : -1;
+    char *memory = bytes > 0 ? nccl_memory_pack(comm, gpu, bytes) : NULL;
     for (size_t k = i; k < n; k++)
-        if (buckets[k].first->comm == comm) {
+        if (lie_together(&buckets[i], &buckets[k])) {
             buckets[k].whole = *buckets[k].first;
             buckets[k].whole.in = buckets[k].whole.out = memory + (memory != NULL ? buckets[k].at : 0);
             buckets[k].whole.count = buckets[k].bytes / plait_dtype_size(buckets[k].whole.type);
@@ -127,28 +138,83 @@ const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c)
     return c == c->bucket->first ? &c->bucket->whole : NULL;
 }
 
-/* Where the member lies that follows what has been gone through: `at` counts, in each bucket. */
-static char *advance(const struct nccl_call *c)
-{
-    struct nccl_bucket *b = c->bucket;
+/* ---- In and out ---------------------------------------------------------------------------------------------- */
 
-    if (c == b->first)
-        b->at = 0;
-    char *here = (char *)b->whole.out + b->at;
-    b->at += bytes_of(c);
-    return here;
+static void copy_on_host(const struct nccl_bucket *b, bool pack)
+{
+    char *here = b->whole.out;
+
+    for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
+        memcpy(pack ? here : c->out, pack ? c->in : here, bytes_of(c));
+        here += bytes_of(c);
+    }
 }
 
-void nccl_fuse_pack(const struct nccl_call *calls)
+/* The streams of its members, before: the first one's waits for the others; after: they for that. */
+static enum plait_status order(const struct nccl_bucket *b, bool before)
 {
-    for (const struct nccl_call *c = calls; c != NULL; c = c->next)
-        if (is_packed(c))
-            memcpy(advance(c), c->in, bytes_of(c));
+    enum plait_status status = PLAIT_OK;
+
+    for (const struct nccl_call *c = b->first; c->fellow != NULL && status == PLAIT_OK; c = c->fellow)
+        if (c->fellow->native != c->native && c->fellow->native != b->first->native)
+            status = before ? plait_stream_follow(b->first->on, c->fellow->on)
+                            : plait_stream_follow(c->fellow->on, b->first->on);
+    return status;
 }
 
-void nccl_fuse_unpack(const struct nccl_call *calls)
+static enum plait_status copy_on_stream(const struct nccl_bucket *b, bool pack)
 {
-    for (const struct nccl_call *c = calls; c != NULL; c = c->next)
-        if (is_packed(c))
-            memcpy(c->out, advance(c), bytes_of(c));
+    struct plait_copy *copies = malloc(b->nmember * sizeof *copies);
+    char *here = b->whole.out;
+    size_t n = 0;
+
+    if (copies == NULL)
+        return PLAIT_ERR_NOMEM;
+    for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
+        copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, bytes_of(c) };
+        here += bytes_of(c);
+    }
+    const enum plait_status status =
+        plait_comm_copy(atomic_load(&b->first->comm->plait), copies, b->nmember, b->first->on);
+    free(copies);
+    return status;
+}
+
+static enum plait_status copy(const struct nccl_bucket *b, bool pack)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (!nccl_call_streams(b->first)) {
+        copy_on_host(b, pack);
+        return PLAIT_OK;
+    }
+    if (pack)
+        status = order(b, true);
+    if (status == PLAIT_OK)
+        status = copy_on_stream(b, pack);
+    if (status == PLAIT_OK && !pack)
+        status = order(b, false);
+    if (status != PLAIT_OK) /* the others must not wait for this rank; it may have failed before */
+        plait_comm_abort(atomic_load(&b->first->comm->plait), "a group's operations could not be fused");
+    return status;
+}
+
+static enum plait_status copy_all(const struct nccl_call *calls, bool pack)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (const struct nccl_call *c = calls; c != NULL && status == PLAIT_OK; c = c->next)
+        if (is_packed(c) && c == c->bucket->first)
+            status = copy(c->bucket, pack);
+    return status;
+}
+
+enum plait_status nccl_fuse_pack(const struct nccl_call *calls)
+{
+    return copy_all(calls, true);
+}
+
+enum plait_status nccl_fuse_unpack(const struct nccl_call *calls)
+{
+    return copy_all(calls, false);
 }

@@ -3,8 +3,9 @@
  * Fusion: all-reduces of one group that differ in nothing but buffers and counts become one, of up to PLAIT_NCCL_FUSION
  * bytes, packed one behind the other in memory of the comm's.
  *
- * What becomes one follows from the sequence of calls alone, never from where buffers lie, so that it is the same on all
- * ranks. Another collective of the comm ends what is open, as the order of a comm's collectives stays; an all-reduce that
+ * What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host, which is the
+ * same on all ranks; not from where buffers lie, nor from which stream they are on. A bucket is on the stream of its first
+ * member, which waits for those of the others, and they for it. Another collective of the comm ends what is open, as the order of a comm's collectives stays; an all-reduce that
  * is too large travels from where it lies, at its place. As in NCCL, calls of one group must not depend on each other.
  */
 #ifndef PLAIT_NCCL_FUSE_H
@@ -18,7 +19,7 @@ struct nccl_bucket {
     size_t bytes;
     unsigned nmember;
     bool open;
-    size_t at; /* in the comm's memory */
+    size_t at; /* in the comm's memory of its kind */
 };
 
 /*
@@ -30,8 +31,8 @@ enum plait_status nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets
 /* What is to be begun in the place of this call: it, its bucket, or NULL, when the bucket was begun before. */
 const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c);
 
-/* Before: members' inputs into the buckets. After: results out of them. */
-void nccl_fuse_pack(const struct nccl_call *calls);
-void nccl_fuse_unpack(const struct nccl_call *calls);
+/* Before: members' inputs into the buckets. After: results out of them. After an error a comm has failed. */
+enum plait_status nccl_fuse_pack(const struct nccl_call *calls);
+enum plait_status nccl_fuse_unpack(const struct nccl_call *calls);
 
 #endif

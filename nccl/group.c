@@ -4,6 +4,7 @@
 #include "environment.h"
 #include "error.h"
 #include "fuse.h"
+#include "stream.h"
 
 #include <plait/group.h>
 
@@ -27,6 +28,7 @@ static void drop_calls(struct nccl_call *calls)
         struct nccl_call *next = calls->next;
         if (calls->comm->generation == calls->generation)
             atomic_fetch_sub(&calls->comm->queued, 1);
+        nccl_stream_close(calls);
         free(calls);
         calls = next;
     }
@@ -164,6 +166,28 @@ static ncclResult_t result_of_all(enum plait_status status, const struct nccl_ca
     return result;
 }
 
+static enum plait_status wait_all(const struct nccl_call *calls)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (const struct nccl_call *c = calls; c != NULL && status == PLAIT_OK; c = c->next)
+        status = nccl_stream_wait(c);
+    return status;
+}
+
+static enum plait_status run_all(const struct nccl_call *calls)
+{
+    enum plait_status status = wait_all(calls);
+
+    if (status == PLAIT_OK)
+        status = nccl_fuse_pack(calls);
+    if (status != PLAIT_OK)
+        return status;
+    begin_all(calls);
+    status = plait_group_end();
+    return status == PLAIT_OK ? nccl_fuse_unpack(calls) : status;
+}
+
 static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
 {
     ncclResult_t result = enter_all(calls);
@@ -173,12 +197,7 @@ static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
     struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
     enum plait_status status = buckets != NULL ? nccl_fuse(calls, buckets) : PLAIT_ERR_NOMEM;
     if (status == PLAIT_OK) {
-        nccl_fuse_pack(calls);
-        begin_all(calls);
-        status = plait_group_end();
-        if (status == PLAIT_OK)
-            nccl_fuse_unpack(calls);
-        result = result_of_all(status, calls);
+        result = result_of_all(run_all(calls), calls);
     } else {
         result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupEnd: out of memory for %zu operations", n);
     }

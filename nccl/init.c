@@ -55,13 +55,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 
 /* ---- Comms -------------------------------------------------------------------------------------------------- */
 
-static ncclResult_t create(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, int device,
+static ncclResult_t create(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, int device, bool gpu,
                            const struct nccl_config *config, const char *call)
 {
     struct nccl_job *j = nccl_job_new(NCCL_JOB_CREATE, call, NULL, config->blocking, config->name);
 
     if (j != NULL)
-        j->child = nccl_comm_new(nranks, rank, device, config->blocking);
+        j->child = nccl_comm_new(nranks, rank, device, gpu, config->blocking);
     if (j == NULL || j->child == NULL) {
         nccl_jobs_free(j);
         return nccl_fail(ncclSystemError, NULL, "%s: out of memory", call);
@@ -85,9 +85,13 @@ static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *
         return nccl_group_refuse(nccl_fail(ncclInvalidArgument, NULL,
                                            "%s: comm %p, rank %d of %d: ranks are 0 to nranks - 1, of at most %d", call,
                                            (void *)comm, rank, nranks, PLAIT_MAX_RANKS));
+    bool gpu = false;
+    int device = 0;
     ncclResult_t result = nccl_config_read(config, call, &c);
     if (result == ncclSuccess)
-        result = create(comm, nranks, id, rank, nccl_device_now(), &c, call);
+        result = nccl_device_now(call, &device, &gpu);
+    if (result == ncclSuccess)
+        result = create(comm, nranks, id, rank, device, gpu, &c, call);
     return nccl_group_refuse(result);
 }
 
@@ -112,12 +116,13 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 
 /* ---- All ranks in this thread --------------------------------------------------------------------------------- */
 
-static ncclResult_t check_devices(int ndev, const int *devlist)
+static ncclResult_t check_devices(int ndev, const int *devlist, bool *gpu)
 {
-    ncclResult_t result = ncclSuccess;
+    int now;
+    ncclResult_t result = nccl_device_now("ncclCommInitAll", &now, gpu);
 
-    for (int i = 0; i < ndev && devlist != NULL && result == ncclSuccess; i++)
-        result = nccl_device_check(devlist[i], "ncclCommInitAll");
+    for (int i = 0; i < ndev && result == ncclSuccess; i++)
+        result = nccl_device_check(devlist != NULL ? devlist[i] : i, *gpu, "ncclCommInitAll");
     return result;
 }
 
@@ -131,7 +136,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     if (comm == NULL || ndev < 1 || ndev > PLAIT_MAX_RANKS)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitAll: comm is %p and ndev %d: 1 to %d", (void *)comm,
                          ndev, PLAIT_MAX_RANKS);
-    ncclResult_t result = check_devices(ndev, devlist);
+    bool gpu = false;
+    ncclResult_t result = check_devices(ndev, devlist, &gpu);
     if (result == ncclSuccess)
         result = nccl_result(plait_unique_id_create(&id), NULL, "ncclCommInitAll");
     if (result == ncclSuccess)
@@ -141,7 +147,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     memcpy(as_theirs.internal, id.bytes, sizeof as_theirs.internal);
     for (int i = 0; i < ndev; i++)
         nccl_group_refuse(
-            create(&comm[i], ndev, &as_theirs, i, devlist != NULL ? devlist[i] : i, &config, "ncclCommInitAll"));
+            create(&comm[i], ndev, &as_theirs, i, devlist != NULL ? devlist[i] : i, gpu, &config, "ncclCommInitAll"));
     return ncclGroupEnd();
 }
 

@@ -79,7 +79,7 @@ static struct nccl_job *derive(enum nccl_job_kind kind, const char *call, ncclCo
     if (j == NULL)
         return NULL;
     j->out = out;
-    if (is_in && (j->child = nccl_comm_new(0, 0, parent->device, config->blocking)) == NULL) {
+    if (is_in && (j->child = nccl_comm_new(0, 0, parent->device, parent->gpu, config->blocking)) == NULL) {
         nccl_jobs_free(j);
         return NULL;
     }

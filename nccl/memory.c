@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include "error.h"
+#include "stream.h"
 
 #include <plait/memory.h>
 
@@ -12,24 +13,57 @@ struct nccl_registration {
     struct nccl_registration *next;
 };
 
-void *nccl_memory_pack(struct ncclComm *c, size_t bytes)
+struct nccl_pack {
+    struct nccl_pack *older; /* and smaller */
+    void *memory;
+    size_t bytes;
+};
+
+static void free_packs(struct nccl_pack **packs)
 {
-    if (bytes <= c->pack_bytes)
-        return c->pack;
-    plait_mem_free(c->pack);
-    c->pack_bytes = 0;
-    c->pack = NULL;
-    if (plait_mem_alloc(bytes, &c->pack) != PLAIT_OK)
+    while (*packs != NULL) {
+        struct nccl_pack *p = *packs;
+        *packs = p->older;
+        plait_mem_free(p->memory);
+        free(p);
+    }
+}
+
+static size_t pack_bytes(const struct ncclComm *c)
+{
+    size_t bytes = c->pack != NULL ? c->pack->bytes : 0;
+
+    for (const struct nccl_pack *p = c->gpu_pack; p != NULL; p = p->older)
+        bytes += p->bytes;
+    return bytes;
+}
+
+void *nccl_memory_pack(struct ncclComm *c, int gpu, size_t bytes)
+{
+    struct nccl_pack **packs = gpu >= 0 ? &c->gpu_pack : &c->pack;
+
+    if (*packs != NULL && bytes <= (*packs)->bytes)
+        return (*packs)->memory;
+    if (gpu < 0)
+        free_packs(packs);
+    else if (*packs != NULL && bytes < 2 * (*packs)->bytes)
+        bytes = 2 * (*packs)->bytes; /* the older ones are not more than this one */
+    struct nccl_pack *p = calloc(1, sizeof *p);
+    if (p == NULL ||
+        (gpu >= 0 ? plait_mem_alloc_on(gpu, bytes, &p->memory) : plait_mem_alloc(bytes, &p->memory)) != PLAIT_OK) {
+        free(p);
         return NULL;
-    c->pack_bytes = bytes;
-    return c->pack;
+    }
+    p->bytes = bytes;
+    p->older = *packs;
+    *packs = p;
+    return p->memory;
 }
 
 void nccl_memory_free(struct ncclComm *c)
 {
-    plait_mem_free(c->pack);
-    c->pack = NULL;
-    c->pack_bytes = 0;
+    free_packs(&c->pack);
+    free_packs(&c->gpu_pack);
     while (c->registrations != NULL) {
         struct nccl_registration *next = c->registrations->next;
         free(c->registrations);
@@ -37,11 +71,19 @@ void nccl_memory_free(struct ncclComm *c)
     }
 }
 
+/* Of the current GPU, where this process uses any. */
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
+    bool gpu = false;
+    int device = 0;
+
     if (ptr == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclMemAlloc: ptr is NULL");
-    return nccl_result(plait_mem_alloc(size > 0 ? size : 1, ptr), NULL, "ncclMemAlloc");
+    const ncclResult_t result = nccl_device_now("ncclMemAlloc", &device, &gpu);
+    if (result != ncclSuccess)
+        return result;
+    size += size == 0;
+    return nccl_result(gpu ? plait_mem_alloc_on(device, size, ptr) : plait_mem_alloc(size, ptr), NULL, "ncclMemAlloc");
 }
 
 ncclResult_t ncclMemFree(void *ptr)
@@ -111,8 +153,8 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
     const uint64_t values[] = {
         [ncclStatGpuMemSuspend] = m.staging,
         [ncclStatGpuMemSuspended] = comm->suspended,
-        [ncclStatGpuMemPersist] = m.control + comm->pack_bytes,
-        [ncclStatGpuMemTotal] = m.staging + m.control + comm->pack_bytes,
+        [ncclStatGpuMemPersist] = m.control + pack_bytes(comm),
+        [ncclStatGpuMemTotal] = m.staging + m.control + pack_bytes(comm),
     };
     if (value == NULL || (unsigned)stat >= sizeof values / sizeof *values)
         result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: stat is %d and value %p; stats are 0 to 3",

@@ -5,8 +5,11 @@
 
 #include "comm.h"
 
-/* At least so many bytes of library memory, the comm's until nccl_memory_free(); NULL: there are not. */
-void *nccl_memory_pack(struct ncclComm *comm, size_t bytes);
+/*
+ * At least so many bytes of library memory, of the host or of the comm's GPU, until the next time; NULL: there are not. What
+ * streams and graphs use of a GPU's stays until nccl_memory_free().
+ */
+void *nccl_memory_pack(struct ncclComm *comm, int gpu, size_t bytes);
 
 /* The comm is gone. */
 void nccl_memory_free(struct ncclComm *comm);

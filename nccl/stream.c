@@ -3,24 +3,92 @@
 
 #include "error.h"
 
-ncclResult_t nccl_stream_check(struct ncclComm *comm, cudaStream_t stream, const char *call)
+#include <plait/memory.h>
+#include <plait/stream.h>
+
+/* A buffer that counts on this rank: of a rooted collective only the root has both. */
+static const void *buffer_of(const struct nccl_call *c)
 {
-    if (stream == NULL)
-        return ncclSuccess;
-    return nccl_fail(ncclInvalidUsage, comm,
-                     "%s: stream is %p: without CUDA memory is the host's and the stream must be NULL", call,
-                     (void *)stream);
+    const bool root = c->kind->rooted && c->root == (uint32_t)c->comm->rank;
+
+    switch (c->kind->coll) {
+    case PLAIT_BROADCAST:
+    case PLAIT_SCATTER:
+        return root ? c->in : c->out;
+    default:
+        return c->in != NULL ? c->in : c->out;
+    }
 }
 
-int nccl_device_now(void)
+static ncclResult_t take(struct nccl_call *c, cudaStream_t stream)
 {
-    return 0;
+    enum plait_status status = c->comm->gpu ? plait_stream_create_cuda_on(c->comm->device, stream, &c->on)
+                                            : plait_stream_create_cuda(stream, &c->on);
+
+    return nccl_result(status, c->comm, c->kind->name);
 }
 
-/* A number for the caller's own use: the host has no devices. */
-ncclResult_t nccl_device_check(int device, const char *call)
+ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
 {
-    if (device >= 0)
+    enum plait_memory kind;
+    const enum plait_status status = plait_mem_kind(buffer_of(c), &kind);
+
+    c->on = NULL;
+    c->native = stream;
+    c->blocks = false;
+    if (c->count == 0 && c->comm->gpu) /* whatever the pointers are, which no rank uses */
+        return take(c, stream);
+    if (status != PLAIT_OK)
+        return nccl_result(status, c->comm, c->kind->name);
+    if (stream == NULL && kind == PLAIT_MEMORY_HOST)
         return ncclSuccess;
-    return nccl_fail(ncclInvalidArgument, NULL, "%s: device %d: must be 0 or more", call, device);
+    if (stream != NULL && !c->comm->gpu) {
+        bool gpu = false;
+        int device;
+        const ncclResult_t result = nccl_device_now(c->kind->name, &device, &gpu);
+        if (result != ncclSuccess)
+            return result;
+        if (!gpu)
+            return nccl_fail(ncclInvalidUsage, c->comm,
+                             "%s: stream is %p: without CUDA memory is the host's and the stream must be NULL",
+                             c->kind->name, (void *)stream);
+    }
+    c->blocks = kind != PLAIT_MEMORY_DEVICE && stream == NULL;
+    return take(c, stream);
+}
+
+void nccl_stream_close(struct nccl_call *c)
+{
+    plait_stream_destroy(c->on);
+    c->on = NULL;
+}
+
+enum plait_status nccl_stream_wait(const struct nccl_call *c)
+{
+    return c->blocks ? plait_stream_synchronize(c->on) : PLAIT_OK;
+}
+
+ncclResult_t nccl_device_now(const char *call, int *device, bool *gpu)
+{
+    int now = -1;
+    const ncclResult_t result = nccl_result(plait_device_now(&now), NULL, call);
+
+    *gpu = now >= 0;
+    *device = now >= 0 ? now : 0;
+    return result;
+}
+
+/* A number for the caller's own use where there are no GPUs: the host has no devices. */
+ncclResult_t nccl_device_check(int device, bool gpu, const char *call)
+{
+    struct plait_stream *default_one = NULL;
+    enum plait_status status;
+
+    if (device < 0)
+        return nccl_fail(ncclInvalidArgument, NULL, "%s: device %d: must be 0 or more", call, device);
+    if (!gpu)
+        return ncclSuccess;
+    status = plait_stream_create_cuda_on(device, NULL, &default_one);
+    plait_stream_destroy(default_one);
+    return nccl_result(status, NULL, call);
 }

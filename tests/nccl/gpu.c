@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct gpu_driver gpu;
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} entries[] = {
+#define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct gpu_driver, name) },
+    GPU_CALL_LIST(PLAIT_X)
+#undef PLAIT_X
+#define PLAIT_X(name, result, arguments) { #name, offsetof(struct gpu_driver, name) },
+        STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool loaded;
+
+static void load(void)
+{
+    const char *path = getenv("PLAIT_CUDA_DRIVER");
+    void *handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+
+    if (handle == NULL) {
+        fprintf(stderr, "PLAIT_CUDA_DRIVER is %s: %s\n", path != NULL ? path : "not set", dlerror());
+        return;
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *function = dlsym(handle, entries[i].symbol);
+        if (function == NULL) {
+            fprintf(stderr, "%s has no %s\n", path, entries[i].symbol);
+            return;
+        }
+        *(void **)(void *)((char *)&gpu + entries[i].offset) = function;
+    }
+    loaded = gpu.init(0) == 0;
+}
+
+bool gpu_use(int device)
+{
+    void *context;
+
+    pthread_once(&once, load);
+    return loaded && gpu.retain(&context, device) == 0 && gpu.set_current(context) == 0;
+}
+
+static float *take(size_t elements)
+{
+    unsigned long long at = 0;
+
+    return gpu.alloc(&at, elements * sizeof(float)) == 0 ? (float *)(uintptr_t)at : NULL;
+}
+
+bool gpu_begin(struct gpu_rank *g, size_t elements)
+{
+    void *stream = NULL;
+    const bool made = gpu.stream_create(&stream, 1) == 0;
+
+    *g = (struct gpu_rank){ stream, take(elements), take(elements), calloc(elements, sizeof(float)), elements };
+    return made && g->in != NULL && g->out != NULL && g->host != NULL;
+}
+
+bool gpu_end(struct gpu_rank *g)
+{
+    const bool done = gpu.synchronize(g->stream) == 0; /* what reads the host's memory */
+
+    free(g->host);
+    return done && gpu.stream_destroy(g->stream) == 0 && gpu.free((uintptr_t)g->in) == 0 &&
+           gpu.free((uintptr_t)g->out) == 0;
+}
+
+bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream)
+{
+    return gpu.copy((uintptr_t)to, (uintptr_t)from, bytes, stream) == 0;
+}
+
+bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream)
+{
+    return gpu_put(to, from, bytes, stream) && gpu.synchronize(stream) == 0;
+}
+
+int gpu_ranks_run(struct ranks r)
+{
+    char world[] = "/tmp/plait-nccl-gpu-XXXXXX"; /* where the processes' stand-ins meet */
+    const int fd = mkstemp(world);
+
+    if (fd < 0)
+        return 1;
+    close(fd);
+    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    r.no_comm = 1;
+    const int failed = ranks_run(&r);
+    unsetenv("PLAIT_STANDIN_WORLD");
+    unlink(world);
+    return failed;
+}
+
+int gpu_run(int nprocess, int nthread, int (*body)(ncclComm_t *comm, int rank, int nrank))
+{
+    return gpu_ranks_run((struct ranks){ .nprocess = nprocess, .nthread = nthread, .body = body });
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks of tests with memory and streams of a GPU, as programs have them: from the driver that PLAIT_CUDA_DRIVER names, which is
+ * the stand-in (tests/cuda/standin.h).
+ */
+#ifndef PLAIT_TESTS_NCCL_GPU_H
+#define PLAIT_TESTS_NCCL_GPU_H
+
+#include "../cuda/standin_ask.h"
+#include "ranks.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, the driver's, its arguments */
+#define GPU_CALL_LIST(X)                                                                 \
+    X(init, "cuInit", (unsigned))                                                        \
+    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                \
+    X(set_current, "cuCtxSetCurrent", (void *))                                          \
+    X(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                            \
+    X(free, "cuMemFree_v2", (unsigned long long))                                        \
+    X(alloc_pinned, "cuMemHostAlloc", (void **, size_t, unsigned))                       \
+    X(free_pinned, "cuMemFreeHost", (void *))                                            \
+    X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))   \
+    X(stream_create, "cuStreamCreate", (void **, unsigned))                              \
+    X(stream_destroy, "cuStreamDestroy_v2", (void *))                                    \
+    X(synchronize, "cuStreamSynchronize", (void *))                                      \
+    X(query, "cuStreamQuery", (void *))                                                  \
+    X(call, "cuLaunchHostFunc", (void *, void (*)(void *), void *))                      \
+    X(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                           \
+    X(capture_end, "cuStreamEndCapture", (void *, void **))                              \
+    X(instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long)) \
+    X(launch, "cuGraphLaunch", (void *, void *))                                         \
+    X(exec_destroy, "cuGraphExecDestroy", (void *))                                      \
+    X(graph_destroy, "cuGraphDestroy", (void *))
+
+struct gpu_driver {
+#define PLAIT_X(name, symbol, arguments) int(*name) arguments;
+    GPU_CALL_LIST(PLAIT_X)
+#undef PLAIT_X
+#define PLAIT_X(name, result, arguments) result(*name) arguments;
+    STANDIN_LIST(PLAIT_X)
+#undef PLAIT_X
+};
+extern struct gpu_driver gpu; /* after gpu_use() in this process */
+
+struct gpu_rank {
+    cudaStream_t stream;
+    float *in, *out; /* [elements] of the GPU */
+    float *host;     /* [elements] */
+    size_t elements;
+};
+
+/* This device is the thread's current one. */
+bool gpu_use(int device);
+/* With memory of the current device. */
+bool gpu_begin(struct gpu_rank *g, size_t elements);
+bool gpu_end(struct gpu_rank *g);
+
+/* On this stream; gpu_get() waits for it. */
+bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream);
+bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream);
+
+/* ranks_run(), of ranks that make their comms themselves, with devices of their own. */
+int gpu_ranks_run(struct ranks r);
+int gpu_run(int nprocess, int nthread, int (*body)(ncclComm_t *comm, int rank, int nrank));
+
+#endif

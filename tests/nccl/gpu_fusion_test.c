@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All-reduces of one group on memory of a GPU become few, packed and unpacked on its streams. Looks into the comm. */
+#include "comm.h"
+#include "gpu.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NTENSOR 161
+#define MOST    3000
+#define ALL     ((size_t)NTENSOR * MOST)
+
+static struct plait_comm_stats stats_of(ncclComm_t comm)
+{
+    struct plait_comm_stats s;
+
+    plait_comm_stats(atomic_load(&comm->plait), &s);
+    return s;
+}
+
+static size_t count_of(int tensor)
+{
+    return (size_t)(tensor * 37 % MOST + 1);
+}
+
+static int fill(struct gpu_rank *g, int rank, int k)
+{
+    for (size_t i = 0; i < ALL; i++)
+        g->host[i] = 1.0f / (float)(1 + (i * 7 + (size_t)rank * 11 + (size_t)k * 3) % 97); /* order matters */
+    CHECK(gpu_put(g->in, g->host, ALL * sizeof(float), g->stream));
+    return 0;
+}
+
+/* From in to these, on as many streams in turn. */
+static int reduce_all(ncclComm_t comm, int rank, const struct gpu_rank *g, float *to, cudaStream_t *streams, int n)
+{
+    OK(ncclGroupStart());
+    for (int t = 0; t < NTENSOR; t++)
+        OK(ncclAllReduce(g->in + t * MOST, to + t * MOST, count_of(t), ncclFloat, ncclSum, comm, streams[t % n]));
+    OK(ncclGroupEnd());
+    return 0;
+}
+
+/* Every tensor of both; NULL: what is in OUT. */
+static int same(struct gpu_rank *g, int rank, const float *want)
+{
+    CHECK(gpu_get(g->host, g->out, ALL * sizeof(float), g->stream));
+    for (int t = 0; t < NTENSOR; t++)
+        CHECK(memcmp(g->host + t * MOST, want + t * MOST, count_of(t) * sizeof(float)) == 0);
+    return 0;
+}
+
+/* One by one, into memory of the host. */
+static float *one_by_one(ncclComm_t comm, int rank, struct gpu_rank *g)
+{
+    float *want = malloc(ALL * sizeof *want);
+
+    (void)rank;
+    for (int t = 0; t < NTENSOR; t++)
+        if (ncclAllReduce(g->in + t * MOST, g->out + t * MOST, count_of(t), ncclFloat, ncclSum, comm, g->stream) !=
+            ncclSuccess)
+            return NULL;
+    return want != NULL && gpu_get(want, g->out, ALL * sizeof *want, g->stream) ? want : NULL;
+}
+
+static int compare(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    int failed;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, ALL));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    failed = fill(&g, rank, 0);
+    const struct plait_comm_stats before = stats_of(*comm);
+    float *want = one_by_one(*comm, rank, &g);
+    CHECK(want != NULL);
+    const struct plait_comm_stats single = stats_of(*comm);
+    failed |= reduce_all(*comm, rank, &g, g.out, &g.stream, 1) || same(&g, rank, want);
+    const struct plait_comm_stats fused = stats_of(*comm);
+    CHECK(single.operations - before.operations == NTENSOR && fused.operations - single.operations <= 2);
+    CHECK(10 * (fused.messages - single.messages) < single.messages - before.messages);
+    free(want);
+    CHECK(gpu_end(&g));
+    return failed;
+}
+
+static void many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits(void **state)
+{
+    static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
+
+    (void)state;
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 3, .body = compare, .environment = environment }), 0);
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 2, .nthread = 1, .body = compare, .environment = environment }), 0);
+}
+
+/*
+ * Groups one after the other, each more than the last, while the first ones are held up: what they are packed in is not
+ * used for two of them at the same time. Calls of a group are on three streams, on every rank in another order.
+ */
+static int queue_groups(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g, more[2];
+    cudaStream_t streams[3];
+    int failed = 0;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    for (int i = 0; i < 3; i++)
+        streams[(i + rank) % 3] = i == 0 ? g.stream : more[i - 1].stream;
+    for (int k = 0; k < 4; k++) {
+        failed |= fill(&g, rank, k);
+        float *want = one_by_one(*comm, rank, &g);
+        CHECK(want != NULL);
+        CHECK(gpu_put(g.out, g.host, ALL * sizeof(float), g.stream) && gpu.synchronize(g.stream) == 0);
+        for (int n = 10; n <= NTENSOR; n += 50) { /* larger groups, over what the smaller ones did */
+            OK(ncclGroupStart());
+            for (int t = 0; t < n; t++)
+                OK(ncclAllReduce(g.in + t * MOST, g.out + t * MOST, count_of(t), ncclFloat, ncclSum, *comm,
+                                 streams[(t + n) % (k == 0 ? 1 : 3)]));
+            OK(ncclGroupEnd());
+        }
+        failed |= reduce_all(*comm, rank, &g, g.out, streams, k == 3 ? 1 : 3);
+        for (int i = 0; i < 3; i++)
+            CHECK(gpu.synchronize(streams[i]) == 0);
+        failed |= same(&g, rank, want);
+        free(want);
+    }
+    CHECK(gpu_end(&g) && gpu_end(&more[0]) && gpu_end(&more[1]));
+    return failed;
+}
+
+static void groups_follow_each_other_on_several_streams(void **state)
+{
+    static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", "PLAIT_NCCL_FUSION=100000",
+                                               "PLAIT_STANDIN_DELAY=50", NULL };
+
+    (void)state;
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = queue_groups, .environment = environment }),
+        0);
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 2, .nthread = 1, .body = queue_groups, .environment = environment }),
+        0);
+}
+
+/* Memory of the host and of the GPU in one group is fused apart; other collectives keep their place. */
+static int mix(ncclComm_t *comm, int rank, int nrank)
+{
+    float host[2][8], got[8];
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, 100));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    for (int i = 0; i < 16; i++)
+        host[i / 8][i % 8] = g.host[i] = (float)rank;
+    CHECK(gpu_put(g.in, g.host, 16 * sizeof(float), NULL));
+    const uint64_t operations = stats_of(*comm).operations;
+    OK(ncclGroupStart());
+    for (int k = 0; k < 2; k++) {
+        OK(ncclAllReduce(host[k], host[k], 8, ncclFloat, ncclSum, *comm, NULL));
+        OK(ncclAllReduce(g.in + k * 8, g.out + k * 8, 8, ncclFloat, ncclSum, *comm, NULL));
+    }
+    OK(ncclAllGather(g.in + 8, g.out + 16, 8, ncclFloat, *comm, NULL));
+    OK(ncclGroupEnd());
+    CHECK(stats_of(*comm).operations - operations == 3);
+    for (int k = 0; k < 2 + nrank; k++) {
+        CHECK(gpu_get(got, g.out + k * 8, sizeof got, NULL));
+        for (int i = 0; i < 8; i++)
+            CHECK(got[i] == (float)(k < 2 ? nrank * (nrank - 1) / 2 : k - 2) &&
+                  host[k % 2][i] == (float)(nrank * (nrank - 1) / 2));
+    }
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void memory_of_the_host_and_of_a_gpu_are_fused_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, mix), 0);
+    assert_int_equal(gpu_run(2, 1, mix), 0);
+}
+
+/* Launched after other sums of the same tensors, which take the same memory. */
+static int capture_group(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g, other;
+    cudaStream_t streams[2];
+    void *graph, *exec;
+    int failed = 0;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, ALL) && gpu_begin(&other, 1));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    streams[0] = g.stream;
+    streams[1] = other.stream;
+    CHECK(gpu.capture_begin(g.stream, 0) == 0);
+    failed |= reduce_all(*comm, rank, &g, g.out, &g.stream, 1);
+    CHECK(gpu.capture_end(g.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
+    for (int k = 0; k < 3; k++) {
+        failed |= fill(&g, rank, k);
+        float *want = one_by_one(*comm, rank, &g);
+        CHECK(want != NULL && gpu_put(g.out, g.host, ALL * sizeof(float), g.stream));
+        CHECK(gpu.launch(exec, g.stream) == 0);
+        failed |= same(&g, rank, want);
+        free(want);
+    }
+    CHECK(gpu.exec_destroy(exec) == 0 && gpu.graph_destroy(graph) == 0);
+    failed |= reduce_all(*comm, rank, &g, g.out, streams, 2);
+    CHECK(gpu_end(&other) && gpu_end(&g));
+    return failed;
+}
+
+static void a_fused_group_is_captured(void **state)
+{
+    static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
+
+    (void)state;
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = capture_group, .environment = environment }),
+        0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits),
+        cmocka_unit_test(groups_follow_each_other_on_several_streams),
+        cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
+        cmocka_unit_test(a_fused_group_is_captured),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("nccl fusion on a GPU", tests, NULL, NULL);
+}
