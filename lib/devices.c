@@ -200,19 +200,35 @@ bool plait_device_free(void *memory, enum plait_status *status)
     return true;
 }
 
-enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
+static enum plait_status find(const char *name, const void *memory, const void *out, struct plait_spot *place)
 {
     const struct plait_device_plugin *plugin = plait_device_used();
-    struct plait_spot place = { .kind = PLAIT_MEMORY_HOST };
-    const char *why;
 
+    *place = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
     if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_kind: out is NULL");
-    why = plugin != NULL && memory != NULL ? plugin->place(memory, &place) : NULL;
-    if (why != NULL)
-        return plait_device_fail("plait_mem_kind", why);
-    *out = place.kind;
-    return PLAIT_OK;
+        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
+    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, place) : NULL;
+    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
+}
+
+enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
+{
+    struct plait_spot place;
+    const enum plait_status status = find("plait_mem_kind", memory, out, &place);
+
+    if (status == PLAIT_OK)
+        *out = place.kind;
+    return status;
+}
+
+enum plait_status plait_mem_device(const void *memory, int *out)
+{
+    struct plait_spot place;
+    const enum plait_status status = find("plait_mem_device", memory, out, &place);
+
+    if (status == PLAIT_OK)
+        *out = place.device;
+    return status;
 }
 
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)

@@ -122,6 +122,8 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result == ncclSuccess)
         result = nccl_stream_open(&c, stream);
     c.generation = c.comm->generation;
+    if (result == ncclSuccess && nccl_group_is_open())
+        result = nccl_stream_check(&c);
     if (result == ncclSuccess)
         result = nccl_group_is_open() ? nccl_group_add(&c) : run_now(&c);
     if (result != ncclSuccess)

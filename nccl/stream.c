@@ -57,6 +57,40 @@ ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
     return take(c, stream);
 }
 
+static ncclResult_t check_buffer(const struct nccl_call *c, const char *which, const void *memory)
+{
+    enum plait_memory kind = PLAIT_MEMORY_HOST;
+    int device = -1, wanted = c->comm->device;
+    enum plait_status status = plait_mem_kind(memory, &kind);
+
+    if (status == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE)
+        status = plait_mem_device(memory, &device);
+    if (status != PLAIT_OK)
+        return nccl_result(status, c->comm, c->kind->name);
+    if (kind != PLAIT_MEMORY_DEVICE)
+        return nccl_fail(ncclInvalidArgument, c->comm,
+                         "%s: %s is %p, which is %s memory; the stream needs device memory of its GPU", c->kind->name,
+                         which, memory, plait_memory_name(kind));
+    if (c->comm->gpu && device != wanted)
+        return nccl_fail(ncclInvalidArgument, c->comm,
+                         "%s: %s is %p, which is device memory of GPU %d, and the comm is of GPU %d", c->kind->name,
+                         which, memory, device, wanted);
+    return ncclSuccess;
+}
+
+ncclResult_t nccl_stream_check(const struct nccl_call *c)
+{
+    ncclResult_t result = ncclSuccess;
+
+    if (!nccl_call_streams(c) || c->kind->coll != PLAIT_ALLREDUCE || c->count == 0)
+        return ncclSuccess;
+    if (c->in != NULL)
+        result = check_buffer(c, "in", c->in);
+    if (result == ncclSuccess && c->out != NULL && c->out != c->in)
+        result = check_buffer(c, "out", c->out);
+    return result;
+}
+
 void nccl_stream_close(struct nccl_call *c)
 {
     plait_stream_destroy(c->on);

@@ -16,6 +16,9 @@
 ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream);
 void nccl_stream_close(struct nccl_call *c);
 
+/* Are its buffers memory of that GPU? Its operation would say so; what is fused is copied before. */
+ncclResult_t nccl_stream_check(const struct nccl_call *c);
+
 /* What must have happened before it runs has happened. */
 enum plait_status nccl_stream_wait(const struct nccl_call *c);
 

@@ -76,6 +76,9 @@ PLAIT_API enum plait_status plait_device_now(int *out);
 /** What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host. Thread: any. */
 PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
 
+/** Of which GPU it is; -1: the host's, or of no GPU that this process has used. Thread: any. */
+PLAIT_API enum plait_status plait_mem_device(const void *memory, int *out);
+
 /** The name in the list above; "?" for an unknown value. Thread: any. */
 PLAIT_API const char *plait_memory_name(enum plait_memory kind);
 

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How comms on a GPU begin and end: in the background, aborted with work on streams, with a rank that dies. */
+#include "gpu.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define COUNT 1000
+
+static ncclResult_t sum(ncclComm_t comm, const struct gpu_rank *g)
+{
+    return ncclAllReduce(g->in, g->out, COUNT, ncclFloat, ncclSum, comm, g->stream);
+}
+
+static int adds_up(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
+{
+    for (int i = 0; i < COUNT; i++)
+        g->host[i] = (float)(rank + i);
+    CHECK(gpu_put(g->in, g->host, COUNT * sizeof(float), g->stream));
+    OK(sum(comm, g));
+    CHECK(gpu_get(g->host, g->out, COUNT * sizeof(float), g->stream));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(g->host[i] == (float)(nrank * (nrank - 1) / 2 + nrank * i));
+    return 0;
+}
+
+/* Until it is no longer in progress. */
+static ncclResult_t settle(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+
+    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
+        usleep(200);
+    return result;
+}
+
+/* Until it has failed. */
+static ncclResult_t trouble(ncclComm_t comm)
+{
+    ncclResult_t result = ncclSuccess;
+
+    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclSuccess)
+        usleep(200);
+    return result;
+}
+
+/* ---- In the background ----------------------------------------------------------------------------------------- */
+
+static int make_in_the_background(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t half = NULL, part = NULL;
+    int excluded[1] = { nrank - 1 }, device = -1;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(1) && gpu_begin(&g, COUNT));
+    config.blocking = 0;
+    CHECK(ncclCommInitRankConfig(comm, nrank, ranks_id[0], rank, &config) == ncclInProgress);
+    CHECK(gpu_use(0)); /* it stays where it was made */
+    CHECK(settle(*comm) == ncclSuccess && adds_up(*comm, &g, rank, nrank) == 0);
+    OK(ncclCommCuDevice(*comm, &device));
+    CHECK(device == 1);
+    CHECK(ncclCommSplit(*comm, rank % 2, 0, &half, NULL) == ncclInProgress);
+    CHECK(settle(*comm) == ncclSuccess && settle(half) == ncclSuccess);
+    OK(ncclCommCuDevice(half, &device));
+    CHECK(device == 1 && adds_up(half, &g, rank / 2, nrank / 2) == 0);
+    if (rank != nrank - 1) {
+        CHECK(ncclCommShrink(*comm, excluded, 1, &part, NULL, NCCL_SHRINK_DEFAULT) == ncclInProgress);
+        CHECK(settle(*comm) == ncclSuccess && settle(part) == ncclSuccess && adds_up(part, &g, rank, nrank - 1) == 0);
+        OK(ncclCommDestroy(part));
+    }
+    OK(sum(half, &g)); /* is on the stream when the comm is ended */
+    CHECK(ncclCommFinalize(half) == ncclInProgress && settle(half) == ncclSuccess);
+    OK(ncclCommDestroy(half));
+    CHECK(gpu_use(1) && gpu_end(&g));
+    return 0;
+}
+
+static void comms_that_do_not_block_are_on_the_gpu_where_they_were_made(void **state)
+{
+    static const char *const environment[] = { "PLAIT_STANDIN_DEVICES=2", NULL };
+
+    (void)state;
+    assert_int_equal(gpu_ranks_run((struct ranks){
+                         .nprocess = 1, .nthread = 4, .body = make_in_the_background, .environment = environment }),
+                     0);
+    assert_int_equal(gpu_ranks_run((struct ranks){
+                         .nprocess = 2, .nthread = 2, .body = make_in_the_background, .environment = environment }),
+                     0);
+}
+
+/* ---- In order -------------------------------------------------------------------------------------------------- */
+
+static pthread_barrier_t all; /* of this process */
+
+/* What is on streams is done by comms that are destroyed; nothing of the GPU's is left. */
+static int leave(ncclComm_t *comm, int rank, int nrank)
+{
+    struct standin_left before, after;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(adds_up(*comm, &g, rank, nrank) == 0); /* the process has its own streams and kernels from now on */
+    OK(ncclCommDestroy(*comm));
+    pthread_barrier_wait(&all);
+    gpu.standin_left(&before);
+    pthread_barrier_wait(&all);
+    for (int k = 1; k < 4; k++) {
+        OK(ncclCommInitRank(comm, nrank, ranks_id[k], rank));
+        CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+        OK(ncclGroupStart());
+        for (int i = 0; i < 20; i++)
+            OK(ncclAllReduce(g.in + i, g.out + i, 1, ncclFloat, ncclSum, *comm, g.stream));
+        OK(ncclGroupEnd());
+        if (k == 2)
+            OK(ncclCommFinalize(*comm));
+        OK(ncclCommDestroy(*comm));
+        pthread_barrier_wait(&all);
+        gpu.standin_left(&after);
+        pthread_barrier_wait(&all);
+        CHECK(memcmp(&after, &before, sizeof after) == 0);
+    }
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void comms_leave_nothing_on_a_gpu(void **state)
+{
+    (void)state;
+    pthread_barrier_init(&all, NULL, 2);
+    assert_int_equal(gpu_run(1, 2, leave), 0);
+    assert_int_equal(gpu_run(2, 2, leave), 0);
+    pthread_barrier_destroy(&all);
+}
+
+/* ---- Aborted --------------------------------------------------------------------------------------------------- */
+
+static _Atomic int gate, held;
+
+static void wait_at_gate(void *context)
+{
+    (void)context;
+    while (!atomic_load(&gate))
+        usleep(100);
+}
+
+static void *abort_it(void *comm)
+{
+    return ncclCommAbort(comm) == ncclSuccess ? comm : NULL;
+}
+
+/* Rank 1's stream is held up, and with it what is on the others'; rank 0 is aborted by another thread of its process. */
+static int abort_queued(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    pthread_t thread;
+    void *done;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu.standin_careless(1); /* the streams of a failed comm pass in any order */
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+    CHECK(rank != 1 || gpu.call(g.stream, wait_at_gate, NULL) == 0);
+    OK(sum(*comm, &g));
+    OK(ncclGroupStart());
+    for (int i = 0; i < 20; i++) /* fused */
+        OK(ncclAllReduce(g.in + i, g.out + i, 1, ncclFloat, ncclSum, *comm, g.stream));
+    OK(ncclSend(g.in, COUNT, ncclFloat, (rank + 1) % nrank, *comm, g.stream));
+    OK(ncclRecv(g.out, COUNT, ncclFloat, (rank + nrank - 1) % nrank, *comm, g.stream));
+    OK(ncclGroupEnd());
+    CHECK(gpu.query(g.stream) == 600); /* CUDA_ERROR_NOT_READY */
+    atomic_fetch_add(&held, 1);
+    while (atomic_load(&held) < nrank)
+        usleep(100);
+    if (rank == 0) {
+        CHECK(pthread_create(&thread, NULL, abort_it, *comm) == 0);
+        CHECK(gpu.synchronize(g.stream) == 0); /* it passes, though rank 1's does not */
+        atomic_store(&gate, 1);
+        pthread_join(thread, &done);
+        CHECK(done != NULL);
+    } else {
+        CHECK(trouble(*comm) == ncclRemoteError);
+        CHECK(sum(*comm, &g) == ncclRemoteError && strstr(ncclGetLastError(*comm), "ncclCommAbort()") != NULL);
+        CHECK(gpu.synchronize(g.stream) == 0);
+        OK(ncclCommAbort(*comm));
+    }
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void an_aborted_comm_lets_its_streams_pass(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 3, abort_queued), 0);
+}
+
+/* A call that waits for a rank which never comes ends when its comm is aborted. */
+static int abort_while_it_waits(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    pthread_t thread;
+    void *done;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu.standin_careless(1);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+    if (rank == 0) {
+        CHECK(pthread_create(&thread, NULL, abort_it, *comm) == 0);
+        const ncclResult_t result = sum(*comm, &g);
+        CHECK(result == ncclRemoteError || result == ncclInvalidArgument); /* it began, or it came too late */
+        pthread_join(thread, &done);
+        CHECK(done != NULL);
+    } else {
+        CHECK(trouble(*comm) == ncclRemoteError);
+        OK(ncclCommAbort(*comm));
+    }
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_call_that_waits_for_a_rank_ends_when_it_is_aborted(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 5; k++)
+        assert_int_equal(gpu_run(k % 2 + 1, 2 - k % 2, abort_while_it_waits), 0);
+}
+
+/* Aborted or destroyed between a call in a group and the group's end. */
+static int abort_in_a_group(ncclComm_t *comm, int rank, int nrank)
+{
+    struct standin_left before, after;
+    struct gpu_rank g;
+
+    (void)nrank;
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, 1, ranks_id[0], 0));
+    CHECK(adds_up(*comm, &g, 0, 1) == 0);
+    OK(ncclCommAbort(*comm));
+    gpu.standin_left(&before);
+    OK(ncclCommInitRank(comm, 1, ranks_id[1], 0));
+    OK(ncclGroupStart());
+    OK(sum(*comm, &g));
+    OK(sum(*comm, &g));
+    CHECK(ncclCommDestroy(*comm) == ncclInvalidUsage); /* the group has calls of it */
+    OK(ncclCommAbort(*comm));
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    *comm = NULL;
+    gpu.standin_left(&after);
+    CHECK(memcmp(&after, &before, sizeof after) == 0);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_comm_may_be_aborted_before_its_group_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 1, abort_in_a_group), 0);
+}
+
+/* ---- Dead ------------------------------------------------------------------------------------------------------- */
+
+/* Process 1 is killed while its stream, and the others', have work. */
+static int survive(ncclComm_t *comm, int rank, int nrank)
+{
+    int excluded[1] = { 1 };
+    ncclComm_t rest;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu.standin_careless(1);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+    CHECK(rank != 1 || gpu.call(g.stream, wait_at_gate, NULL) == 0);
+    OK(sum(*comm, &g));
+    if (rank == 1)
+        raise(SIGKILL);
+    CHECK(trouble(*comm) == ncclRemoteError);
+    CHECK(gpu.synchronize(g.stream) == 0);
+    CHECK(sum(*comm, &g) == ncclRemoteError && strstr(ncclGetLastError(*comm), "rank 1 (process") != NULL);
+    OK(ncclCommShrink(*comm, excluded, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    CHECK(adds_up(rest, &g, rank > 1 ? rank - 1 : rank, nrank - 1) == 0);
+    OK(ncclCommDestroy(rest));
+    OK(ncclCommAbort(*comm));
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void who_is_left_goes_on_when_a_process_is_killed(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(3, 1, survive), 1); /* the dead one */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comms_that_do_not_block_are_on_the_gpu_where_they_were_made),
+        cmocka_unit_test(comms_leave_nothing_on_a_gpu),
+        cmocka_unit_test(an_aborted_comm_lets_its_streams_pass),
+        cmocka_unit_test(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
+        cmocka_unit_test(a_comm_may_be_aborted_before_its_group_ends),
+        cmocka_unit_test(who_is_left_goes_on_when_a_process_is_killed),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("ends of nccl on a GPU", tests, NULL, NULL);
+}

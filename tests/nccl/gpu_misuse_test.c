@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams, memory and GPUs that do not go together; and those that do, though it may not seem so. */
+#include "gpu.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#define COUNT 1000
+
+#define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
+
+static const char *const two_gpus[] = { "PLAIT_STANDIN_DEVICES=2", NULL };
+
+static int run_on_two_gpus(int nprocess, int nthread, int (*body)(ncclComm_t *comm, int rank, int nrank))
+{
+    return gpu_ranks_run(
+        (struct ranks){ .nprocess = nprocess, .nthread = nthread, .body = body, .environment = two_gpus });
+}
+
+static int put(const struct gpu_rank *g, float value, cudaStream_t stream)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        g->host[i] = value;
+    return gpu_put(g->in, g->host, COUNT * sizeof(float), stream) ? 0 : 1;
+}
+
+static int is(const struct gpu_rank *g, int rank, const void *at, float value, cudaStream_t stream)
+{
+    CHECK(gpu_get(g->host, at, COUNT * sizeof(float), stream));
+    for (size_t i = 0; i < COUNT; i++)
+        CHECK(g->host[i] == value);
+    return 0;
+}
+
+/* ---- What is refused ------------------------------------------------------------------------------------------- */
+
+static int sum(ncclComm_t comm, const void *in, void *out, cudaStream_t stream)
+{
+    return ncclAllReduce(in, out, COUNT, ncclFloat, ncclSum, comm, stream);
+}
+
+static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const struct gpu_rank *far)
+{
+    CHECK(sum(comm, g->in, g->host, g->stream) == ncclInvalidArgument);
+    SAYS("ncclAllReduce: allreduce: out is");
+    SAYS("which is host memory; the stream needs device memory of its GPU");
+    CHECK(sum(comm, g->host, g->out, NULL) == ncclInvalidArgument);
+    SAYS("in is");
+    CHECK(sum(comm, g->host, g->host, g->stream) == ncclInvalidArgument);
+    SAYS("in is");
+    CHECK(sum(comm, far->in, far->out, g->stream) == ncclInvalidArgument);
+    SAYS("which is device memory of GPU 1");
+    CHECK(sum(comm, far->in, far->out, NULL) == ncclInvalidArgument); /* the default stream of the comm's GPU */
+    SAYS("which is device memory of GPU 1");
+    CHECK(sum(comm, far->in, far->out, far->stream) == ncclInvalidArgument);
+    SAYS("a stream of GPU 1, not of GPU 0");
+    CHECK(sum(comm, g->in, g->out, (cudaStream_t)2) == ncclInvalidArgument);
+    SAYS("cudaStreamPerThread is another stream in each thread");
+    CHECK(ncclSend(g->host, COUNT, ncclFloat, !rank, comm, g->stream) == ncclInvalidArgument);
+    SAYS("ncclSend: send: in is");
+    return 0;
+}
+
+static int mix_scalars(ncclComm_t comm, int rank, const struct gpu_rank *g)
+{
+    float scalar = 3;
+    ncclRedOp_t on_host, on_gpu;
+
+    OK(ncclRedOpCreatePreMulSum(&on_host, &scalar, ncclFloat, ncclScalarDevice, comm));
+    OK(ncclRedOpCreatePreMulSum(&on_gpu, g->in, ncclFloat, ncclScalarDevice, comm));
+    CHECK(ncclAllReduce(g->in, g->out, COUNT, ncclFloat, on_host, comm, g->stream) == ncclInvalidArgument);
+    SAYS("call->scale is");
+    SAYS("host memory");
+    CHECK(ncclAllReduce(g->host, g->host, COUNT, ncclFloat, on_gpu, comm, NULL) == ncclInvalidUsage);
+    SAYS("call->scale is");
+    OK(ncclRedOpDestroy(on_host, comm));
+    OK(ncclRedOpDestroy(on_gpu, comm));
+    return 0;
+}
+
+static int go_wrong(ncclComm_t *comm, int rank, int nrank)
+{
+    static const int absent[] = { 0, 2 };
+    ncclComm_t some[3];
+    struct gpu_rank g, far;
+    int failed;
+
+    CHECK(gpu_use(1) && gpu_begin(&far, COUNT) && gpu_use(0) && gpu_begin(&g, COUNT));
+    CHECK(ncclCommInitAll(some, 2, absent) == ncclInvalidArgument);
+    SAYS("there is no GPU 2: the driver has 2");
+    CHECK(ncclCommInitAll(some, 3, NULL) == ncclInvalidArgument);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    failed = mix_memory(*comm, rank, &g, &far) || mix_scalars(*comm, rank, &g);
+    OK(ncclGroupStart()); /* nothing of it begins */
+    OK(sum(*comm, g.in, g.out, g.stream));
+    CHECK(sum(*comm, far.in, far.out, far.stream) == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    OK(ncclGroupStart());
+    OK(sum(*comm, g.in, g.out, g.stream)); /* would be fused with one that cannot be */
+    CHECK(sum(*comm, g.in, far.out, g.stream) == ncclInvalidArgument);
+    SAYS("out is");
+    SAYS("device memory of GPU 1, and the comm is of GPU 0");
+    CHECK(sum(*comm, g.host, g.out, g.stream) == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    CHECK(put(&g, 1, g.stream) == 0);
+    OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
+    CHECK(is(&g, rank, g.out, (float)nrank, g.stream) == 0);
+    CHECK(gpu_end(&g) && gpu_use(1) && gpu_end(&far));
+    return failed;
+}
+
+static int go_on(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g, far;
+
+    CHECK(gpu_use(1) && gpu_begin(&far, COUNT) && gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(mix_memory(*comm, rank, &g, &far) == 0 && mix_scalars(*comm, rank, &g) == 0);
+    CHECK(put(&g, 1, g.stream) == 0);
+    OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
+    CHECK(is(&g, rank, g.out, (float)nrank, g.stream) == 0);
+    CHECK(gpu_end(&g) && gpu_use(1) && gpu_end(&far));
+    return 0;
+}
+
+static void what_does_not_go_together_is_refused_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on_two_gpus(1, 2, go_on), 0);
+    assert_int_equal(run_on_two_gpus(2, 1, go_on), 0);
+}
+
+/* ---- What is not --------------------------------------------------------------------------------------------------- */
+
+/* NULL is CUDA's default stream: of the comm's GPU, whichever the thread's is, and in its order. */
+static int use_default_streams(ncclComm_t *comm, int rank, int nrank)
+{
+    const int device = rank % 2;
+    struct gpu_rank g;
+    int mine = -1;
+    void *memory;
+
+    CHECK(gpu_use(device) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    OK(ncclCommCuDevice(*comm, &mine));
+    CHECK(mine == device);
+    for (int k = 0; k < 5; k++) {
+        CHECK(gpu_use(device) && put(&g, (float)k, NULL) == 0);
+        CHECK(gpu_use(!device));
+        OK(sum(*comm, g.in, g.out, NULL));
+        CHECK(gpu_use(device) && is(&g, rank, g.out, (float)(k * nrank), NULL) == 0);
+    }
+    OK(ncclMemAlloc(&memory, COUNT * sizeof(float))); /* of the current GPU: else it would be refused */
+    OK(sum(*comm, g.in, memory, NULL));
+    CHECK(is(&g, rank, memory, (float)(4 * nrank), NULL) == 0);
+    OK(ncclMemFree(memory));
+    CHECK(ncclMemFree(g.in) == ncclInvalidArgument); /* which it did not give */
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void no_stream_is_the_default_one_of_the_comm_s_gpu(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on_two_gpus(1, 2, use_default_streams), 0);
+    assert_int_equal(run_on_two_gpus(2, 1, use_default_streams), 0);
+}
+
+/* Memory of the host that the driver knows: behind the default stream, and done when the call returns. */
+static int use_pinned(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    void *pinned;
+    float *x;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT) && gpu.alloc_pinned(&pinned, 2 * COUNT * sizeof(float), 0) == 0);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    x = pinned;
+    for (int k = 0; k < 5; k++) {
+        CHECK(put(&g, (float)k, NULL) == 0 && gpu_put(x, g.in, COUNT * sizeof(float), NULL));
+        if (k % 2 != 0)
+            OK(ncclGroupStart());
+        OK(sum(*comm, x, x + COUNT, NULL));
+        if (k % 2 != 0)
+            OK(ncclGroupEnd());
+        for (int i = 0; i < COUNT; i++)
+            CHECK(x[COUNT + i] == (float)(k * nrank));
+    }
+    CHECK(sum(*comm, x, x + COUNT, g.stream) == ncclInvalidArgument);
+    SAYS("pinned memory");
+    CHECK(gpu.free_pinned(pinned) == 0 && gpu_end(&g));
+    return 0;
+}
+
+static void pinned_memory_waits_for_the_default_stream(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, use_pinned), 0);
+    assert_int_equal(gpu_run(2, 1, use_pinned), 0);
+}
+
+/* Streams come and go while what was on them goes on; new ones have the handles of old ones. */
+static int change_streams(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    void *last = NULL, *stream;
+    int same = 0;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(put(&g, 1, g.stream) == 0 && gpu.synchronize(g.stream) == 0);
+    for (int k = 0; k < 200; k++) {
+        CHECK(gpu.stream_create(&stream, 1) == 0);
+        same += stream == last;
+        OK(sum(*comm, k % 2 == 0 ? g.in : g.out, k % 2 == 0 ? g.out : g.in, stream));
+        CHECK(gpu.stream_destroy(stream) == 0);
+        last = stream;
+        if (k % 7 == 6) {
+            OK(sum(*comm, g.in, g.out, g.stream));
+            CHECK(gpu.synchronize(g.stream) == 0 && put(&g, 1, g.stream) == 0);
+            CHECK(gpu.synchronize(g.stream) == 0);
+            OK(sum(*comm, g.in, g.out, g.stream));
+        }
+    }
+    OK(sum(*comm, g.in, g.out, g.stream));
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void streams_may_take_the_place_of_others(void **state)
+{
+    static const char *const environment[] = { "PLAIT_STANDIN_DELAY=20", NULL };
+
+    (void)state;
+    assert_int_equal(gpu_ranks_run((struct ranks){
+                         .nprocess = 1, .nthread = 2, .body = change_streams, .environment = environment }),
+                     0);
+}
+
+/* Who has loaded no driver has no GPU, be there one or not. */
+static int use_none(ncclComm_t *comm, int rank, int nrank)
+{
+    void *memory;
+    float x[COUNT];
+    int device = -1;
+
+    OK(ncclMemAlloc(&memory, COUNT * sizeof(float)));
+    memset(memory, 0, COUNT * sizeof(float));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    OK(ncclCommCuDevice(*comm, &device));
+    CHECK(device == 0);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 1;
+    OK(sum(*comm, x, memory, NULL));
+    CHECK(((float *)memory)[COUNT - 1] == (float)nrank);
+    CHECK(sum(*comm, x, memory, (cudaStream_t)&x) == ncclInvalidUsage);
+    SAYS("without CUDA memory is the host's and the stream must be NULL");
+    OK(ncclMemFree(memory));
+    return 0;
+}
+
+static void a_process_without_a_driver_has_the_host_s_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(2, 1, use_none), 0);
+}
+
+/* ---- Errors of a group -------------------------------------------------------------------------------------------- */
+
+static void a_group_with_a_wrong_buffer_does_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on_two_gpus(1, 2, go_wrong), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
+        cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
+        cmocka_unit_test(pinned_memory_waits_for_the_default_stream),
+        cmocka_unit_test(streams_may_take_the_place_of_others),
+        cmocka_unit_test(a_process_without_a_driver_has_the_host_s_memory),
+        cmocka_unit_test(a_group_with_a_wrong_buffer_does_nothing),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("nccl misused on a GPU", tests, NULL, NULL);
+}
