@@ -32,7 +32,7 @@ enum nccl_support {
     X(CommGetAsyncError, REAL, "plait_comm_status()")                                                               \
     X(CommCount, REAL, "plait_comm_nrank()")                                                                        \
     X(CommUserRank, REAL, "plait_comm_rank()")                                                                      \
-    X(CommCuDevice, EMULATED, "what ncclCommInitAll() was given; else 0")                                           \
+    X(CommCuDevice, REAL, "the GPU that was the current one, or what ncclCommInitAll() was given; without CUDA 0")  \
     X(CommQueryProperties, REAL, "rank and number of ranks; no device API, no one-sided operations")                \
     X(CommGetUniqueId, REFUSED, "comms do not grow")                                                                \
     X(CommGrow, REFUSED, "comms do not grow; make a new one")                                                       \
@@ -40,14 +40,14 @@ enum nccl_support {
     X(GetLastError, REAL, "of the comm, else of the thread, else of the process")                                   \
     X(ResetDebugInit, REAL, "NCCL_DEBUG and its like are read again")                                               \
     X(ResetDebugInitInternal, REAL, "the same")                                                                     \
-    X(MemAlloc, REAL, "plait_mem_alloc()")                                                                          \
+    X(MemAlloc, REAL, "plait_mem_alloc_on() the current GPU; without CUDA plait_mem_alloc()")                       \
     X(MemFree, REAL, "plait_mem_free()")                                                                            \
     X(CommRegister, EMULATED, "a handle; memory needs no registration")                                             \
     X(CommDeregister, EMULATED, "gives it back")                                                                    \
     X(CommWindowRegister, EMULATED, "success and a NULL window, as NCCL where windows are not supported")           \
     X(CommWindowDeregister, EMULATED, "of a NULL window")                                                           \
     X(WinGetUserPtr, EMULATED, "NULL, of a NULL window")                                                            \
-    X(RedOpCreatePreMulSum, REAL, "PLAIT_PREMULSUM")                                                                \
+    X(RedOpCreatePreMulSum, REAL, "PLAIT_PREMULSUM; ncclScalarDevice: PLAIT_SCALE_LATE")                            \
     X(RedOpDestroy, REAL, "")                                                                                       \
     X(AllReduce, REAL, "plait_allreduce(); many in a group are fused")                                              \
     X(Broadcast, REAL, "plait_broadcast()")                                                                         \

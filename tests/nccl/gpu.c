@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 struct gpu_driver gpu;
+static void (*left)(struct standin_left *out);
+static void (*careless)(int careless);
 
 static const struct {
     const char *symbol;
@@ -15,9 +17,6 @@ static const struct {
 } entries[] = {
 #define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct gpu_driver, name) },
     GPU_CALL_LIST(PLAIT_X)
-#undef PLAIT_X
-#define PLAIT_X(name, result, arguments) { #name, offsetof(struct gpu_driver, name) },
-        STANDIN_LIST(PLAIT_X)
 #undef PLAIT_X
 };
 
@@ -41,7 +40,31 @@ static void load(void)
         }
         *(void **)(void *)((char *)&gpu + entries[i].offset) = function;
     }
+    *(void **)(void *)&left = dlsym(handle, "standin_left");
+    *(void **)(void *)&careless = dlsym(handle, "standin_careless");
     loaded = gpu.init(0) == 0;
+}
+
+struct standin_left gpu_left(void)
+{
+    struct standin_left now = { 0 };
+
+    if (left != NULL)
+        left(&now);
+    return now;
+}
+
+void gpu_careless(void)
+{
+    if (careless != NULL)
+        careless(1);
+}
+
+bool gpu_has_two(void)
+{
+    const char *with_a_driver = getenv("PLAIT_TEST_DEVICES");
+
+    return with_a_driver == NULL || atoi(with_a_driver) > 1;
 }
 
 bool gpu_use(int device)

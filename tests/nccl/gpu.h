@@ -39,9 +39,6 @@ struct gpu_driver {
 #define PLAIT_X(name, symbol, arguments) int(*name) arguments;
     GPU_CALL_LIST(PLAIT_X)
 #undef PLAIT_X
-#define PLAIT_X(name, result, arguments) result(*name) arguments;
-    STANDIN_LIST(PLAIT_X)
-#undef PLAIT_X
 };
 extern struct gpu_driver gpu; /* after gpu_use() in this process */
 
@@ -51,6 +48,13 @@ struct gpu_rank {
     float *host;     /* [elements] */
     size_t elements;
 };
+
+/* Of the stand-in, in this process; with a driver nothing. From now on streams of failed comms may pass in any order. */
+struct standin_left gpu_left(void);
+void gpu_careless(void);
+
+/* Can there be two of them? */
+bool gpu_has_two(void);
 
 /* This device is the thread's current one. */
 bool gpu_use(int device);

@@ -133,6 +133,8 @@ static int go_on(ncclComm_t *comm, int rank, int nrank)
 static void what_does_not_go_together_is_refused_by_name(void **state)
 {
     (void)state;
+    if (!gpu_has_two())
+        skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_on), 0);
     assert_int_equal(run_on_two_gpus(2, 1, go_on), 0);
 }
@@ -169,6 +171,8 @@ static int use_default_streams(ncclComm_t *comm, int rank, int nrank)
 static void no_stream_is_the_default_one_of_the_comm_s_gpu(void **state)
 {
     (void)state;
+    if (!gpu_has_two())
+        skip();
     assert_int_equal(run_on_two_gpus(1, 2, use_default_streams), 0);
     assert_int_equal(run_on_two_gpus(2, 1, use_default_streams), 0);
 }
@@ -277,6 +281,8 @@ static void a_process_without_a_driver_has_the_host_s_memory(void **state)
 static void a_group_with_a_wrong_buffer_does_nothing(void **state)
 {
     (void)state;
+    if (!gpu_has_two())
+        skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_wrong), 0);
 }
 
