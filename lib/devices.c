@@ -227,7 +227,7 @@ enum plait_status plait_mem_device(const void *memory, int *out)
     const enum plait_status status = find("plait_mem_device", memory, out, &place);
 
     if (status == PLAIT_OK)
-        *out = place.device;
+        *out = place.kind == PLAIT_MEMORY_DEVICE ? place.device : -1;
     return status;
 }
 

@@ -24,8 +24,9 @@ struct nccl_call {
     struct ncclComm *comm;
     uint32_t generation; /* the comm's */
     cudaStream_t native;
-    struct plait_stream *on; /* NULL: memory of the host, no stream; */
-    bool blocks;             /* memory of the host, which must wait for `on` (stream.h) */
+    struct plait_stream *on;        /* NULL: memory of the host, no stream; */
+    const struct nccl_call *shared; /* whose `on` it is: an earlier one's of the group; NULL: its own */
+    bool blocks;                    /* memory of the host, which must wait for `on` (stream.h) */
     const void *in;
     void *out;
     size_t count;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fuse.h"
 
+#include "error.h"
 #include "memory.h"
 
 #include <plait/stream.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,16 +116,26 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
     return bytes == 0 || memory != NULL;
 }
 
-enum plait_status nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
+/* The other ranks must not wait for this one. */
+static void fail(const struct nccl_bucket *b)
+{
+    char why[512];
+
+    snprintf(why, sizeof why, "a group's operations could not be fused: %s", plait_last_error());
+    plait_comm_abort(atomic_load(&b->first->comm->plait), why);
+}
+
+ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
 {
     const size_t n = sort(calls, buckets);
 
     for (size_t i = 0; i < n; i++)
         if (buckets[i].whole.kind == NULL && !place(buckets, n, i)) {
-            plait_comm_abort(atomic_load(&buckets[i].first->comm->plait), "no memory to fuse a group's operations in");
-            return PLAIT_ERR_NOMEM;
+            fail(&buckets[i]);
+            return nccl_fail(ncclSystemError, buckets[i].first->comm, "no memory to fuse a group's operations in: %s",
+                             plait_last_error());
         }
-    return PLAIT_OK;
+    return ncclSuccess;
 }
 
 static bool is_packed(const struct nccl_call *c)
@@ -194,8 +206,8 @@ static enum plait_status copy(const struct nccl_bucket *b, bool pack)
         status = copy_on_stream(b, pack);
     if (status == PLAIT_OK && !pack)
         status = order(b, false);
-    if (status != PLAIT_OK) /* the others must not wait for this rank; it may have failed before */
-        plait_comm_abort(atomic_load(&b->first->comm->plait), "a group's operations could not be fused");
+    if (status != PLAIT_OK)
+        fail(b);
     return status;
 }
 

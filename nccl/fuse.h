@@ -23,10 +23,10 @@ struct nccl_bucket {
 };
 
 /*
- * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. PLAIT_ERR_NOMEM: the
- * comm has failed on all ranks.
+ * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. After an error the comm
+ * has failed on all ranks.
  */
-enum plait_status nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets);
+ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets);
 
 /* What is to be begun in the place of this call: it, its bucket, or NULL, when the bucket was begun before. */
 const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c);

@@ -89,6 +89,16 @@ bool nccl_group_is_open(void)
     return group != NULL;
 }
 
+/* Streams of a group's calls stay until it ends, so that the handle is the same stream's. */
+const struct nccl_call *nccl_group_stream(const struct ncclComm *comm, cudaStream_t stream)
+{
+    const struct nccl_call *last = group != NULL ? group->last : NULL;
+
+    if (last == NULL || last->comm != comm || last->native != stream || last->on == NULL)
+        return NULL;
+    return last->shared != NULL ? last->shared : last;
+}
+
 ncclResult_t nccl_group_refuse(ncclResult_t result)
 {
     if (group != NULL && group->refused == ncclSuccess && result != ncclSuccess && result != ncclInProgress)
@@ -195,12 +205,12 @@ static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
     if (result != ncclSuccess)
         return result;
     struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
-    enum plait_status status = buckets != NULL ? nccl_fuse(calls, buckets) : PLAIT_ERR_NOMEM;
-    if (status == PLAIT_OK) {
-        result = result_of_all(run_all(calls), calls);
-    } else {
+    if (buckets == NULL)
         result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupEnd: out of memory for %zu operations", n);
-    }
+    else
+        result = nccl_fuse(calls, buckets);
+    if (result == ncclSuccess)
+        result = result_of_all(run_all(calls), calls);
     leave_all(calls, NULL);
     free(buckets);
     return result;
@@ -273,11 +283,13 @@ static ncclResult_t estimate(struct nccl_call *calls, size_t n, double *seconds)
         return result;
     read_link(&latency, &bandwidth);
     struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
-    if (buckets != NULL && nccl_fuse(calls, buckets) == PLAIT_OK) {
+    if (buckets == NULL)
+        result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupSimulateEnd: out of memory for %zu operations", n);
+    else
+        result = nccl_fuse(calls, buckets);
+    if (result == ncclSuccess) {
         begin_all(calls);
         result = result_of_all(plait_group_estimate(latency, bandwidth, seconds), calls);
-    } else {
-        result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupSimulateEnd: out of memory for %zu operations", n);
     }
     leave_all(calls, NULL);
     free(buckets);

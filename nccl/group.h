@@ -8,6 +8,9 @@
 
 bool nccl_group_is_open(void);
 
+/* A call of this comm in the open group that has its own `on`, of this stream; NULL: there is none. The last is looked at. */
+const struct nccl_call *nccl_group_stream(const struct ncclComm *comm, cudaStream_t stream);
+
 /* Keep it until the end; the job is the group's from now on. */
 ncclResult_t nccl_group_add(const struct nccl_call *c);
 void nccl_group_add_job(struct nccl_job *job);

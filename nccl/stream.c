@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include "error.h"
+#include "group.h"
 
 #include <plait/memory.h>
 #include <plait/stream.h>
@@ -28,53 +29,63 @@ static ncclResult_t take(struct nccl_call *c, cudaStream_t stream)
     return nccl_result(status, c->comm, c->kind->name);
 }
 
+/* A stream that is not NULL: is there a GPU? */
+static ncclResult_t find_gpu(const struct nccl_call *c)
+{
+    bool gpu = c->comm->gpu;
+    int device;
+
+    const ncclResult_t result = gpu ? ncclSuccess : nccl_device_now(c->kind->name, &device, &gpu);
+    if (result != ncclSuccess || gpu)
+        return result;
+    return nccl_fail(ncclInvalidUsage, c->comm,
+                     "%s: stream is %p: without CUDA memory is the host's and the stream must be NULL", c->kind->name,
+                     (void *)c->native);
+}
+
 ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
 {
-    enum plait_memory kind;
-    const enum plait_status status = plait_mem_kind(buffer_of(c), &kind);
+    enum plait_memory kind = PLAIT_MEMORY_DEVICE; /* as the operation will find */
+    enum plait_status status = PLAIT_OK;
+    ncclResult_t result = ncclSuccess;
 
     c->on = NULL;
     c->native = stream;
     c->blocks = false;
-    if (c->count == 0 && c->comm->gpu) /* whatever the pointers are, which no rank uses */
-        return take(c, stream);
-    if (status != PLAIT_OK)
-        return nccl_result(status, c->comm, c->kind->name);
-    if (stream == NULL && kind == PLAIT_MEMORY_HOST)
+    if (stream != NULL)
+        result = find_gpu(c);
+    else if (c->count > 0 || !c->comm->gpu) /* else no rank uses its pointers, whatever they are */
+        status = plait_mem_kind(buffer_of(c), &kind);
+    if (result != ncclSuccess || status != PLAIT_OK)
+        return result != ncclSuccess ? result : nccl_result(status, c->comm, c->kind->name);
+    if (kind == PLAIT_MEMORY_HOST)
         return ncclSuccess;
-    if (stream != NULL && !c->comm->gpu) {
-        bool gpu = false;
-        int device;
-        const ncclResult_t result = nccl_device_now(c->kind->name, &device, &gpu);
-        if (result != ncclSuccess)
-            return result;
-        if (!gpu)
-            return nccl_fail(ncclInvalidUsage, c->comm,
-                             "%s: stream is %p: without CUDA memory is the host's and the stream must be NULL",
-                             c->kind->name, (void *)stream);
-    }
-    c->blocks = kind != PLAIT_MEMORY_DEVICE && stream == NULL;
-    return take(c, stream);
+    c->blocks = kind != PLAIT_MEMORY_DEVICE;
+    c->shared = nccl_group_stream(c->comm, stream);
+    if (c->shared == NULL)
+        return take(c, stream);
+    c->on = c->shared->on;
+    return ncclSuccess;
 }
 
 static ncclResult_t check_buffer(const struct nccl_call *c, const char *which, const void *memory)
 {
-    enum plait_memory kind = PLAIT_MEMORY_HOST;
-    int device = -1, wanted = c->comm->device;
-    enum plait_status status = plait_mem_kind(memory, &kind);
+    enum plait_memory kind = PLAIT_MEMORY_DEVICE;
+    int device = -1;
+    enum plait_status status = plait_mem_device(memory, &device);
 
-    if (status == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE)
-        status = plait_mem_device(memory, &device);
+    if (status == PLAIT_OK && device < 0)
+        status = plait_mem_kind(memory, &kind);
     if (status != PLAIT_OK)
         return nccl_result(status, c->comm, c->kind->name);
-    if (kind != PLAIT_MEMORY_DEVICE)
+    if (device < 0)
         return nccl_fail(ncclInvalidArgument, c->comm,
                          "%s: %s is %p, which is %s memory; the stream needs device memory of its GPU", c->kind->name,
                          which, memory, plait_memory_name(kind));
-    if (c->comm->gpu && device != wanted)
+    if (c->comm->gpu && device != c->comm->device)
         return nccl_fail(ncclInvalidArgument, c->comm,
                          "%s: %s is %p, which is device memory of GPU %d, and the comm is of GPU %d", c->kind->name,
-                         which, memory, device, wanted);
+                         which, memory, device, c->comm->device);
     return ncclSuccess;
 }
 
@@ -93,7 +104,8 @@ ncclResult_t nccl_stream_check(const struct nccl_call *c)
 
 void nccl_stream_close(struct nccl_call *c)
 {
-    plait_stream_destroy(c->on);
+    if (c->shared == NULL)
+        plait_stream_destroy(c->on);
     c->on = NULL;
 }
 

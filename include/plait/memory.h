@@ -76,7 +76,7 @@ PLAIT_API enum plait_status plait_device_now(int *out);
 /** What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host. Thread: any. */
 PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
 
-/** Of which GPU it is; -1: the host's, or of no GPU that this process has used. Thread: any. */
+/** Of which GPU memory of kind device is; -1: memory of any other kind. Thread: any. */
 PLAIT_API enum plait_status plait_mem_device(const void *memory, int *out);
 
 /** The name in the list above; "?" for an unknown value. Thread: any. */

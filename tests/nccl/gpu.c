@@ -10,6 +10,8 @@
 struct gpu_driver gpu;
 static void (*left)(struct standin_left *out);
 static void (*careless)(int careless);
+static void (*arm)(unsigned long long n, int error);
+static unsigned long long (*disarm)(const char **failed);
 
 static const struct {
     const char *symbol;
@@ -42,6 +44,8 @@ static void load(void)
     }
     *(void **)(void *)&left = dlsym(handle, "standin_left");
     *(void **)(void *)&careless = dlsym(handle, "standin_careless");
+    *(void **)(void *)&arm = dlsym(handle, "standin_arm");
+    *(void **)(void *)&disarm = dlsym(handle, "standin_disarm");
     loaded = gpu.init(0) == 0;
 }
 
@@ -58,6 +62,21 @@ void gpu_careless(void)
 {
     if (careless != NULL)
         careless(1);
+}
+
+void gpu_arm(unsigned n, int error)
+{
+    if (arm != NULL)
+        arm(n, error);
+}
+
+const char *gpu_disarm(void)
+{
+    const char *failed = NULL;
+
+    if (disarm != NULL)
+        disarm(&failed);
+    return failed;
 }
 
 bool gpu_has_two(void)

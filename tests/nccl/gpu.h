@@ -52,6 +52,9 @@ struct gpu_rank {
 /* Of the stand-in, in this process; with a driver nothing. From now on streams of failed comms may pass in any order. */
 struct standin_left gpu_left(void);
 void gpu_careless(void);
+/* The n-th call of this thread from now on fails, until gpu_disarm(): the name of the one that did, or NULL. */
+void gpu_arm(unsigned n, int error);
+const char *gpu_disarm(void);
 
 /* Can there be two of them? */
 bool gpu_has_two(void);
