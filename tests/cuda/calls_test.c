@@ -35,7 +35,13 @@
 #define FAULT 999  /* CUDA_ERROR_UNKNOWN */
 #define EVERY 3    /* of the calls, each third fails in the short tier */
 
-enum way { CALL, REQUEST, MESSAGES }; /* messages: an all-gather made of them */
+enum way {
+    CALL,
+    REQUEST,
+    MESSAGES,
+    PERSISTENT,
+    COPIES
+}; /* messages: an all-gather made of them; copies: the inputs' */
 enum phase { FIRST, LATER, CAPTURE, DESTROY };
 
 struct kind { /* of operation */
@@ -60,6 +66,8 @@ static const struct kind kinds[] = {
     { "request on a stream", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 999 }, .way = REQUEST },
     { "messages", { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 300 }, true, .way = MESSAGES },
     { "messages on a stream", { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 300 }, .way = MESSAGES },
+    { "persistent", { PLAIT_ALLREDUCE, "ring", PLAIT_FLOAT32, .count = 999 }, .way = PERSISTENT },
+    { "copies", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 999 }, .way = COPIES },
 };
 #define NKIND (sizeof kinds / sizeof *kinds)
 
@@ -116,6 +124,32 @@ static enum plait_status send_to_all(struct plait_comm *comm, const struct colle
     return all != PLAIT_OK ? all : status;
 }
 
+/* Started twice. */
+static enum plait_status start_twice(struct plait_request *request, enum plait_status status)
+{
+    for (int i = 0; i < 2 && status == PLAIT_OK; i++) {
+        status = plait_start(request);
+        if (status == PLAIT_OK)
+            status = plait_wait(&request);
+    }
+    plait_request_free(&request);
+    return status;
+}
+
+/* What the operation has is a copy that the comm has made. */
+static enum plait_status sum_copies(struct plait_comm *comm, const struct collective *c,
+                                    const struct collective_buffers *at, const struct device_rank *d,
+                                    const struct plait_call *call)
+{
+    const size_t bytes = c->count * plait_dtype_size(c->type), half = bytes / 2;
+    char *to = d->in + ROOM / 2;
+    const struct plait_copy copies[] = { { to, at->in, half },
+                                         { to + half, (const char *)at->in + half, bytes - half } };
+    const enum plait_status status = plait_comm_copy(comm, copies, 2, d->stream);
+
+    return status == PLAIT_OK ? collective_call(comm, c, to, at->out, *call) : status;
+}
+
 /* The sum of inputs times 1 is the sum. */
 static enum plait_status operate(struct plait_comm *comm, const struct kind *k, const struct collective_buffers *at,
                                  const struct device_rank *d)
@@ -130,8 +164,13 @@ static enum plait_status operate(struct plait_comm *comm, const struct kind *k, 
     call.scale = k->scale ? &one : NULL;
     if (k->way == MESSAGES)
         return send_to_all(comm, &c, at, &call);
-    call.request = k->way == REQUEST ? &request : NULL;
+    if (k->way == COPIES)
+        return sum_copies(comm, &c, at, d, &call);
+    call.request = k->way == CALL ? NULL : &request;
+    call.persistent = k->way == PERSISTENT;
     const enum plait_status status = collective_call(comm, &c, at->in, at->out, call);
+    if (k->way == PERSISTENT)
+        return start_twice(request, status);
     return status == PLAIT_OK && k->way == REQUEST ? plait_wait(&request) : status;
 }
 
@@ -381,7 +420,7 @@ static void the_first_operation_of_a_comm(void **state)
 {
     (void)state;
     for (unsigned k = 0; k < NKIND; k++)
-        if (full() || k < 3 || kinds[k].way == MESSAGES)
+        if (full() || k < 3 || kinds[k].way >= MESSAGES)
             run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
 }
 
