@@ -151,6 +151,44 @@ static void groups_follow_each_other_on_several_streams(void **state)
         0);
 }
 
+/* What a call's stream has written is in the sum, and what it reads afterwards is the sum: on whichever stream the group is. */
+static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g, more[2];
+    cudaStream_t streams[3];
+    float *got = calloc(ALL, sizeof *got);
+
+    CHECK(got != NULL && gpu_use(0) && gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    for (int i = 0; i < 3; i++)
+        streams[(i + rank) % 3] = i == 0 ? g.stream : more[i - 1].stream;
+    for (size_t i = 0; i < ALL; i++)
+        g.host[i] = (float)(i % 100 + (size_t)rank);
+    for (int k = 0; k < 3; k++) {
+        for (int t = 0; t < NTENSOR; t++)
+            CHECK(gpu_put(g.in + t * MOST, g.host + t * MOST, count_of(t) * sizeof(float), streams[t % 3]));
+        CHECK(reduce_all(*comm, rank, &g, g.out, streams, 3) == 0);
+        for (int t = 0; t < NTENSOR; t++)
+            CHECK(gpu_put(got + t * MOST, g.out + t * MOST, count_of(t) * sizeof(float), streams[t % 3]));
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(gpu.synchronize(streams[i]) == 0);
+    for (int t = 0; t < NTENSOR; t++)
+        for (size_t i = 0; i < count_of(t); i++)
+            CHECK(got[t * MOST + i] ==
+                  (float)((size_t)nrank * ((t * MOST + i) % 100) + (size_t)(nrank * (nrank - 1) / 2)));
+    free(got);
+    CHECK(gpu_end(&g) && gpu_end(&more[0]) && gpu_end(&more[1]));
+    return 0;
+}
+
+static void a_group_is_behind_the_streams_of_its_calls_and_before_them(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, write_and_read_on_each), 0);
+    assert_int_equal(gpu_run(2, 1, write_and_read_on_each), 0);
+}
+
 /* Memory of the host and of the GPU in one group is fused apart; other collectives keep their place. */
 static int mix(ncclComm_t *comm, int rank, int nrank)
 {
@@ -232,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits),
         cmocka_unit_test(groups_follow_each_other_on_several_streams),
+        cmocka_unit_test(a_group_is_behind_the_streams_of_its_calls_and_before_them),
         cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
         cmocka_unit_test(a_fused_group_is_captured),
     };
