@@ -283,6 +283,7 @@ struct plait_comm {
     struct plait_trials trials;
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
+    uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;
     uint32_t ncopy[PLAIT_LEND_SIZES][PLAIT_NCOPYING]; /* that could be timed, see lend.h */

@@ -189,12 +189,13 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
     enum plait_status status = plait_run_begin(comm, job);
 
     for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
-        plait_network_turn(comm);
         status = plait_run_turn(comm, &moved, &ended);
         if (moved || ended)
             plait_wait_progress(comm, &comm->run->wait);
         else if (status == PLAIT_OK)
             status = plait_wait_turn(comm, &comm->run->wait);
+        if (!ended)
+            plait_network_turn(comm);
     }
     if (status != PLAIT_OK)
         plait_run_stop(comm);

@@ -13,6 +13,7 @@
 #define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
 #define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
+#define LATE         5e-6 /* seconds of a yield: others ran meanwhile */
 #define COUNTED      0.05 /* seconds between looks count as silence of others, at most: who does not run sees nobody run */
 #define STOPPED \
     2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
@@ -126,6 +127,21 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
     return look(comm, w, now);
 }
 
+static void yield(struct plait_comm *comm)
+{
+    comm->stats.yields++;
+    if (comm->port == NULL) {
+        sched_yield();
+        return;
+    }
+    const double before = plait_clock();
+    sched_yield();
+    if (plait_clock() - before > LATE)
+        comm->crowded = PLAIT_CROWDED_YIELDS;
+    else if (comm->crowded > 0)
+        comm->crowded--;
+}
+
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
     const bool moved = plait_progress(); /* the other rank may wait for another comm of this thread's */
@@ -141,12 +157,10 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
             return status;
         w->sleepy = w->last - w->start > YIELD_FOR;
     }
-    if (w->sleepy && !moved) {
+    if (w->sleepy && !moved)
         doze(comm, w);
-    } else {
-        comm->stats.yields++;
-        sched_yield();
-    }
+    else
+        yield(comm);
     return PLAIT_OK;
 }
 

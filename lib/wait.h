@@ -14,8 +14,16 @@
 
 #define PLAIT_SPINS 4000 /* turns with a pause each: tens of microseconds on any processor */
 
-/* With more ranks than processors the awaited rank may need this one; over a network a turn is a system call anyway. */
+/* With more ranks than processors the awaited rank may need this one. */
 #define PLAIT_SPINS_SHARED 4
+
+/*
+ * Over a network, where a turn is a system call: some 20 us. A yield between two looks takes as long as the look, so that
+ * what comes is seen later. But where a yield came back late, others want this processor, other ranks perhaps, of which a
+ * rank knows those of its own host only: so many yields later it spins so long again.
+ */
+#define PLAIT_SPINS_NETWORK  64
+#define PLAIT_CROWDED_YIELDS 256
 
 /*
  * Who waits while another rank copies does not wait long: a turn more for every so many bytes of the operation, up to
@@ -89,7 +97,9 @@ static inline void plait_pause(void)
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
 {
-    return comm->oversubscribed || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
+    if (comm->oversubscribed || comm->crowded > 0)
+        return PLAIT_SPINS_SHARED;
+    return comm->port != NULL ? PLAIT_SPINS_NETWORK : PLAIT_SPINS;
 }
 
 static inline uint32_t plait_wait_spins(const struct plait_comm *comm, const struct plait_wait *w)
