@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UCX as a network (lib/net.h): everything that calls UCX is in this file.
+ * UCX as a network (lib/net.h): everything that calls UCX is in this folder.
  *
  * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once
- * and which wait until they are fetched (its rendezvous). Endpoints are in error mode PEER, so that a dead process
- * ends what is on the way to it; UCX then leaves out its shared memory unless that is told to notice errors, too. UCX
- * 1.13 knows that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name of both kinds of shared
- * memory; and it warns of it where the user's UCX_TLS leaves both out. What the user has set in the environment stays
- * as it is.
+ * and which wait until they are fetched (its rendezvous). Short ones go by tag (short.h). Endpoints are in error mode
+ * PEER, so that a dead process ends what is on the way to it; UCX then leaves out its shared memory unless that is told
+ * to notice errors, too. UCX 1.13 knows that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name
+ * of both kinds of shared memory; and it warns of it where the user's UCX_TLS leaves both out. What the user has set in
+ * the environment stays as it is.
  *
  * The address holds every transport: one of devices of the network only would be shorter, but empty where UCX_TLS is
  * shared memory, and processes in containers of one machine may have nothing else that is as fast.
  */
-#include "../../lib/net.h"
+#include "short.h"
 
-#include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 
 #include <errno.h>
@@ -49,6 +48,7 @@ struct plait_net {
     struct plait_net_endpoint *endpoints;
     void *arriving; /* while arrive() is called: what it is shown, NULL once that is released */
     int descriptor;
+    struct inbox inbox;
 };
 
 struct plait_net_endpoint {
@@ -193,7 +193,10 @@ static void ucx_send(struct plait_net_endpoint *e, const void *header, const voi
     const int saved = errno;
 
     *state = PLAIT_NET_BUSY;
-    begun(ucp_am_send_nbx(e->ep, MESSAGE, header, PLAIT_NET_HEADER, data, bytes, &p), state);
+    if (e->net->inbox.nwanted > 0 && bytes <= PLAIT_SHORT && plait_short_send(e->ep, header, data, bytes))
+        *state = PLAIT_NET_DONE;
+    else
+        begun(ucp_am_send_nbx(e->ep, MESSAGE, header, PLAIT_NET_HEADER, data, bytes, &p), state);
     errno = saved;
 }
 
@@ -220,7 +223,7 @@ static void ucx_release(struct plait_net *net, void *held)
 
     if (held != NULL && held == net->arriving)
         net->arriving = NULL;
-    else if (held != NULL)
+    else if (held != NULL && !plait_short_release(&net->inbox, held))
         ucp_am_data_release(net->worker, held);
     errno = saved;
 }
@@ -228,8 +231,9 @@ static void ucx_release(struct plait_net *net, void *held)
 static bool ucx_progress(struct plait_net *net)
 {
     const int saved = errno;
-    const bool moved = ucp_worker_progress(net->worker) > 0;
 
+    plait_short_post(&net->inbox);
+    const bool moved = ucp_worker_progress(net->worker) > 0;
     errno = saved;
     return moved;
 }
@@ -242,7 +246,8 @@ static int ucx_descriptor(const struct plait_net *net)
 static bool ucx_arm(struct plait_net *net)
 {
     const int saved = errno;
-    const bool armed = net->descriptor >= 0 && ucp_worker_arm(net->worker) == UCS_OK;
+    const bool shown = plait_short_is_posted(&net->inbox);
+    const bool armed = shown && net->descriptor >= 0 && ucp_worker_arm(net->worker) == UCS_OK;
 
     errno = saved;
     return armed;
@@ -352,7 +357,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
 {
     const ucp_params_t p = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | (plait_short_possible() ? UCP_FEATURE_TAG : 0),
         .estimated_num_eps = net->options.nendpoint,
     };
     ucp_config_t *config;
@@ -367,6 +372,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     status = create_worker(net);
     if (status == UCS_OK)
         status = listen_to(net);
+    plait_short_open(&net->inbox, net->worker, &net->options);
     if (status == UCS_OK)
         status = ucp_worker_get_address(net->worker, &net->address, &net->address_bytes);
     if (status != UCS_OK)
@@ -404,12 +410,14 @@ static void ucx_close(struct plait_net *net)
         force_to_end(e);
         free(e);
     }
+    plait_short_cancel(&net->inbox);
     if (net->address != NULL)
         ucp_worker_release_address(net->worker, net->address);
     if (net->worker != NULL)
         ucp_worker_destroy(net->worker);
     if (net->context != NULL)
         ucp_cleanup(net->context);
+    plait_short_free(&net->inbox);
     free(net);
 }
 
