@@ -6,6 +6,7 @@
 #include "../transports/net.h"
 
 #include "clock.h"
+#include "plugin.h"
 #include "ranks.h"
 #include "wire.h"
 
@@ -22,6 +23,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -38,6 +40,8 @@ static int clear(void **state)
     unsetenv("UCX_MEM_EVENTS");
     return 0;
 }
+
+static const struct plait_net_plugin *plugin;
 
 static int run(int (*body)(struct plait_comm **, uint32_t, void *), uint32_t nprocess, bool wired)
 {
@@ -432,6 +436,71 @@ static void a_process_may_exit_with_its_network_still_open(void **state)
     assert_int_equal(run(leave_and_exit, 3, true), 0);
 }
 
+static void let_go(void *network, const struct plait_net_arrival *a)
+{
+    plugin->release(*(struct plait_net **)network, a->held);
+}
+
+struct turned {
+    struct plait_net *net;
+    atomic_bool stop;
+};
+
+static void *keep_turning(void *arg)
+{
+    struct turned *t = arg;
+
+    while (!atomic_load(&t->stop))
+        plugin->progress(t->net);
+    return NULL;
+}
+
+/* Networks of one process: the first connects to the second, which ends after so many turns of each. */
+static int meet_and_part(uint32_t rank, int turns)
+{
+    static const unsigned char header[PLAIT_NET_HEADER];
+    struct plait_net *n[2] = { NULL, NULL };
+    struct turned first = { .stop = false };
+    enum plait_net_state state;
+    char why[256] = "";
+    pthread_t thread;
+    size_t bytes;
+
+    for (int i = 0; i < 2; i++) {
+        const struct plait_net_options o = { .nendpoint = 1, .context = &n[i], .arrive = let_go };
+        CHECK(plugin->open(&o, &n[i], why, sizeof why));
+    }
+    const void *address = plugin->address(n[1], &bytes);
+    struct plait_net_endpoint *e = plugin->connect(n[0], address, bytes, why, sizeof why);
+    CHECK(e != NULL);
+    plugin->send(e, header, "data", 4, &state);
+    for (int i = 0; i < 2 * turns; i++)
+        plugin->progress(n[i % 2]);
+    first.net = n[0];
+    CHECK(pthread_create(&thread, NULL, keep_turning, &first) == 0);
+    plugin->close(n[1]);
+    atomic_store(&first.stop, true);
+    pthread_join(thread, NULL);
+    plugin->close(n[0]);
+    return 0;
+}
+
+static int end_while_connecting(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    CHECK(plait_plugin_net("ucx", (*comm)->config.plugins, "UCX_HANDLE_ERRORS", &plugin) == PLAIT_OK);
+    for (int turns = 0; turns < 20; turns++)
+        CHECK(meet_and_part(rank, turns) == 0);
+    return 0;
+}
+
+static void a_network_may_end_while_another_connects_to_it(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(end_while_connecting, 1, false), 0);
+}
+
 #define TEST(test) cmocka_unit_test_teardown(test, clear)
 
 int main(void)
@@ -447,6 +516,7 @@ int main(void)
         TEST(who_sleeps_is_woken_by_the_network),
         TEST(messages_arrive_although_their_sender_leaves),
         TEST(a_process_may_exit_with_its_network_still_open),
+        TEST(a_network_may_end_while_another_connects_to_it),
         TEST(a_message_that_nobody_wants_does_not_hold_up_who_leaves),
     };
 
