@@ -209,7 +209,19 @@ static uint32_t find_cut_off(const struct plait_comm *comm, const struct plait_w
     return UINT32_MAX;
 }
 
-/* If it has left or died, that is about to be known: the news take another way. */
+/* The lowest rank that died, needed or not; or UINT32_MAX. */
+static uint32_t find_dead(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (r != comm->rank && plait_peer_died(&comm->peers[r]))
+            return r;
+    return UINT32_MAX;
+}
+
+/*
+ * If it has left or died, that is about to be known: the news take another way. Unless who relays them died: then it has
+ * left for that.
+ */
 enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait *w, double now)
 {
     const char *why;
@@ -219,7 +231,12 @@ enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait
         w->cut = 0;
     else if (w->cut == 0)
         w->cut = now;
-    else if (now - w->cut >= MOST_DYING)
+    if (rank == UINT32_MAX || now - w->cut < MOST_DYING)
+        return PLAIT_OK;
+    const uint32_t dead = find_dead(comm);
+    if (dead == UINT32_MAX || dead == rank)
         return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
-    return PLAIT_OK;
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, dead,
+                            "rank %u (process %d) died, and rank %u cannot be reached any more: %s", dead,
+                            plait_peer_pid(&comm->peers[dead]), rank, why);
 }

@@ -352,6 +352,40 @@ static void a_live_rank_that_cannot_be_reached_is_named(void **state)
     assert_int_equal(run(close_without_a_word, 2, true), 0);
 }
 
+/* Rank 2 dies, rank 1 leaves for that, and rank 0 needs only rank 1. */
+static int leave_for_the_dead(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int x = 0;
+
+    (void)arg;
+    if (rank == 2)
+        kill(getpid(), SIGKILL);
+    CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    CHECK(rank == 1 || plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        CHECK(plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_ERR_PEER);
+        CHECK(strstr(plait_last_error(), "rank 2 (process ") != NULL);
+    } else {
+        while (!plait_port_is_taken((*comm)->port, 0, PLAIT_CHANNEL_MESSAGES))
+            plait_port_turn((*comm)->port);
+        for (uint32_t i = 0; i < 3 * PLAIT_NCHANNEL; i++)
+            (*comm)->peers[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL] = NULL;
+        plait_port_close((*comm)->port);
+        while (atomic_load(&(*comm)->peers[0].control->failed) == PLAIT_OK)
+            usleep(1000);
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    return 0;
+}
+
+static void who_died_is_named_before_who_left_for_that(void **state)
+{
+    (void)state;
+    setenv("UCX_TLS", "tcp", 1);
+    assert_int_equal(run(leave_for_the_dead, 3, true), 1); /* the one that died */
+}
+
 /* ---- Leaving -------------------------------------------------------------------------------------------- */
 
 static _Atomic int *nasked; /* receives that rank 1 has begun; shared by the ranks */
@@ -513,6 +547,7 @@ int main(void)
         TEST(a_setting_of_the_user_s_stays),
         TEST(the_endpoint_to_a_dead_process_fails),
         TEST(a_live_rank_that_cannot_be_reached_is_named),
+        TEST(who_died_is_named_before_who_left_for_that),
         TEST(who_sleeps_is_woken_by_the_network),
         TEST(messages_arrive_although_their_sender_leaves),
         TEST(a_process_may_exit_with_its_network_still_open),
