@@ -18,11 +18,13 @@
 #define PLAIT_SPINS_SHARED 4
 
 /*
- * Over a network, where a turn is a system call: some 20 us. A yield between two looks takes as long as the look, so that
- * what comes is seen later. But where a yield came back late, others want this processor, other ranks perhaps, of which a
- * rank knows those of its own host only: so many yields later it spins so long again.
+ * Over a network, where a turn is a system call: some 20 us more for a short operation. A yield between two looks takes as
+ * long as the look, so that what comes is seen later; of long ones the kernel's own thread does a part. But where a yield came
+ * back late, others want this processor, other ranks perhaps, of which a rank knows those of its own host only: so many
+ * yields later it spins so long again.
  */
-#define PLAIT_SPINS_NETWORK  64
+#define PLAIT_SPINS_BYTES    4096
+#define PLAIT_SPINS_NETWORK  60
 #define PLAIT_CROWDED_YIELDS 256
 
 /*
@@ -97,9 +99,7 @@ static inline void plait_pause(void)
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
 {
-    if (comm->oversubscribed || comm->crowded > 0)
-        return PLAIT_SPINS_SHARED;
-    return comm->port != NULL ? PLAIT_SPINS_NETWORK : PLAIT_SPINS;
+    return comm->oversubscribed || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
 }
 
 static inline uint32_t plait_wait_spins(const struct plait_comm *comm, const struct plait_wait *w)
@@ -112,7 +112,9 @@ static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct pl
 {
     const size_t more = bytes / PLAIT_BYTES_A_SPIN;
 
-    if (plait_spins(comm) == PLAIT_SPINS)
+    if (comm->port != NULL && !comm->oversubscribed)
+        w->more = bytes <= PLAIT_SPINS_BYTES && comm->crowded == 0 ? PLAIT_SPINS_NETWORK : 0;
+    else if (plait_spins(comm) == PLAIT_SPINS)
         w->more = more < PLAIT_MORE_SPINS ? (uint32_t)more : PLAIT_MORE_SPINS;
 }
 
