@@ -20,12 +20,30 @@ static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct
            strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 && plait_same_user(o, call->user);
 }
 
-/* Is `o` this operation? `call` NULL: without options. */
+/* Is `o` this operation, but for the count and where its buffers lie? `call` NULL: without options. */
+static inline bool plait_resembles(const struct plait_op_plan *o, const struct plait_args *a,
+                                   const struct plait_call *call)
+{
+    return o->type == a->type && o->op == a->op && o->coll == a->coll && o->root == a->root && o->sized == a->sized &&
+           o->device == (a->queue != NULL) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
+}
+
+/* Is `o` this operation? */
 static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
 {
-    return o->count == a->count && o->type == a->type && o->op == a->op && o->inplace == a->inplace &&
-           o->coll == a->coll && o->root == a->root && o->sized == a->sized && o->device == (a->queue != NULL) &&
-           (call != NULL ? plait_same_wishes(o, call) : o->plain);
+    return o->count == a->count && o->inplace == a->inplace && plait_resembles(o, a, call);
+}
+
+/* What IN and OUT of a call hold, as slots: the last operation's, if it was of this kind; else it is put into *room. */
+static inline const struct plait_geometry *plait_call_geometry(const struct plait_comm *comm, enum plait_coll coll,
+                                                               uint32_t root, struct plait_geometry *room)
+{
+    const struct plait_op_plan *last = comm->last;
+
+    if (last != NULL && last->coll == coll && last->root == root)
+        return &last->geometry;
+    *room = plait_geometry_of(coll, comm->nrank, root, comm->rank, 1);
+    return room;
 }
 
 /*

@@ -118,12 +118,13 @@ static __attribute__((noinline)) enum plait_status moving(struct plait_comm *com
                                                           const struct plait_call *call)
 {
     const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
+    struct plait_geometry room;
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const struct plait_geometry *g = plait_call_geometry(comm, a.coll, a.root, &room);
     a.alias = a.count > 0 && a.in != NULL &&
-              a.in == plait_place_of_in(&g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+              a.in == plait_place_of_in(g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
     a.inplace = plait_works_inplace(a.coll, a.alias, call);
     return collective(comm, &a, call);
 }

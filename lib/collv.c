@@ -87,11 +87,18 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
     return comm->last != NULL && plait_fits(comm->last, a, call) ? PLAIT_OK : plait_bind(comm, a, call);
 }
 
-/* The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. */
+/*
+ * The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. So one that
+ * has a count is tiny, and the same again is as well.
+ */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most,
                                 const struct plait_call *call)
 {
-    a->count = plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type), a->queue != NULL) ? most : 0;
+    a->count = most;
+    if (most > 0 && comm->last != NULL && comm->last->selection.tiny && plait_fits(comm->last, a, call))
+        return PLAIT_OK;
+    if (most > 0 && !plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type), a->queue != NULL))
+        a->count = 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
         return status;
@@ -117,20 +124,29 @@ static enum plait_status run(struct plait_comm *comm, struct plait_args *a, cons
     return plait_request_collective(comm, &job, call, status);
 }
 
+/* What the counts have no part in; of the last operation again it is known to be right. */
+static enum plait_status check(struct plait_comm *comm, const char *name, const struct plait_args *a,
+                               const struct plait_call *call)
+{
+    enum plait_status status = plait_enter(comm, name, a->op, call);
+
+    if (status != PLAIT_OK || (comm->last != NULL && plait_resembles(comm->last, a, call)))
+        return status;
+    status = plait_check_operation(comm->kernels, a->coll, comm->nrank, 0, a->type, a->op, call);
+    return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
+}
+
 static enum plait_status sized(struct plait_comm *comm, struct plait_args a, struct sized in, struct sized out,
                                const struct plait_call *call)
 {
     const char *name = plait_coll_name(a.coll);
-    enum plait_status status = plait_enter(comm, name, a.op, call);
+    struct plait_geometry room;
 
     a.sized = true;
-    if (status == PLAIT_OK)
-        status = plait_check_operation(comm->kernels, a.coll, comm->nrank, 0, a.type, a.op, call);
-    if (status == PLAIT_OK)
-        status = plait_check_root(name, a.root, comm->nrank);
+    enum plait_status status = check(comm, name, &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const struct plait_geometry g = *plait_call_geometry(comm, a.coll, a.root, &room);
     const size_t size = plait_dtype_size(a.type);
     if ((g.in.nslot > 0 && in.counts == NULL) || (g.out.nslot > 0 && out.counts == NULL))
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,

@@ -8,6 +8,7 @@
  *                  readings of the time stamp counter, and system calls; stepped one by one
  *   price count start|again    the same of plait_start(), of plait_run_again()
  *   price count messages       the same of a group of two messages, one sent and one received by this rank itself
+ *   price count parts          the same of an all-to-all-v of an element each
  *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
  *
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
@@ -80,6 +81,18 @@ static void exchange(struct plait_comm *comm)
         fail("messages");
 }
 
+/* Blocks that may differ in size. */
+static void parts(struct plait_comm *comm)
+{
+    static const size_t counts[] = { 1, 1 };
+    float from[2] = { 1, 1 }, to[2];
+
+    if (plait_alltoallv(comm, from, counts, NULL, to, counts, NULL, PLAIT_FLOAT32, NULL) != PLAIT_OK)
+        fail("alltoallv");
+}
+
+static void (*operation)(struct plait_comm *) = sum; /* that is counted, in one form or another */
+
 /* The same again and again. */
 static struct plait_request *persist(struct plait_comm *comm)
 {
@@ -98,7 +111,7 @@ static struct plait_request *persist(struct plait_comm *comm)
 static void *park(void *arg)
 {
     *(struct plait_comm **)arg = create(1);
-    sum(*(struct plait_comm **)arg); /* a real one, from which rank 0 knows the operation */
+    operation(*(struct plait_comm **)arg); /* a real one, from which rank 0 knows it */
     return NULL;
 }
 
@@ -110,29 +123,32 @@ static struct plait_comm *create_alone(struct plait_comm **other)
     if (plait_unique_id_create(&id) != PLAIT_OK || pthread_create(&thread, NULL, park, other) != 0)
         fail("rank 1");
     struct plait_comm *comm = create(0);
-    sum(comm);
+    operation(comm);
     pthread_join(thread, NULL);
     return comm;
 }
 
-/* Put rank 1's vector of the next operation where rank 0 looks for it. */
+/* Put rank 1's vector of the next operation where rank 0 looks for it; what differs in size has its bytes before it. */
 static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 {
-    const uint64_t next = comm->sequence + 1;
+    const uint64_t next = comm->sequence + 1, bytes = sizeof(float);
+    struct plait_tiny_small *slot = &other->own->small[next % PLAIT_TINY_SMALL];
 
-    atomic_store_explicit(&other->own->small[next % PLAIT_TINY_SMALL].first.word, plait_word(comm->last, next),
-                          memory_order_release);
+    if (comm->last->sized)
+        memcpy((char *)slot + comm->last->tiny.data, &bytes, sizeof bytes);
+    atomic_store_explicit(&slot->first.word, plait_word(comm->last, next), memory_order_release);
 }
 
 /* ---- Instructions -------------------------------------------------------------------------------- */
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-enum what { CALL, START, AGAIN, MESSAGES };
+enum what { CALL, START, AGAIN, MESSAGES, PARTS };
 
 /* Step through one operation, or its start alone, after some. */
 static void count_me(enum what what)
 {
+    operation = what == PARTS ? parts : sum;
     struct plait_comm *other, *comm = create_alone(&other);
     struct plait_request *r = what == START || what == AGAIN ? persist(comm) : NULL;
     enum plait_status status = PLAIT_OK;
@@ -143,8 +159,8 @@ static void count_me(enum what what)
         arrive(comm, other);
         if (i >= WARM)
             MARK();
-        if (what == CALL)
-            sum(comm);
+        if (what == CALL || what == PARTS)
+            operation(comm);
         else if (what == MESSAGES)
             exchange(comm);
         else
@@ -302,9 +318,11 @@ int main(int argc, char **argv)
         return count(AGAIN);
     if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "messages") == 0)
         return count(MESSAGES);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "parts") == 0)
+        return count(PARTS);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count [start|again|messages] | time\n");
+    fprintf(stderr, "usage: price count [start|again|messages|parts] | time\n");
     return 2;
 }
 #endif

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Fingerprint, deadline and ring of operations together cost a 4-byte all-reduce at most 30 instructions outside the
 # spin, and two messages at most 200; none reads the clock. The two messages take at most 2000 in all, which they do only
-# by the path of their own (lib/exchange.c). Starting a persistent operation takes at most half of the instructions.
+# by the path of their own (lib/exchange.c). Starting a persistent operation takes at most half of the instructions. Blocks
+# of different sizes take at most 1200, as of the last operation again it is known what it is.
 # Usage: price_test.sh PRICE PRICE_WITHOUT_THEM
 set -u
 most=30
 most_messages=200
 most_of_messages=2000
+most_of_parts=1200
 
 with=$("$1" count) || exit $?
 without=$("$2" count) || exit $?
@@ -23,8 +25,12 @@ bare_messages=$("$2" count messages) || exit $?
 read -r messages message_clocks _ <<<"$messages"
 price_messages=$((messages - ${bare_messages%% *}))
 echo "price of two messages: $price_messages instructions of $messages (at most $most_messages of $most_of_messages), $message_clocks clock readings"
+parts=$("$1" count parts) || exit $?
+read -r parts part_clocks part_calls <<<"$parts"
+echo "an all-to-all-v: $parts instructions (at most $most_of_parts), $part_clocks clock readings, $part_calls system calls"
 # Both builds must be what they say, or the difference means nothing.
 [ "$guarded" -gt "$bare" ] && [ "$bare" -gt 50 ] && [ $((guarded - bare)) -le $most ] && [ "$clocks" = 0 ] && [ "$calls" = 0 ] &&
     [ $price_messages -gt 0 ] && [ $price_messages -le $most_messages ] &&
+    [ "$parts" -gt "$guarded" ] && [ "$parts" -le $most_of_parts ] && [ "$part_clocks" = 0 ] && [ "$part_calls" = 0 ] &&
     [ "$messages" -le $most_of_messages ] && [ "$message_clocks" = 0 ] &&
     [ "${start%% *}" -gt 50 ] && [ $((2 * ${start%% *})) -le "$guarded" ] && [ "${again%% *}" -lt "$guarded" ]
