@@ -151,7 +151,8 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
 /* What a rank does in a tiny operation. */
 struct plait_tiny_plan {
     struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
-    bool takes;                  /* it has an OUT */
+    bool takes;                  /* it has an OUT; */
+    bool keeps;                  /* and part of it is of its own IN, only copied */
     uint32_t turn;               /* operation s uses slot s & turn of its size; */
     size_t slots, apart;         /* in a control block, where they begin; from each to the next; */
     size_t data;                 /* in a slot, where the data begins */

@@ -65,17 +65,19 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
     const size_t bytes = o->count * o->size, all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
     const bool small = all <= PLAIT_TINY_SOME;
+    const size_t head = o->sized ? PART_HEAD : 0; /* ends the word's line, so that what follows begins a line */
 
     return (struct plait_tiny_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .takes = mine->out.nslot > 0,
+        .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
         .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
         .slots = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large),
         .apart = small ? sizeof(struct plait_tiny_small) : sizeof(struct plait_tiny_large),
         .data = all <= PLAIT_BESIDE_WORD ? offsetof(struct plait_given, few)
-                : small                  ? offsetof(struct plait_tiny_small, data)
-                                         : offsetof(struct plait_tiny_large, data),
+                : small                  ? offsetof(struct plait_tiny_small, data) - head
+                                         : offsetof(struct plait_tiny_large, data) - head,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
         .part = o->sized ? part_bytes(bytes) : 0,
@@ -130,7 +132,7 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan
 static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
                                              uint64_t sequence)
 {
-    const uint8_t *data = (const uint8_t *)comm->own + slot_at(t, sequence) + t->data;
+    const uint8_t *data = (const uint8_t *)comm->own + slot_at(t, sequence) + PLAIT_ROUND_UP(t->data);
     uint32_t late;
 
     if (is_free(comm, t, sequence, &late))
@@ -213,12 +215,9 @@ static __attribute__((noinline)) void copy_all(struct plait_comm *comm, const st
                                                const void *const *from, void *out)
 {
     const struct plait_ranks *others = &o->tiny.from;
-    const size_t bytes = o->count * o->size;
 
     for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r))
-        copy(comm, (uint8_t *)out + r * o->tiny.stride, from[r], bytes);
-    if (o->geometry.in.nslot > 0)
-        copy(comm, (uint8_t *)out + comm->rank * o->tiny.stride, from[comm->rank], bytes);
+        copy(comm, (uint8_t *)out + r * o->tiny.stride, from[r], o->count * o->size);
 }
 
 static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
@@ -227,6 +226,19 @@ static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, co
     const uint32_t slot = slot_of(&o->geometry.out, rank);
 
     copy(comm, (uint8_t *)out + v->out_at[slot] * o->size, from, v->out[slot] * o->size);
+}
+
+/* What it keeps itself: while the others' is on its way. */
+static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct plait_op_plan *o,
+                                           const struct plait_sizes *v, const void *in, void *out)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+
+    if (t->part > 0)
+        copy_part(comm, o, v, comm->rank,
+                  (const uint8_t *)in + v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size, out);
+    else
+        copy(comm, (uint8_t *)out + comm->rank * t->stride, (const uint8_t *)in + t->at, o->count * o->size);
 }
 
 /* What came, as its sender says, is as long as this rank takes it to be. */
@@ -257,16 +269,13 @@ static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm 
 
     if (status != PLAIT_OK)
         return status;
-    if (g->in.nslot > 0)
-        from[comm->rank] = (const uint8_t *)in + v->in_at[slot_of(&g->in, comm->rank)] * o->size;
     if (g->combines && v->out[0] > 0) {
+        from[comm->rank] = (const uint8_t *)in + v->in_at[slot_of(&g->in, comm->rank)] * o->size;
         o->reduce(out, from, comm->nrank, v->out[0], &o->last);
         comm->stats.bytes_reduced += v->out[0] * o->size;
     }
     for (uint32_t i = 0, r = others->first; !g->combines && i < others->n; i++, r = next_rank(comm, r))
         copy_part(comm, o, v, r, from[r], out);
-    if (!g->combines && g->in.nslot > 0)
-        copy_part(comm, o, v, comm->rank, from[comm->rank], out);
     return PLAIT_OK;
 }
 
@@ -297,9 +306,8 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
         if (status != PLAIT_OK)
             return status;
     } else if (bytes > 0 && t->takes) {
-        if (o->geometry.in.nslot > 0)
-            from[comm->rank] = (const uint8_t *)in + t->at;
         if (o->geometry.combines) {
+            from[comm->rank] = (const uint8_t *)in + t->at;
             o->reduce(out, from, comm->nrank, o->count, &o->last);
             comm->stats.bytes_reduced += bytes;
         } else {
@@ -393,6 +401,8 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
             return status;
         give(comm, o, v, word, in, slot);
     }
+    if (t->keeps)
+        keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, r, slot, word))
@@ -453,6 +463,8 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     plait_wait_init(&run->wait, NULL, run_awaited, run);
     run->wait.steps = run_steps;
     run->given = try_give(run);
+    if (run->o->tiny.keeps)
+        keep(comm, run->o, &run->sizes, run->in, run->out);
 }
 
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)

@@ -227,7 +227,7 @@ static void any_sequence_gives_what_is_known(void **state)
 /* ---- Ahead --------------------------------------------------------------------------------------------- */
 
 struct lead { /* in memory that processes share */
-    _Atomic bool may_read;
+    _Atomic bool may_read, may_read_again;
     size_t count;
     unsigned most; /* operations that the giver ends alone */
     bool to_root, dies;
@@ -345,6 +345,49 @@ static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void *
     munmap(lead, sizeof *lead);
 }
 
+/* A root's own parts of a gather and of a gather-v, which rank 1 has not called. */
+static int look_at_own(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct lead *lead = arg;
+    const size_t count = lead->count, counts[] = { count, count };
+    int32_t in[MOST_COUNT], out[2][2 * MOST_COUNT];
+    struct plait_request *request[2] = { NULL, NULL };
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+
+    for (size_t i = 0; i < count; i++)
+        in[i] = element(1, rank, 0, i);
+    memset(out, 0, sizeof out);
+    while (rank == 1 && !lead->may_read)
+        usleep(100);
+    how.request = &request[0];
+    CHECK(plait_gather(*comm, in, out[0], count, PLAIT_INT32, 0, &how) == PLAIT_OK);
+    CHECK(rank != 0 || memcmp(out[0], in, count * sizeof *in) == 0);
+    lead->may_read = true;
+    CHECK(plait_wait(&request[0]) == PLAIT_OK);
+    while (rank == 1 && !lead->may_read_again)
+        usleep(100);
+    how.request = &request[1];
+    CHECK(plait_gatherv(*comm, in, count, out[1], counts, NULL, PLAIT_INT32, 0, &how) == PLAIT_OK);
+    CHECK(rank != 0 || memcmp(out[1], in, count * sizeof *in) == 0);
+    lead->may_read_again = true;
+    CHECK(plait_wait(&request[1]) == PLAIT_OK);
+    for (size_t i = 0; rank == 0 && i < 2 * count; i++)
+        CHECK(out[0][i] == element(1, i / count, 0, i % count) && out[1][i] == out[0][i]);
+    return 0;
+}
+
+/* It need not wait for the others, and they are awaited in the meantime. */
+static void what_a_rank_keeps_is_copied_before_the_others_come(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count <= MOST_COUNT; count *= 17) {
+        struct lead *lead = share_lead(count, 0, false);
+        const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_own, .arg = lead };
+        assert_int_equal(ranks_run(&r), 0);
+        munmap(lead, sizeof *lead);
+    }
+}
+
 static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct lead *lead = arg;
@@ -446,6 +489,7 @@ int main(void)
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
+        cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
