@@ -277,6 +277,16 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
                                    : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
         CHECK(!plait_lend(*comm, 1, BYTES) || n - since >= PLAIT_TRIAL_PLACES);
     }
+    for (uint32_t n = 0; n < 5;
+         n++) /* copies that are slow for once do not change the way, if they stay slow they do */
+        plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 100 * 1e-10 * BYTES);
+    CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 35e-10F);
+    for (uint32_t n = 0; n < 200; n++)
+        plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 100 * 1e-10 * BYTES);
+    CHECK(own[PLAIT_STAGING] > 95e-10F && plait_lend(*comm, 1, BYTES));
+    plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 1e-10 * BYTES);
+    CHECK(own[PLAIT_STAGING] < 50e-10F); /* a fast one counts at once */
+    own[PLAIT_STAGING] = 1e-10F;
     CHECK(!plait_lend_number(*comm, 1, BYTES, 7));
     const uint32_t asked = (*comm)->peers[1].lending.n[3];
     CHECK(!plait_lend_number(*comm, 1, BYTES, 7) && (*comm)->peers[1].lending.n[3] == asked);
