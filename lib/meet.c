@@ -370,7 +370,7 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
     struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
     size_t bytes = 0;
     const void *address = NULL;
-    enum plait_status status = cards != NULL ? plait_port_open(comm, NULL)
+    enum plait_status status = cards != NULL ? plait_port_open(comm, NULL, plait_bootstrap_nodes(boot)->devices)
                                              : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
 
     if (status == PLAIT_OK) {

@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_NET_ABI    1  /* changes with everything below; a plug-in with another number is refused */
+#define PLAIT_NET_ABI    2  /* changes with everything below; a plug-in with another number is refused */
 #define PLAIT_NET_HEADER 40 /* bytes of every message's header, which the network does not look into */
 
 struct plait_net;          /* the plug-in's */
@@ -45,6 +45,8 @@ struct plait_net_arrival {
 
 struct plait_net_options {
     uint32_t nendpoint; /* about as many will be connected */
+    const char
+        *devices; /* interfaces of IP that lead to the other hosts, "eth0,eth1"; NULL, "": not known. Only in open() */
     void *context;
     /* A message is there: called from within progress() and send(). It may call release() and nothing else. */
     void (*arrive)(void *context, const struct plait_net_arrival *a);

@@ -6,6 +6,8 @@
 #include "remote/remote.h"
 #include "report.h"
 
+#include "../transports/net.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,11 +155,34 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
     return o.waiting_for;
 }
 
+/*
+ * It is in the operation and nothing has ever come from it over the network, while news of it does: what carries data leads
+ * nowhere.
+ */
+static bool is_walled_off(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->port != NULL && plait_port_leads(comm->port, rank) && !plait_port_has_heard(comm->port, rank) &&
+           called(comm, rank);
+}
+
+static void say_walled_off(const struct plait_comm *comm, uint32_t rank, struct verdict *v)
+{
+    char way[64];
+
+    plait_port_describe(comm->port, rank, way, sizeof way);
+    add(v,
+        "rank %u is in it, but nothing has ever come from it over the network (%s): a firewall, or an interface of "
+        "which the "
+        "other host is not reached: set PLAIT_IFNAME, or UCX_NET_DEVICES, to one that leads there",
+        rank, way);
+    v->culprit = rank + 1;
+}
+
 /* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     char instead[INSTEAD];
-    uint32_t at, next;
+    uint32_t at, next, first;
 
     v->culprit = 0;
     v->text[0] = '\0';
@@ -168,8 +193,13 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
         return;
     if (w->awaited(w->context, &at, 1) == 0)
         at = comm->rank;
+    first = at;
     for (uint32_t i = 0; (next = awaited_by(comm, at)) != 0; i++) {
         at = next - 1;
+        if (i == comm->nrank && is_walled_off(comm, first)) {
+            say_walled_off(comm, first, v);
+            return;
+        }
         if (i == comm->nrank) { /* the chain never ends */
             snprintf(v->text, sizeof v->text,
                      "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
@@ -181,6 +211,8 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     v->culprit = at + 1;
     if (unheard(comm, w, at, now)) {
         say_unheard(comm, &at, 1, now, v);
+    } else if (at == first && is_walled_off(comm, at)) {
+        say_walled_off(comm, at, v);
     } else if (called(comm, at)) {
         add(v, "rank %u is in it and does not answer", at);
     } else {

@@ -346,6 +346,32 @@ static int choose(struct scene *s)
     return 0;
 }
 
+/* Data goes where ranks met, or where it is told to: not over a bridge because that claims more. */
+static int choose_for_data(struct scene *s)
+{
+    const struct {
+        const char *list, *met, *want;
+    } rows[] = { { "", "10.77.0.2", "eth0" },
+                 { "", "10.88.0.2", "eth1" },
+                 { "", "192.0.2.1", "" }, /* behind another address */
+                 { "^docker", "10.77.0.2", "eth0,eth1" },
+                 { "=eth1", "10.77.0.2", "eth1" },
+                 { "docker", "10.77.0.2", "docker0" },
+                 { "=eth", "10.77.0.2", "" },
+                 { "eth9", "10.77.0.2", "" } }; /* down */
+    char devices[PLAIT_DEVICES_TEXT];
+
+    (void)s;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(rows[i].met) };
+        struct plait_hosts met = { { 0 } };
+        plait_hosts_add(&met, (const struct sockaddr *)&a);
+        plait_hosts_devices(rows[i].list, &met, devices);
+        CHECK(strcmp(devices, rows[i].want) == 0);
+    }
+    return 0;
+}
+
 /* Rank 1 of the others meets rank 0 although the first addresses lead nowhere, or to its own host. */
 static int find_a_way(struct scene *s)
 {
@@ -360,6 +386,7 @@ static int find_a_way(struct scene *s)
     CHECK(plait_config_load(&config) == PLAIT_OK);
     share_id(s);
     CHECK(plait_bootstrap_create(s->id, s->rank, 4, 30, PLAIT_OK, &b) == PLAIT_OK);
+    CHECK(plait_bootstrap_nodes(b)->n > 1 && strcmp(plait_bootstrap_nodes(b)->devices, "eth0") == 0);
     plait_bootstrap_destroy(b);
     CHECK(read(fd, log, sizeof log - 1) > 0);
     unlink(path);
@@ -405,6 +432,7 @@ static void interfaces_are_chosen_by_name_prefix_and_exclusion(void **state)
     (void)state;
     add_interfaces();
     assert_int_equal(run_ranks(choose, 1), 0);
+    assert_int_equal(run_ranks(choose_for_data, 1), 0);
 }
 
 static void ranks_find_the_address_that_they_reach(void **state)

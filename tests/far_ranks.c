@@ -5,12 +5,16 @@
  * far_ranks right   every algorithm of every collective gives what it must
  * far_ranks bytes   of 4 hosts x 2 ranks: what a host sends is what its ranks' plans send to other hosts, within 5 %
  * far_ranks reuse   memory that was used, unmapped and mapped anew at the same place is not taken for what was there
+ * far_ranks late    the first operation, after the link was cut, ends within its deadline and names the other host's rank
+ * far_ranks walled  nothing comes over the interface that UCX is told to take, says every error
  * far_ranks cut     of ranks 1 and 2 on a host whose link is cut nothing has been heard, says every error
  * far_ranks served  of 3 ranks worker 0 is cut off: for the server and the other worker of elastic averaging it has died
  * far_ranks busy    rank 1, which computes for longer than the deadline, has not called the operation, says every error
  */
 #include "collective.h"
 #include "specs.h"
+
+#include "../lib/clock.h"
 
 #include <plait/elastic.h>
 #include <plait/launch.h>
@@ -195,7 +199,9 @@ static void count_bytes(const char *spec, double vectors)
 /* ---- Memory that is used again --------------------------------------------------------------------------------- */
 
 #define AGAIN 20
-#define BUSY  6 /* seconds, more than far_test.sh's deadline */
+#define LATE  6    /* seconds, after far_test.sh has cut the link */
+#define HANGS 20.0 /* seconds, far more than the deadline */
+#define BUSY  6    /* seconds, more than far_test.sh's deadline */
 
 static void use_again(void)
 {
@@ -232,6 +238,30 @@ static void be_cut_off(void)
         usleep(10000);
     must(strstr(plait_last_error(), wanted) != NULL && strstr(plait_last_error(), where) != NULL, "the error of a cut");
     must(strstr(plait_last_error(), "has not called it") == NULL, "what is not known");
+}
+
+/* Connections are made with the first message. */
+static void be_cut_off_before(void)
+{
+    const uint32_t other = 1 - launch.rank;
+    char wanted[64];
+    float x = 1;
+
+    sleep(LATE);
+    const double begin = plait_clock();
+    must(plait_allreduce(comm, &x, &x, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK, "the deadline");
+    must(plait_clock() - begin < HANGS, "the end of a first message within its deadline");
+    snprintf(wanted, sizeof wanted, "rank %u", other);
+    must(strstr(plait_last_error(), wanted) != NULL, "the other host's rank");
+}
+
+static void be_walled_off(void)
+{
+    float x = 1;
+
+    must(plait_allreduce(comm, &x, &x, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK, "the deadline");
+    must(strstr(plait_last_error(), "nothing has ever come from it over the network (tcp/nowhere)") != NULL,
+         "the error of an interface that leads nowhere");
 }
 
 static void be_busy(void)
@@ -296,6 +326,10 @@ int main(int argc, char **argv)
         use_again();
     else if (strcmp(argv[1], "cut") == 0)
         be_cut_off();
+    else if (strcmp(argv[1], "late") == 0)
+        be_cut_off_before();
+    else if (strcmp(argv[1], "walled") == 0)
+        be_walled_off();
     else if (strcmp(argv[1], "busy") == 0)
         be_busy();
     else if (strcmp(argv[1], "served") == 0)
@@ -304,8 +338,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++)
             count_bytes(claimed[i].spec, claimed[i].vectors);
     const enum plait_status status = plait_comm_destroy(comm);
-    must(status == PLAIT_OK || strcmp(argv[1], "cut") == 0 || strcmp(argv[1], "busy") == 0 ||
-             strcmp(argv[1], "served") == 0,
+    must(status == PLAIT_OK || strcmp(argv[1], "cut") == 0 || strcmp(argv[1], "late") == 0 ||
+             strcmp(argv[1], "walled") == 0 || strcmp(argv[1], "busy") == 0 || strcmp(argv[1], "served") == 0,
          "destroy");
     return 0;
 }

@@ -26,4 +26,18 @@ PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's 
 PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 2:1"
 PLAIT_DEADLINE=3 check 3 1 served "--cut 2:0"
 PLAIT_DEADLINE=4 check 2 1 busy
+PLAIT_DEADLINE=3 check 2 1 late "--cut 2:1"
+
+# behind N COMMANDS MODE: the same after commands of the shell on each host.
+behind() {
+    "$hosts" "$1" -- sh -c "$2 exec \"\$0\" $3" "$ranks" || { echo "FAILED: $3 behind '$2'"; failed=1; }
+}
+# Data does not go over a bridge of containers, which has one address on all hosts and claims more than the cable.
+behind 2 'ip link add docker0 mtu 9000 type bridge && ip addr add 172.17.0.1/16 dev docker0 &&
+    ip link add d0 mtu 9000 type veth peer name d1 mtu 9000 && ip link set d0 master docker0 up && ip link set d1 up &&
+    ip link set docker0 up &&' right
+# Ranks meet, and what UCX is told to take leads nowhere.
+UCX_NET_DEVICES=nowhere PLAIT_DEADLINE=3 behind 2 'ip link add nowhere type veth peer name end &&
+    ip addr add 192.168.$((50 + HOST_INDEX)).1/24 dev nowhere && ip link set nowhere up && ip link set end up &&
+    ip route add default via 10.77.7.7 && ip neigh add 10.77.7.7 lladdr 02:00:00:00:00:99 dev eth0 nud permanent &&' walled
 exit $failed

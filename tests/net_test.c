@@ -37,7 +37,7 @@ static void open_end(struct end *e, uint32_t rank, uint64_t id)
     e->comm.id = id;
     e->comm.own = calloc(1, plait_control_bytes(2));
     assert_non_null(e->comm.own);
-    assert_int_equal(plait_port_open(&e->comm, &fake_net), PLAIT_OK);
+    assert_int_equal(plait_port_open(&e->comm, &fake_net, NULL), PLAIT_OK);
 }
 
 static void lead(struct end *from, const struct end *to)

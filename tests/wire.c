@@ -32,7 +32,7 @@ int wire(struct plait_comm *comm, uint32_t rank)
 {
     struct card own = { 0 }, *all = calloc(comm->nrank, sizeof *all);
 
-    CHECK(all != NULL && plait_port_open(comm, wire_plugin) == PLAIT_OK);
+    CHECK(all != NULL && plait_port_open(comm, wire_plugin, NULL) == PLAIT_OK);
     const void *address = plait_port_address(comm->port, &own.bytes);
     CHECK(own.bytes <= sizeof own.address);
     memcpy(own.address, address, own.bytes);

@@ -26,6 +26,22 @@ static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host,
     return true;
 }
 
+#define PATIENCE      300 /* seconds without a warning: ranks wait here while others are measured */
+#define MOST_MEASURED 32  /* ranks; of more, one of each node */
+
+/* 4 MiB and round trips with each rank of hundreds would take minutes, and those of one node say the same. */
+static bool is_measured(struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_peer_info info, other;
+
+    if (plait_comm_nrank(comm) <= MOST_MEASURED || plait_comm_peer(comm, rank, &info) != PLAIT_OK)
+        return true;
+    for (uint32_t r = 0; r < rank; r++)
+        if (plait_comm_peer(comm, r, &other) == PLAIT_OK && other.node == info.node && r > 0)
+            return false;
+    return true;
+}
+
 /* From rank 0; the others answer. */
 static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hosts)[64])
 {
@@ -33,13 +49,16 @@ static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hos
     struct figures f;
 
     if (rank > 0)
-        return measure_pair(comm, memory, 0, false, &f);
+        return !is_measured(comm, rank) || measure_pair(comm, memory, 0, false, &f);
     printf("rank  %-16s node  %-9s  %-28s %10s %10s\n", "host", "transport", "device", "us", "GB/s");
     if (!print_peer(comm, 0, hosts[0], NULL))
         return false;
-    for (uint32_t peer = 1; peer < nrank; peer++)
-        if (!measure_pair(comm, memory, peer, false, &f) || !print_peer(comm, peer, hosts[peer], &f))
+    for (uint32_t peer = 1; peer < nrank; peer++) {
+        const bool measured = is_measured(comm, peer);
+        if ((measured && !measure_pair(comm, memory, peer, false, &f)) ||
+            !print_peer(comm, peer, hosts[peer], measured ? &f : NULL))
             return false;
+    }
     printf("\nus: 4 bytes one way, half the median of round trips; GB/s: %d MiB one way. From rank 0.\n",
            PAIRS_BYTES >> 20);
     return true;
@@ -78,6 +97,7 @@ bool peers_print(void)
     o.nrank = launch.nrank;
     o.id = &launch.id;
     o.name = "peers";
+    o.warn = PATIENCE;
     ok = ok && plait_comm_create(&o, &comm) == PLAIT_OK && as_rank(comm);
     if (!ok)
         fprintf(stderr, "plait-info: %s\n", plait_last_error());

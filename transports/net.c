@@ -313,8 +313,10 @@ void plait_net_arrive(void *context, const struct plait_net_arrival *a)
         warn_of_stranger(port, &h);
     else if ((l = link_of(port, h.source, (enum plait_channel)h.channel)) == NULL)
         break_way(&port->ways[h.source], "out of memory for its messages");
-    if (l != NULL)
+    if (l != NULL) {
+        port->ways[h.source].heard = true;
         read_acknowledgement(l, &h);
+    }
     if (l == NULL || h.kind == ACKNOWLEDGEMENT || !put(l, &h, a))
         port->plugin->release(port->net, a->held);
 }

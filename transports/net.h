@@ -2,7 +2,7 @@
 /*
  * A rank's port: its place in a network (lib/net.h), for one comm. How a comm gets one, while it is made:
  *
- *     plait_port_open(comm, NULL)           loads the plug-in and opens a network: comm->port
+ *     plait_port_open(comm, NULL, devices)  loads the plug-in and opens a network: comm->port
  *     plait_port_address(comm->port, ..)    goes to all ranks, in an allgather
  *     plait_port_lead(comm->port, r, ..)    for each rank r that is to be reached this way
  *
@@ -19,8 +19,11 @@
 
 struct plait_port;
 
-/* plugin: NULL: UCX. PLAIT_ERR_UNSUPPORTED without the plug-in, PLAIT_ERR_SYSTEM when its network does not open. */
-enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin);
+/*
+ * plugin: NULL: UCX; devices: as in plait_net_options. PLAIT_ERR_UNSUPPORTED without the plug-in, PLAIT_ERR_SYSTEM when
+ * its network does not open.
+ */
+enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin, const char *devices);
 void plait_port_close(struct plait_port *port); /* NULL is allowed */
 
 /* What the others need to reach this rank; and which network of which version, which must be equal on all. */
@@ -32,6 +35,9 @@ const char *plait_port_network(const struct plait_port *port); /* its name: "ucx
 enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes);
 
 bool plait_port_leads(const struct plait_port *port, uint32_t rank);
+
+/* Has anything come from it this way? */
+bool plait_port_has_heard(const struct plait_port *port, uint32_t rank);
 
 /*
  * One turn of the network; transports are polled after it. Called once in each turn of the comm, not in each poll.

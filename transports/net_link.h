@@ -65,6 +65,7 @@ struct way { /* to a rank */
     size_t bytes;
     struct plait_net_endpoint *endpoint;
     struct net_link *link[PLAIT_NCHANNEL];
+    bool heard;       /* something has come from it */
     char broken[256]; /* "": it is not */
 };
 

@@ -9,10 +9,12 @@
 
 #define QUIET_TURNS 16 /* without news: then acknowledge what there is */
 
-enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin)
+enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin, const char *devices)
 {
     struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->ways);
-    const struct plait_net_options o = { .nendpoint = comm->nrank, .context = port, .arrive = plait_net_arrive };
+    const struct plait_net_options o = {
+        .nendpoint = comm->nrank, .devices = devices, .context = port, .arrive = plait_net_arrive
+    };
     char why[256] = "";
 
     if (port == NULL)
@@ -102,6 +104,11 @@ enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const 
 bool plait_port_leads(const struct plait_port *port, uint32_t rank)
 {
     return port->ways[rank].address != NULL;
+}
+
+bool plait_port_has_heard(const struct plait_port *port, uint32_t rank)
+{
+    return port->ways[rank].heard;
 }
 
 void plait_port_turn(struct plait_port *port)

@@ -48,8 +48,9 @@ enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *g
 /* Which ranks share a node: those that can pass each other descriptors. Nodes are numbered by their first ranks. */
 struct plait_nodes {
     uint32_t n;
-    uint32_t *of;              /* [nrank] node of each rank; NULL: all on node 0 */
-    struct plait_hosts *hosts; /* [n] addresses of each node's host; NULL: not over TCP */
+    uint32_t *of;                     /* [nrank] node of each rank; NULL: all on node 0 */
+    struct plait_hosts *hosts;        /* [n] addresses of each node's host; NULL: not over TCP */
+    char devices[PLAIT_DEVICES_TEXT]; /* this host's interfaces for data to other nodes; "": not known */
 };
 
 static inline uint32_t plait_node_of(const struct plait_nodes *nodes, uint32_t rank)

@@ -126,18 +126,33 @@ bool plait_ifname_matches(const char *list, const char *name)
 /* In the order in which others try them. */
 enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
 
-/* Asked of its driver: /sys may be that of another network name space. */
-static bool is_bridge(const char *name)
+/* Its driver's answer: /sys may be that of another network name space. */
+static bool ask_driver(const char *name, void *question)
 {
-    struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
-    struct ifreq request = { .ifr_data = (void *)&driver };
+    struct ifreq request = { .ifr_data = question };
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
     const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
     if (fd >= 0)
         close(fd);
-    return answers && strcmp(driver.driver, "bridge") == 0;
+    return answers;
+}
+
+static bool is_bridge(const char *name)
+{
+    struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
+
+    return ask_driver(name, &driver) && strcmp(driver.driver, "bridge") == 0;
+}
+
+/* Mbit/s; 0: not known. */
+static uint32_t speed_of(const char *name)
+{
+    struct ethtool_cmd link = { .cmd = ETHTOOL_GSET };
+    const uint32_t speed = ask_driver(name, &link) ? ethtool_cmd_speed(&link) : 0;
+
+    return speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
 
 static enum kind kind_of(const struct ifaddrs *i, const char **why)
@@ -197,31 +212,64 @@ static bool is_address(const struct ifaddrs *i)
     return i->ifa_addr != NULL && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
 }
 
+/* By its name, not as what an exclusion leaves. */
+static bool is_asked_for(const char *list)
+{
+    return list[0] != '\0' && list[0] != '^';
+}
+
+#define MOST_FOUND 64
+
+struct found { /* an address of this host */
+    const struct ifaddrs *of;
+    enum kind kind;
+    uint32_t speed;
+    const char *why;
+};
+
+/* By kind, then by speed, then as the system lists them. */
+static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUND])
+{
+    unsigned n = 0;
+
+    for (const struct ifaddrs *i = all; i != NULL && n < MOST_FOUND; i = i->ifa_next) {
+        struct found f = { .of = i };
+        if (!is_address(i))
+            continue;
+        f.kind = kind_of(i, &f.why);
+        f.speed = f.kind == DEVICE ? speed_of(i->ifa_name) : 0;
+        unsigned k = n++;
+        for (; k > 0 && (out[k - 1].kind > f.kind || (out[k - 1].kind == f.kind && out[k - 1].speed < f.speed)); k--)
+            out[k] = out[k - 1];
+        out[k] = f;
+    }
+    return n;
+}
+
 static enum plait_status choose(const struct ifaddrs *all, const char *list, struct plait_hosts *out)
 {
+    struct found found[MOST_FOUND];
+    const unsigned nfound = sort_found(all, found);
     char taken_text[512] = "", left_text[512] = "", name[PLAIT_ADDRESS_TEXT + IFNAMSIZ], address[PLAIT_ADDRESS_TEXT];
     struct text taken = { taken_text, sizeof taken_text }, left = { left_text, sizeof left_text };
     unsigned n = 0;
 
     memset(out, 0, sizeof *out);
-    for (enum kind kind = DEVICE; kind <= UNUSABLE; kind++)
-        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-            const char *why;
-            if (!is_address(i) || kind_of(i, &why) != kind)
-                continue;
-            const bool meant = list[0] == '\0' || plait_ifname_matches(list, i->ifa_name);
-            /* Loopback: where it is asked for by name, or nothing else is there. */
-            const bool usable =
-                kind < LOOPBACK || (kind == LOOPBACK && (n == 0 || (list[0] != '\0' && list[0] != '^')));
-            snprintf(name, sizeof name, "%s %s", i->ifa_name,
-                     plait_address_text((const union plait_address *)(const void *)i->ifa_addr, false, address));
-            if (meant && usable && plait_hosts_add(out, i->ifa_addr)) {
-                add(&taken, " ", name, why);
-                n++;
-            } else {
-                add(&left, " ", name, meant ? why : "not in PLAIT_IFNAME");
-            }
+    for (unsigned k = 0; k < nfound; k++) {
+        const struct ifaddrs *i = found[k].of;
+        const enum kind kind = found[k].kind;
+        const bool meant = list[0] == '\0' || plait_ifname_matches(list, i->ifa_name);
+        /* Loopback: where it is asked for by name, or nothing else is there. */
+        const bool usable = kind < LOOPBACK || (kind == LOOPBACK && (n == 0 || is_asked_for(list)));
+        snprintf(name, sizeof name, "%s %s", i->ifa_name,
+                 plait_address_text((const union plait_address *)(const void *)i->ifa_addr, false, address));
+        if (meant && usable && plait_hosts_add(out, i->ifa_addr)) {
+            add(&taken, " ", name, found[k].why);
+            n++;
+        } else {
+            add(&left, " ", name, meant ? found[k].why : "not in PLAIT_IFNAME");
         }
+    }
     if (n == 0)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "no interface for other hosts: PLAIT_IFNAME='%s' leaves none of this host's, which are:%s; "
@@ -240,4 +288,77 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     const enum plait_status status = choose(all, list, out);
     freeifaddrs(all);
     return status;
+}
+
+/* ---- For data ------------------------------------------------------------------------------------------------- */
+
+static bool has(const struct plait_hosts *hosts, const struct sockaddr *address)
+{
+    struct plait_hosts more = *hosts;
+
+    return !plait_hosts_add(&more, address);
+}
+
+static bool is_named(const char *devices, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (const char *at = devices; (at = strstr(at, name)) != NULL; at++)
+        if ((at == devices || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static void warn_of_faster(const struct found *found, unsigned nfound, const char *devices, uint32_t fastest)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+    for (unsigned k = 0; k < nfound && fastest > 0; k++)
+        if (found[k].kind == DEVICE && found[k].speed > fastest && !is_named(devices, found[k].of->ifa_name) &&
+            !atomic_flag_test_and_set(&warned))
+            plait_log(
+                PLAIT_LOG_WARN,
+                "data for other hosts goes over %s (%u Mbit/s), by which the ranks met, and not over %s (%u Mbit/s): "
+                "if all hosts reach each other there set PLAIT_IFNAME to its name on all of them, and MASTER_ADDR, "
+                "if you use it, to rank 0's address on it",
+                devices, fastest, found[k].of->ifa_name, found[k].speed);
+}
+
+static void choose_devices(const struct ifaddrs *all, const char *list, const struct plait_hosts *met,
+                           char out[PLAIT_DEVICES_TEXT])
+{
+    struct found found[MOST_FOUND];
+    const unsigned nfound = sort_found(all, found);
+    uint32_t fastest = 0;
+    size_t n = 0;
+
+    for (unsigned k = 0; k < nfound; k++) {
+        const struct ifaddrs *i = found[k].of;
+        const bool meant = list[0] == '\0' ? has(met, i->ifa_addr) : plait_ifname_matches(list, i->ifa_name);
+        const bool usable = found[k].kind < LOOPBACK || list[0] == '\0' || is_asked_for(list);
+        if (!meant || !usable || found[k].kind == UNUSABLE || is_named(out, i->ifa_name) ||
+            n + strlen(i->ifa_name) + 2 > PLAIT_DEVICES_TEXT)
+            continue;
+        n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", i->ifa_name);
+        fastest = found[k].speed > fastest ? found[k].speed : fastest;
+    }
+    if (n > 0 && list[0] == '\0')
+        warn_of_faster(found, nfound, out, fastest);
+}
+
+void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT])
+{
+    struct ifaddrs *all;
+
+    out[0] = '\0';
+    if (getifaddrs(&all) != 0)
+        return;
+    choose_devices(all, list, met, out);
+    freeifaddrs(all);
+    if (out[0] != '\0')
+        plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
+                  list[0] != '\0' ? "PLAIT_IFNAME" : "there the ranks met");
+    else if (list[0] != '\0')
+        plait_log(PLAIT_LOG_WARN, "PLAIT_IFNAME='%s' leaves no interface for data to other hosts: it goes as UCX likes",
+                  list);
 }

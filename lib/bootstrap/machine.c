@@ -137,7 +137,9 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
         if (status != PLAIT_OK)
             return status;
         if (plait_clock() > until)
-            return plait_rank_0_is_late(b, "");
+            return plait_rank_0_is_late(b,
+                                        "; the id is of ranks on one machine: where they are on several, the launcher "
+                                        "must not say that all are on this one (LOCAL_WORLD_SIZE)");
         usleep(pause);
         if (pause < 10000)
             pause *= 2;

@@ -7,6 +7,7 @@
  * for DEATH_LINGER only, as the ranks that the process would still have brought never come, and nobody knows which
  * those are.
  */
+#include "machine.h"
 #include "place.h"
 
 #include "../clock.h"
@@ -48,6 +49,30 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
+/* Who is at the other end, for people. */
+static const char *end_of(int fd, char text[PLAIT_ADDRESS_TEXT])
+{
+    union plait_address a = { .any.sa_family = AF_UNSPEC };
+    socklen_t length = sizeof a;
+    int pid = 0;
+
+    if (getpeername(fd, &a.any, &length) == 0 && (a.any.sa_family == AF_INET || a.any.sa_family == AF_INET6))
+        return plait_address_text(&a, false, text);
+    plait_is_this_user(fd, &pid);
+    snprintf(text, PLAIT_ADDRESS_TEXT, "process %d", pid);
+    return text;
+}
+
+static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t rank, int fd)
+{
+    char first[PLAIT_ADDRESS_TEXT] = "here", second[PLAIT_ADDRESS_TEXT];
+
+    if (rank > 0 && rank < b->nrank)
+        end_of(b->peers[rank].fd, first);
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u: %s and %s", rank, first,
+                      end_of(fd, second));
+}
+
 /* Let a rank in. An error of its own, or in what it says of itself, ends the meeting. */
 static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct plait_hello *hello,
                                 const struct plait_error *verdict, uint32_t *joined)
@@ -60,7 +85,7 @@ static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct 
         status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
                             hello->nrank, hello->rank);
     else if (hello->rank == 0 || hello->rank >= b->nrank || b->peers[hello->rank].fd >= 0)
-        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u", hello->rank);
+        status = refuse_twin(b, hello->rank, fd);
     ++*joined;
     if (status == PLAIT_OK) {
         b->peers[hello->rank].fd = fd;
@@ -276,7 +301,7 @@ static const char *why_nowhere(int error)
            : error == EADDRNOTAVAIL
                ? "no address of the id is one of this host; rank 0 must be on the host where the id "
                  "was made"
-           : error == EBUSY ? "all ports that the id names are in use on this host; name others (PLAIT_PORTS)"
+           : error == EBUSY ? "all ports that the id names are in use on this host"
                             : NULL;
 }
 
@@ -287,8 +312,11 @@ static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_p
 
     if (door < 0 && status == PLAIT_OK)
         status = plait_frame_look(); /* it may have been told to stop */
-    if (door < 0 && why_nowhere(error) != NULL)
-        return status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_ARG, "comm creation: %s", why_nowhere(error));
+    if (door < 0 && why_nowhere(error) != NULL) {
+        char why[256] = "";
+        place->explain(place, why, sizeof why);
+        return status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_ARG, "comm creation: %s%s", why_nowhere(error), why);
+    }
     if (door < 0)
         return fail_apart(b, place,
                           status != PLAIT_OK ? status : plait_fail_errno(error, "comm creation: no socket to meet at"));

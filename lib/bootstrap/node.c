@@ -19,6 +19,7 @@
 struct view { /* what each rank tells all */
     uint32_t leader;
     struct plait_hosts hosts;
+    struct plait_hosts from, to; /* ends of the connection by which it met rank 0, an address each; of rank 0 none */
 };
 
 struct finding { /* a rank's part */
@@ -29,6 +30,7 @@ struct finding { /* a rank's part */
     int *fds;              /* [nrank] leader: connection to each rank of the node; -1 */
     int listener;          /* leader; else -1 */
     int upward;            /* the others: to the leader */
+    char ifname[sizeof((struct plait_config *)0)->ifname];
 };
 
 /* A descriptor that tells whose it is. */
@@ -119,6 +121,18 @@ static enum plait_status find_leader(struct finding *f, const struct plait_tcp_i
                                : plait_fail_errno(error, "comm creation: a name inside the node");
 }
 
+static void note_ends(int fd, struct view *own)
+{
+    union plait_address a;
+    socklen_t n = sizeof a;
+
+    if (fd >= 0 && getsockname(fd, &a.any, &n) == 0)
+        plait_hosts_add(&own->from, &a.any);
+    n = sizeof a;
+    if (fd >= 0 && getpeername(fd, &a.any, &n) == 0)
+        plait_hosts_add(&own->to, &a.any);
+}
+
 static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *id)
 {
     struct plait_config config;
@@ -129,6 +143,8 @@ static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *i
         status = plait_hosts_find(config.ifname, &f->own.hosts);
     if (status != PLAIT_OK)
         return status;
+    snprintf(f->ifname, sizeof f->ifname, "%s", config.ifname);
+    note_ends(f->b->root, &f->own);
     f->node = calloc(1, sizeof *f->node);
     f->nodes.of = malloc(n * sizeof *f->nodes.of);
     f->nodes.hosts = malloc(n * sizeof *f->nodes.hosts);
@@ -233,6 +249,31 @@ static void number_nodes(struct finding *f)
     nodes->hosts = fewer != NULL ? fewer : nodes->hosts;
 }
 
+static void add_all(struct plait_hosts *to, const struct plait_hosts *from)
+{
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+
+    for (unsigned i = 0, n = plait_hosts_list(from, 1, all); i < n; i++)
+        plait_hosts_add(to, &all[i].any);
+}
+
+/*
+ * Addresses of this host at which its ranks met others are proven: where rank 0 is those at which ranks of other nodes found
+ * it, elsewhere those from which its ranks did.
+ */
+static void find_devices(struct finding *f)
+{
+    const uint32_t *of = f->nodes.of;
+    const bool with_rank_0 = of[f->b->rank] == of[0];
+    struct plait_hosts met = { { 0 } };
+
+    for (uint32_t r = 1; r < f->b->nrank; r++)
+        if (with_rank_0 ? of[r] != of[0] : of[r] == of[f->b->rank])
+            add_all(&met, with_rank_0 ? &f->all[r].to : &f->all[r].from);
+    if (f->nodes.n > 1)
+        plait_hosts_devices(f->ifname, &met, f->nodes.devices);
+}
+
 static void make_star(struct finding *f)
 {
     struct plait_node *node = f->node;
@@ -287,6 +328,7 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
         own = check_leaders(&f);
     if (own == PLAIT_OK) {
         number_nodes(&f);
+        find_devices(&f);
         make_star(&f);
         b->node = f.node;
         b->nodes = f.nodes;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a rank finds rank 0: it tries every address of the id on every port at which rank 0 may be, again and again, until
- * one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning.
+ * one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning. What comes
+ * earlier in the id is better (a name that the launcher gave, the faster device; hosts.c), and has a moment longer to answer:
+ * data goes where the ranks met.
  */
 #include "tcp.h"
 
@@ -21,9 +23,10 @@
 #define FIRST_PAUSE   0.001 /* seconds between two tries of the first port; they double */
 #define OTHER_PAUSE   0.03  /* the same of the others, where rank 0 is only when the first was taken */
 #define MOST_PAUSE    0.1
-#define LONG_PAUSE    1.0 /* after something else has answered */
+#define LONG_PAUSE    1.0  /* after something else has answered */
+#define BETTER_LIMIT  0.02 /* seconds for the answer of a better address, once one has answered */
 
-enum state { IDLE, CONNECTING, HAILED };
+enum state { IDLE, CONNECTING, HAILED, ANSWERED };
 
 struct way { /* to rank 0: an address and a port */
     union plait_address address;
@@ -177,7 +180,7 @@ static enum plait_status start_ways(struct search *s, double *until)
 
     for (unsigned i = 0; i < s->nway; i++) {
         struct way *w = &s->ways[i];
-        if (w->state != IDLE && now >= w->at)
+        if ((w->state == CONNECTING || w->state == HAILED) && now >= w->at)
             give_up(w, ETIMEDOUT);
         else if (w->state == IDLE && now >= w->at) {
             const enum plait_status status = try_way(w);
@@ -185,14 +188,47 @@ static enum plait_status start_ways(struct search *s, double *until)
                 return status;
         }
         *until = w->at < *until ? w->at : *until;
-        s->polls[i] = (struct pollfd){ .fd = w->fd, .events = w->state == CONNECTING ? POLLOUT : POLLIN };
+        s->polls[i] = (struct pollfd){ .fd = w->state != ANSWERED ? w->fd : -1,
+                                       .events = w->state == CONNECTING ? POLLOUT : POLLIN };
     }
     return PLAIT_OK;
+}
+
+static bool is_better(const struct search *s, const struct way *a, const struct way *b)
+{
+    return (size_t)(a - s->ways) % s->naddress < (size_t)(b - s->ways) % s->naddress;
+}
+
+/* *best: the way that has answered so far; this one has now, too. */
+static void note_answer(const struct search *s, struct way **best, struct way *w)
+{
+    if (*best != NULL && !is_better(s, w, *best)) {
+        give_up(w, 0);
+        return;
+    }
+    if (*best != NULL)
+        give_up(*best, 0);
+    *best = w;
+    w->state = ANSWERED;
+    w->at = plait_clock() + BETTER_LIMIT;
+}
+
+/* May a better one than `best` still answer? */
+static bool is_over(const struct search *s, const struct way *best)
+{
+    if (plait_clock() >= best->at)
+        return true;
+    for (unsigned i = 0; i < s->nway; i++)
+        if ((s->ways[i].state == CONNECTING || s->ways[i].state == HAILED) && is_better(s, &s->ways[i], best))
+            return false;
+    return true;
 }
 
 /* *out: the way at which rank 0 has answered; NULL at the end of the time. */
 static enum plait_status search(struct search *s, double until, struct way **out)
 {
+    struct way *best = NULL;
+
     *out = NULL;
     do {
         double wake = plait_clock() + PLAIT_FRAME_TICK;
@@ -211,11 +247,11 @@ static enum plait_status search(struct search *s, double until, struct way **out
             if (w->state == CONNECTING) {
                 connected(w);
             } else if (hear(w, s->id)) {
-                *out = w;
-                return PLAIT_OK;
+                note_answer(s, &best, w);
             }
         }
-    } while (plait_clock() < until);
+    } while ((best == NULL || !is_over(s, best)) && plait_clock() < until);
+    *out = best;
     return PLAIT_OK;
 }
 
@@ -235,10 +271,10 @@ static const struct way *telling_way(const struct search *s, unsigned address)
     return &s->ways[address];
 }
 
-static const char *why_not(const struct way *w)
+static const char *why_not(const struct way *w, bool found)
 {
     return w->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
-           : w->error == 0 ? "slower"
+           : w->error == 0 ? found ? "not needed" : "it connects, but does not answer"
                            : strerror(w->error);
 }
 
@@ -255,7 +291,7 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
         loopback &= plait_address_is_loopback(&w->address) && !w->strange;
         if (w != but && n < size)
             n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&w->address, true, address),
-                                  why_not(w));
+                                  why_not(w, but != NULL));
     }
     if (but == NULL && loopback && n < size)
         snprintf(text + n, size - n,
@@ -290,7 +326,7 @@ static void log_way(const struct search *s, const struct plait_bootstrap *b, con
     if (!plait_log_wants(PLAIT_LOG_INFO))
         return;
     say_ways(s, w, others, sizeof others);
-    plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the first to answer of %u addresses%s",
+    plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the best that answers of %u addresses%s",
               b->rank, plait_address_text(&w->address, true, address), s->naddress, others);
 }
 
@@ -329,7 +365,7 @@ enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct pla
 
 bool plait_tcp_answers(const struct plait_tcp_id *id, const union plait_address *address, double seconds)
 {
-    struct search s = { .id = id, .nway = 1 };
+    struct search s = { .id = id, .nway = 1, .naddress = 1 };
     struct way *w = NULL;
 
     s.ways[0] = (struct way){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };

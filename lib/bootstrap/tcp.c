@@ -30,7 +30,9 @@
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
     [PLAIT_REFUSED_STRANGER] = "spoke no Plait of this version",
-    [PLAIT_REFUSED_LEFT] = "left after rank 0's answer, as a rank of another comm or with another secret does",
+    [PLAIT_REFUSED_LEFT] =
+        "left after rank 0's answer, as a rank does that has another secret, is of another comm or came by "
+        "another address, too",
     [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
     [PLAIT_REFUSED_SLOW] = "took too long",
     [PLAIT_REFUSED_CROWD] = "came with too many others",
@@ -94,8 +96,18 @@ static void explain(const struct plait_place *place, char *text, size_t size)
     const struct plait_tcp_place *p = (const struct plait_tcp_place *)place;
     char address[PLAIT_ADDRESS_TEXT];
 
+    uint16_t least = UINT16_MAX, most = 0;
+    for (unsigned i = 0; i < plait_tcp_id_nport(&p->id); i++) {
+        const uint16_t port = plait_tcp_id_port(&p->id, i);
+        least = port < least ? port : least;
+        most = port > most ? port : most;
+    }
+    if (p->full)
+        snprintf(text, size,
+                 ": %u to %u; name others by PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
+                 least, most);
     for (unsigned i = 0; i < p->nsource; i++)
-        if (p->sources[i].refused > 0 && (p->sources[i].taken == 0 || !may_be_ours(p->sources[i].worst))) {
+        if (p->sources[i].refused > 0 && (p->sources[i].taken == 0 || p->sources[i].worst != PLAIT_REFUSED_NOTHING)) {
             snprintf(text, size, "; refused %u connections from %s, one of which %s", p->sources[i].refused,
                      plait_address_text(&p->sources[i].from, false, address), refusals[p->sources[i].worst]);
             return;
@@ -342,6 +354,7 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
     (void)b;
     if (error == 0)
         return join_all(p);
+    p->full = error == EBUSY;
     errno = error;
     return -1;
 }

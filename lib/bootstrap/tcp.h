@@ -56,6 +56,7 @@ struct plait_tcp_place {
     struct plait_tcp_id id;
     int listeners[PLAIT_MOST_ADDRESSES], timer;
     unsigned nlistener, nguest, nsource;
+    bool full;            /* all ports of the id are in use */
     bool closed;          /* for a moment: no more guests */
     unsigned unspecified; /* refused, from more hosts than are told apart */
     struct plait_guest guests[PLAIT_MOST_GUESTS];

@@ -17,6 +17,7 @@
 #include <ucs/debug/log_def.h>
 
 #include <errno.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,38 @@ static void prefer_of_transport(ucp_config_t *config, const char *name, const ch
     ucp_config_modify(config, strchr(name, '_') + 1, value);
 }
 
-static bool read_settings(ucp_config_t **out, char *why, size_t room)
+/* "eth0,eth1" and each port of InfiniBand and RoCE, "mlx5_0:1": those are not the meeting's to judge. */
+static void add_ports(char *devices, size_t room)
+{
+    glob_t found;
+
+    if (glob("/sys/class/infiniband/*/ports/*", GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char name[64], port[16];
+        const size_t n = strlen(devices);
+        if (sscanf(found.gl_pathv[i], "/sys/class/infiniband/%63[^/]/ports/%15s", name, port) == 2)
+            snprintf(devices + n, room - n, ",%s:%s", name, port);
+    }
+    globfree(&found);
+}
+
+/*
+ * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not: a bridge of containers, for
+ * one, which has the same address on all hosts.
+ */
+static void prefer_devices(ucp_config_t *config, const char *interfaces)
+{
+    char devices[1024];
+
+    if (interfaces == NULL || interfaces[0] == '\0')
+        return;
+    snprintf(devices, sizeof devices, "%s", interfaces);
+    add_ports(devices, sizeof devices);
+    prefer(config, "NET_DEVICES", devices);
+}
+
+static bool read_settings(const char *devices, ucp_config_t **out, char *why, size_t room)
 {
     const ucs_status_t status = ucp_config_read(NULL, NULL, out);
 
@@ -108,6 +140,8 @@ static bool read_settings(ucp_config_t **out, char *why, size_t room)
         prefer(*out, "MM_ERROR_HANDLING", "y");
     prefer_of_transport(*out, "TCP_TX_SEG_SIZE", TCP_SEGMENT);
     prefer_of_transport(*out, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
+    prefer_of_transport(*out, "TCP_CONN_NB", "y"); /* else connecting blocks, for minutes if nobody answers */
+    prefer_devices(*out, devices);
     prefer(*out, "ADDRESS_VERSION", "v2");
     prefer(*out, "ADDRESS_DEBUG_INFO", "n");
     return true;
@@ -366,7 +400,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     ucp_config_t *config;
     ucs_status_t status;
 
-    if (!read_settings(&config, why, room))
+    if (!read_settings(net->options.devices, &config, why, room))
         return false;
     status = ucp_init(&p, config, &net->context);
     ucp_config_release(config);
@@ -393,25 +427,31 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Until it has ended, for so many seconds. */
+static void wait_for(struct plait_net *net, ucs_status_ptr_t request, double most)
+{
+    const double end = seconds() + most;
+
+    while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS && seconds() < end)
+        ucp_worker_progress(net->worker);
+}
+
 /*
  * UCX before 1.14 ends the process where an endpoint ends, or its peer's does, while a message about their connection
- * still waits to be sent. So such a network waits, for a while, until nothing waits: where all are connected at once.
+ * still waits to be sent. So such a network waits, for a while, until nothing waits: where all are connected at once. What
+ * is returned ends with the endpoints at the latest.
  */
-static void let_all_connect(struct plait_net *net)
+static ucs_status_ptr_t let_all_connect(struct plait_net *net)
 {
     const ucp_request_param_t p = { .op_attr_mask = 0 };
-    const double end = seconds() + CONNECT_MOST;
     unsigned major, minor, release;
 
     ucp_get_version(&major, &minor, &release);
     if (net->worker == NULL || major > 1 || minor >= 14)
-        return;
+        return NULL;
     ucs_status_ptr_t request = ucp_worker_flush_nbx(net->worker, &p);
-    if (!UCS_PTR_IS_PTR(request))
-        return;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS && seconds() < end)
-        ucp_worker_progress(net->worker);
-    ucp_request_free(request);
+    wait_for(net, request, CONNECT_MOST);
+    return request;
 }
 
 /* Now: what is on its way ends. */
@@ -436,13 +476,16 @@ static void ucx_close(struct plait_net *net)
 {
     net->options.arrive = arrive_nowhere;
     net->options.context = net;
-    let_all_connect(net);
+    ucs_status_ptr_t connecting = let_all_connect(net);
     while (net->endpoints != NULL) {
         struct plait_net_endpoint *e = net->endpoints;
         net->endpoints = e->next;
         force_to_end(e);
         free(e);
     }
+    wait_for(net, connecting, CONNECT_MOST);
+    if (UCS_PTR_IS_PTR(connecting))
+        ucp_request_free(connecting);
     plait_short_cancel(&net->inbox);
     if (net->address != NULL)
         ucp_worker_release_address(net->worker, net->address);
