@@ -5,7 +5,7 @@
     tools/trace_tail.py TRACE [--link 1gbit]
 
 A bucket can travel when its last gradient is there on all ranks. A link that sends nothing but buckets, in their order, at
-the rate of the cable, from then on would have the last one across at
+what TCP leaves of the cable's rate, from then on would have the last one across at
 
     done(b) = max(done(b - 1), ready(b)) + 2 (P - 1) / P bytes(b) / rate
 
@@ -17,6 +17,7 @@ import json
 import statistics
 
 UNITS = {"gbit": 125e6, "mbit": 125e3}
+TCP = 1448 / 1514  # data in a frame of Ethernet, which also has its own head, IP's and TCP's with a time stamp
 
 
 def bytes_per_second(link):
@@ -100,7 +101,7 @@ def tails(timeline, rate, skip=2):
 
 
 def of_file(path, link):
-    return tails(Timeline(path), bytes_per_second(link))
+    return tails(Timeline(path), TCP * bytes_per_second(link))
 
 
 def main():
@@ -110,7 +111,7 @@ def main():
     arguments = parser.parse_args()
     timeline = Timeline(arguments.trace)
     print(f"{timeline.nrank} ranks, {timeline.nstep} steps, {len(timeline.buckets)} buckets; milliseconds of a step:")
-    found = tails(timeline, arguments.link)
+    found = tails(timeline, TCP * arguments.link)
     for who, prefix in (("all ranks", ""), ("the last rank", "last_")):
         exposed, tail = found[prefix + "exposed"], found[prefix + "tail"]
         print(f"{who}: exposed {1e3 * exposed:.1f}, unavoidable {1e3 * tail:.1f}, {exposed / tail if tail > 0 else 1:.2f} times that")
