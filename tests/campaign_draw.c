@@ -263,7 +263,7 @@ void injection_draw(uint64_t seed, bool hosts, struct injection *out)
     else
         draw_ranks(&state, &j);
     draw_culprits(&state, &j);
-    j.ngood = below(&state, 21) + hosts; /* connections are there */
+    j.ngood = hosts && below(&state, 4) == 0 ? 0 : below(&state, 21); /* 0: nothing is connected yet */
     j.extra = below(&state, 3);
     j.moment = fraction(&state);
     j.gap = fraction(&state);
