@@ -876,7 +876,7 @@ static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *ar
         while (!is_stopped(*waiting))
             usleep(1000);
     }
-    CHECK(sum(*comm, COUNT, RANKS_ON_HOSTS ? NULL : "two-shot") ==
+    CHECK(sum(*comm, COUNT, RANKS_ON_HOSTS ? "ring" : "two-shot") ==
           PLAIT_ERR_TIMEOUT); /* several steps, whose last needs it */
     CHECK((says("no progress for 2 s: rank 2 is in it, ") && says("and does not answer")) ||
           (RANKS_ON_HOSTS && says("no progress for 2 s: nothing has been heard of rank 2 (process ")));
