@@ -30,9 +30,7 @@
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
     [PLAIT_REFUSED_STRANGER] = "spoke no Plait of this version",
-    [PLAIT_REFUSED_LEFT] =
-        "left after rank 0's answer, as a rank does that has another secret, is of another comm or came by "
-        "another address, too",
+    [PLAIT_REFUSED_LEFT] = "left after rank 0's answer: of another comm, with another secret, or by a second address",
     [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
     [PLAIT_REFUSED_SLOW] = "took too long",
     [PLAIT_REFUSED_CROWD] = "came with too many others",
