@@ -182,7 +182,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (o->sized && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
-    if (o->prog != NULL && (o->device || !o->prog->sliceable)) {
+    if (o->prog != NULL && ((o->device && comm->remote == NULL) || !o->prog->sliceable)) {
         o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }

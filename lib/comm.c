@@ -185,9 +185,9 @@ static void free_private(struct plait_comm *comm)
         if (link != NULL)
             link->transport->disconnect(link);
     }
-    plait_device_comm_destroy(comm);
     if (comm->port != NULL && !plait_port_is_quiet(comm->port))
         plait_port_close(comm->port);
+    plait_device_comm_destroy(comm);
     plait_requests_forget(comm);
     for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);
@@ -343,7 +343,9 @@ struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
 /* Is there a message to it that a network would lose if this rank went? One that has left does not want it. */
 static bool has_mail(const struct plait_comm *comm, uint32_t rank)
 {
-    return comm->port != NULL && !plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_MESSAGES) &&
+    return comm->port != NULL &&
+           !(plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_MESSAGES) &&
+             plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_DEVICE_MESSAGES)) &&
            !atomic_load_explicit(&comm->peers[rank].control->departed, memory_order_acquire);
 }
 

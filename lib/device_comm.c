@@ -2,6 +2,7 @@
 #include "device_comm.h"
 
 #include "clock.h"
+#include "device_stage.h"
 #include "device_watch.h"
 #include "devices.h"
 #include "failure.h"
@@ -206,6 +207,7 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     free(d->retired);
     give_back(d, d->scaled);
     give_back(d, d->flags);
+    plait_device_free_stages(d);
     d->plugin->free_mark(d->end);
     d->plugin->close_queue(d->rescue);
     plait_arena_free(d->shown);
@@ -258,6 +260,9 @@ static enum plait_status check_queues(const struct plait_comm *comm)
         "most 32)",
         n, most, most);
 }
+
+const char plait_device_no_graph[] = "the ranks are on several hosts, and the stream is captured: what goes to another "
+                                     "host goes when it is called, so it cannot be in a graph; call it outside of one";
 
 enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures)
 {

@@ -75,6 +75,8 @@ struct plait_device_comm {
     size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
     size_t nretired;
+    struct plait_stage *stages; /* device_stage.h */
+    uint32_t nstaging; /* messages for other hosts that wait for this rank's own queues (transports/staged.c) */
 
     struct plait_comm *comm; /* for the watch (device_watch.h) */
     struct plait_device_comm *next;
@@ -85,6 +87,9 @@ enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
 /* Of an operation that begins: does what is put on this queue now go into a graph? */
 enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures);
+
+/* Why a comm whose ranks are on several hosts puts nothing into a graph. */
+extern const char plait_device_no_graph[];
 
 /*
  * What is put on the device next goes to this queue. An operation has its queue, and others of the comm, with queues of

@@ -11,6 +11,8 @@ static enum plait_status check_capture(struct plait_device_comm *d, const struct
 
     if (!m->captures)
         return PLAIT_OK;
+    if (d->comm->remote != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
     if (d->ncapture > 0 && d->capture_id != id)
         return plait_fail(
             PLAIT_ERR_UNSUPPORTED,

@@ -79,14 +79,17 @@ static enum plait_status find_place(const char *name, const char *which, const v
     return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s is %p: %s", name, which, memory, why);
 }
 
-static enum plait_status check_call(const struct plait_comm *comm, const char *name, const struct plait_call *call)
+enum plait_status plait_device_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
-    if (comm->remote != NULL)
-        return plait_fail(
-            PLAIT_ERR_UNSUPPORTED,
-            "%s: the ranks are on several hosts, where memory of GPUs is not supported yet: copy it to the "
-            "host first",
-            name);
+    bool captures = false;
+
+    if (comm->remote != NULL && plait_device_used()->capturing(queue, &captures) != NULL)
+        captures = false; /* the operation asks again, and fails if it must */
+    return captures ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: %s", name, plait_device_no_graph) : PLAIT_OK;
+}
+
+static enum plait_status check_call(const char *name, const struct plait_call *call)
+{
     if (call != NULL && call->user != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
@@ -166,7 +169,9 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
                           "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank "
                           "has one",
                           name, device, comm->device->device);
-    status = check_call(comm, name, call);
+    status = check_call(name, call);
+    if (status == PLAIT_OK && q != NULL)
+        status = plait_device_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)

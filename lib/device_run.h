@@ -23,6 +23,13 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
                                     const void *out, size_t out_bytes, const struct plait_call *call,
                                     struct plait_queue **queue);
 
+/*
+ * Over hosts the host takes part in each message, and it does not know when a graph runs: PLAIT_ERR_UNSUPPORTED if this
+ * queue is captured now. Nothing has happened then.
+ */
+enum plait_status plait_device_check_capture(const struct plait_comm *comm, const char *name,
+                                             struct plait_queue *queue);
+
 /* It did not work: if that is the driver's fault the others must not wait for this rank. Returns what the call does. */
 enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
 

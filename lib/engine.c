@@ -411,6 +411,8 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     const struct plait_run *run = context;
     uint32_t n = 0;
 
+    if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
+        ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         const struct plait_flight *f = &run->flights[d];
         n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
@@ -487,7 +489,9 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;
     if (job->queue != NULL) {
-        const enum plait_status status = plait_device_captures(comm, job->queue, &run->captures);
+        enum plait_status status = plait_device_captures(comm, job->queue, &run->captures);
+        if (status == PLAIT_OK && run->captures && comm->remote != NULL)
+            status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
         if (status != PLAIT_OK)
             return fail_all(comm, status);
         run->flights = comm->device->flights;

@@ -158,7 +158,8 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
-    const uint32_t n = run->queue != NULL ? 1 : PLAIT_NFLIGHT; /* the device's operations are one slice */
+    /* A device's operations are one slice, but over hosts. */
+    const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NFLIGHT ? (uint32_t)run->nslice : PLAIT_NFLIGHT;
 
     *fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {

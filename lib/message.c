@@ -18,7 +18,7 @@
 
 static uint64_t slices_of(const struct plait_letter *m)
 {
-    return m->bytes == 0 || m->queue != NULL ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+    return m->bytes == 0 || m->whole ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
 static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
@@ -225,6 +225,7 @@ void plait_message_add(struct plait_request *r)
     r->letter.lent = false;
     r->letter.place = r->letter.began = 0;
     r->letter.number = q->n++;
+    r->letter.whole = r->letter.queue != NULL && r->comm->peers[r->letter.peer].mirror == NULL;
     push(q, r);
     if (r->letter.queue != NULL)
         plait_device_message_begin(&r->letter, r->comm);
@@ -272,7 +273,7 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 static size_t slice_bytes(const struct plait_letter *m)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
-    if (m->queue != NULL)
+    if (m->whole)
         return m->bytes;
     return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
 }

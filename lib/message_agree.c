@@ -53,15 +53,20 @@ enum plait_status plait_message_differs(struct plait_comm *comm, const struct pl
     return say(comm, m->peer, m->number, from, own_side(comm, m));
 }
 
+/* May it have sent something of a device's memory that this rank can see? Another host's shows it to any. */
+static bool shows_device(const struct plait_comm *comm, uint32_t peer)
+{
+    return comm->device != NULL || comm->peers[peer].mirror != NULL;
+}
+
 enum plait_status plait_message_look_in(struct plait_comm *comm, const struct plait_letter *m)
 {
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
     for (unsigned device = 0; device < 2; device++) {
         const bool own = device == (m->queue != NULL);
-        const struct plait_link *link = own || device == 0     ? comm->peers[m->peer].link[channels[device]]
-                                        : comm->device != NULL ? plait_connect(comm, m->peer, channels[device])
-                                                               : NULL;
+        const struct plait_link *link =
+            own || device == 0 || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[device]) : NULL;
         uint32_t print;
         uint64_t note;
         if (link == NULL || !link->transport->peek(link, link->next_in, &print, &note))

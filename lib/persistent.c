@@ -3,6 +3,7 @@
 #include "bind.h"
 #include "call.h"
 #include "device_request.h"
+#include "device_run.h"
 #include "request.h"
 #include "status.h"
 
@@ -24,7 +25,8 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
     if (r->grouped || is_pending(r))
         return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
                           r->grouped ? "started in this group already" : "pending; wait for it first");
-    return plait_enter(r->comm, name, PLAIT_SUM, NULL);
+    const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
+    return status == PLAIT_OK && r->queue != NULL ? plait_device_check_capture(r->comm, name, r->queue) : status;
 }
 
 /* waits: the group for its end. */

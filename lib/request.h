@@ -28,6 +28,7 @@ struct plait_letter { /* a message and how far it is */
     double deadline;           /* 0: the comm's */
     struct plait_queue *queue; /* of the device whose memory it is; NULL: the processor's; */
     bool captures;             /* what is put there goes into a graph */
+    bool whole;                /* it is one slice */
 };
 
 /*

@@ -195,6 +195,11 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
         at = comm->rank;
     first = at;
     for (uint32_t i = 0; (next = awaited_by(comm, at)) != 0; i++) {
+        if (next == at + 1) { /* see the engine's awaited() */
+            add(v, "rank %u waits for its own stream: what was put there before has not happened", at);
+            v->culprit = at + 1;
+            return;
+        }
         at = next - 1;
         if (i == comm->nrank && is_walled_off(comm, first)) {
             say_walled_off(comm, first, v);

@@ -339,6 +339,8 @@ static struct scene not_come = { never_came, "rank 1", "", false };
 static void a_rank_that_dies_holds_no_stream(void **state)
 {
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* over hosts a call waits for its stream */
     run(2, 1, &under_way, 600, 1);
     run(4, 1, &under_way, 600, 1);
 }
@@ -348,6 +350,8 @@ static void a_rank_that_dies_holds_no_graph(void **state)
     bool aborts = false;
 
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* no operation over hosts is in a graph */
     run_with(3, 1, killed_before_its_graph, NULL, 600, 1);
     run_with(3, 1, left_with_a_graph, &aborts, 600, 1);
     aborts = true;
@@ -369,9 +373,11 @@ static void a_rank_may_die_at_any_time(void **state)
 static void an_abort_ends_what_is_queued(void **state)
 {
     (void)state;
-    run(3, 1, &abort_queued, 600, 0);
-    run(1, 3, &abort_queued, 600, 0);
-    run(2, 2, &abort_queued, 600, 0);
+    if (!RANKS_ON_HOSTS) { /* where a call waits for its stream */
+        run(3, 1, &abort_queued, 600, 0);
+        run(1, 3, &abort_queued, 600, 0);
+        run(2, 2, &abort_queued, 600, 0);
+    }
     run(3, 1, &abort_waiting, 600, 0);
     run(1, 3, &abort_waiting, 600, 0);
 }

@@ -84,6 +84,8 @@ static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, vo
 static void a_device_that_others_cannot_reach_is_refused_by_name(void **state)
 {
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* by pinned memory it is reached */
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     setenv("PLAIT_STANDIN_ALONE", "2", 1);
     device_run(1, 2, on_a_device_that_is_alone, NULL);

@@ -276,6 +276,8 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_step_waits_for_its_stream_and_not_the_host(void **state)
 {
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     device_run(1, 2, hold, NULL);
 }

@@ -335,6 +335,8 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 static void messages_are_captured(void **state)
 {
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* no operation over hosts is in a graph */
     device_run(1, 3, replay, NULL);
 }
 
@@ -438,13 +440,18 @@ static int mix(struct plait_comm **comm, uint32_t rank, bool device_sends, bool 
     if (used)
         CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
     void *data = (rank == 0) == device_sends ? d.in : (void *)host;
-    CHECK((rank == 0 ? plait_send(*comm, data, 100, PLAIT_INT32, 1, NULL)
-                     : plait_recv(*comm, data, 100, PLAIT_INT32, 0, NULL)) == PLAIT_ERR_MISMATCH);
+    enum plait_status status = rank == 0 ? plait_send(*comm, data, 100, PLAIT_INT32, 1, NULL)
+                                         : plait_recv(*comm, data, 100, PLAIT_INT32, 0, NULL);
+    if (status == PLAIT_OK && RANKS_ON_HOSTS && rank == 0) { /* it has gone; who leaves hears what became of it */
+        status = plait_comm_destroy(*comm);
+        *comm = NULL;
+    }
+    CHECK(status == PLAIT_ERR_MISMATCH);
     CHECK(strstr(plait_last_error(),
                  device_sends
                      ? "rank 0 sends 100 int32 of a GPU's memory, rank 1 receives 100 int32 of the host's"
                      : "rank 0 sends 100 int32 of the host's memory, rank 1 receives 100 int32 of a GPU's") != NULL);
-    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
+    CHECK(*comm == NULL || plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
     CHECK(device_end(&d));
     return 0;
@@ -476,10 +483,14 @@ static int mix_counts(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    const enum plait_status status = rank == 0 ? send(*comm, &d, 0, 7, 1, &call) : recv(*comm, &d, 0, 8, 0, &call);
+    enum plait_status status = rank == 0 ? send(*comm, &d, 0, 7, 1, &call) : recv(*comm, &d, 0, 8, 0, &call);
+    if (status == PLAIT_OK && RANKS_ON_HOSTS && rank == 0) {
+        status = plait_comm_destroy(*comm);
+        *comm = NULL;
+    }
     CHECK(status == PLAIT_ERR_MISMATCH &&
           strstr(plait_last_error(), "rank 0 sends 7 int32, rank 1 receives 8") != NULL);
-    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
+    CHECK(*comm == NULL || plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
     CHECK(device_end(&d));
     return 0;
@@ -546,6 +557,8 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
 static void messages_end_with_a_comm_that_fails(void **state)
 {
     (void)state;
+    if (RANKS_ON_HOSTS)
+        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     device_run(1, 2, break_off, NULL);
 }

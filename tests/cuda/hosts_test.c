@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is different where ranks with devices are on several hosts: what is between them goes by pinned memory, in slices,
+ * and the host takes part in it. With PLAIT_HOSTS=2 the second half of the ranks is on another host.
+ */
+#include "../ranks.h"
+#include "clock.h"
+#include "device.h"
+#include "device_run.h"
+
+#include <plait/group.h>
+#include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { COUNT = 1 << 18, ROOM = COUNT * sizeof(int32_t) };
+
+static int32_t value(uint32_t rank, int32_t k, int32_t i)
+{
+    return (int32_t)rank * 7 + k + i % 1000;
+}
+
+static void fill(const struct device_rank *d, uint32_t rank, int32_t k)
+{
+    int32_t *x = (int32_t *)(void *)d->host;
+
+    for (int32_t i = 0; i < COUNT; i++)
+        x[i] = value(rank, k, i);
+}
+
+/* ---- Slices ------------------------------------------------------------------------------------------------- */
+
+/* Of a long vector a few slices are in pinned memory, not all of it; what there was once is used again. */
+static int long_vectors(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct standin_left once, again;
+    struct plait_comm_stats stats;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    call.slice = 64 << 10;
+    for (int32_t k = 0; k < 6; k++) {
+        call.algorithm = k % 3 == 1 ? "ring" : NULL;
+        fill(&d, rank, k);
+        CHECK(device_write(&d, d.in, d.host, ROOM));
+        CHECK(plait_allreduce(*comm, d.in, k % 2 ? d.in : d.out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(device_read(&d, d.host, k % 2 ? d.in : d.out, ROOM));
+        for (int32_t i = 0; i < COUNT; i++)
+            CHECK(((int32_t *)(void *)d.host)[i] ==
+                  (int32_t)nrank * value(0, k, i) + 7 * (int32_t)(nrank * (nrank - 1) / 2));
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        if (k == 2)
+            ask.standin_left(&once);
+    }
+    ask.standin_left(&again);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    CHECK(once.pinned > 0 && again.pinned <= 2 * once.pinned);
+    plait_comm_stats(*comm, &stats);
+    CHECK(stats.bytes_staged > 0 && stats.messages > 6 * (ROOM / call.slice));
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void long_vectors_go_in_slices(void **state)
+{
+    (void)state;
+    device_run(2, 1, long_vectors, NULL);
+    device_run(2, 2, long_vectors, NULL);
+    device_run(1, 3, long_vectors, NULL);
+}
+
+/* Both ways at once, longer than a window of slices. */
+static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, 6 * ROOM));
+    call.stream = d.stream;
+    for (int32_t k = 0; k < 3; k++) {
+        for (int32_t part = 0; part < 6; part++) {
+            fill(&d, rank, k + part);
+            CHECK(device_write(&d, d.in + (size_t)part * ROOM, d.host, ROOM));
+            CHECK(device.stream_synchronize(d.cuda) == 0);
+        }
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_send(*comm, d.in, 6 * COUNT, PLAIT_INT32, !rank, &call) == PLAIT_OK);
+        CHECK(plait_recv(*comm, d.out, 6 * COUNT, PLAIT_INT32, !rank, &call) == PLAIT_OK);
+        CHECK(plait_group_end() == PLAIT_OK);
+        CHECK(device_read(&d, d.host, d.out, 6 * ROOM));
+        for (int32_t i = 0; i < 6 * COUNT; i++)
+            CHECK(((int32_t *)(void *)d.host)[i] == value(!rank, k + i / COUNT, i % COUNT));
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void long_messages_go_in_slices(void **state)
+{
+    (void)state;
+    device_run(2, 1, long_messages, NULL);
+    device_run(1, 2, long_messages, NULL);
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------- */
+
+/* Refused by name; nothing has happened, neither to the graph nor to the comm. */
+static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const char why[] = "on several hosts, and the stream is captured";
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *again;
+    struct device_rank d;
+    void *graph;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    call.request = &again;
+    call.persistent = 1;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 9, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    call.request = NULL;
+    call.persistent = 0;
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 9, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), "allreduce: ") != NULL && strstr(plait_last_error(), why) != NULL);
+    CHECK(plait_send(*comm, d.in, 9, PLAIT_INT32, !rank, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), "send: ") != NULL && strstr(plait_last_error(), why) != NULL);
+    CHECK(plait_start(again) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), why) != NULL);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(plait_start(again) == PLAIT_OK && plait_wait(&again) == PLAIT_OK);
+    CHECK(plait_request_free(&again) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 9, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void no_operation_is_in_a_graph(void **state)
+{
+    (void)state;
+    device_run(1, 2, capture, NULL);
+    device_run(2, 1, capture, NULL);
+}
+
+/* ---- A stream that is held up ------------------------------------------------------------------------------- */
+
+static struct shared {
+    _Atomic int gate, calls;
+} * shared;
+
+static void wait_at_gate(void *context)
+{
+    (void)context;
+    while (!atomic_load(&shared->gate))
+        usleep(100);
+}
+
+enum held { ABORTED, LATE, KILLED };
+
+static void *end_soon(void *arg)
+{
+    usleep(50000);
+    if (arg == NULL)
+        kill(getpid(), SIGKILL);
+    plait_comm_abort(arg, "enough");
+    return NULL;
+}
+
+/* The stream of the last rank, which is on the other host: all calls wait for it, until the comm fails. */
+static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const enum held held = *(enum held *)arg;
+    const bool last = rank + 1 == plait_comm_nrank(*comm);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+    pthread_t other;
+    char who[32];
+
+    CHECK(device_begin(&d, ROOM));
+    ask.standin_careless(1);
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(!last || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    if (last && held != LATE)
+        CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);
+    const double start = plait_clock();
+    enum plait_status status = plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call);
+    while (status == PLAIT_OK) /* of the same host: its stream waits, not the call; the comm's next call says why */
+        status = plait_comm_status(*comm) == PLAIT_OK
+                     ? PLAIT_OK
+                     : plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call);
+    CHECK(plait_clock() - start < 20);
+    snprintf(who, sizeof who, "rank %u", plait_comm_nrank(*comm) - 1);
+    CHECK(strstr(plait_last_error(), held == ABORTED ? "enough" : who) != NULL);
+    CHECK(held != LATE || strstr(plait_last_error(), "waits for its own stream") != NULL);
+    CHECK(held != KILLED || strstr(plait_last_error(), "died") != NULL);
+    if (last && held != LATE)
+        pthread_join(other, NULL);
+    if (!last)
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK); /* nothing on it waits for the other host */
+    if (last)
+        atomic_store(&shared->gate, 1);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void run_held(uint32_t nprocess, uint32_t nthread, enum held held, double deadline)
+{
+    struct ranks r = { .nprocess = nprocess,
+                       .nthread = nthread,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
+                       .body = hold,
+                       .arg = &held,
+                       .processes = true };
+
+    r.options.deadline = deadline;
+    atomic_store(&shared->gate, 0);
+    assert_int_equal(device_ranks_run(&r), held == KILLED ? nthread : 0);
+}
+
+static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
+{
+    (void)state;
+    run_held(2, 1, ABORTED, 600);
+    run_held(1, 3, ABORTED, 600);
+    run_held(2, 2, ABORTED, 600);
+}
+
+static void a_stream_that_is_held_up_is_waited_for_until_the_deadline(void **state)
+{
+    (void)state;
+    run_held(2, 1, LATE, 1);
+    run_held(1, 3, LATE, 1);
+}
+
+static void a_stream_that_is_held_up_is_waited_for_until_its_rank_dies(void **state)
+{
+    (void)state;
+    run_held(2, 1, KILLED, 600);
+    run_held(3, 1, KILLED, 600);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_vectors_go_in_slices),
+        cmocka_unit_test(long_messages_go_in_slices),
+        cmocka_unit_test(no_operation_is_in_a_graph),
+        cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_an_abort),
+        cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_the_deadline),
+        cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_its_rank_dies),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL || !RANKS_ON_HOSTS)
+        return 77;
+    setenv("PLAIT_LOG_FILE", "/dev/null", 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return cmocka_run_group_tests_name("devices on several hosts", tests, NULL, NULL);
+}

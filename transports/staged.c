@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of a device, between hosts: by pinned memory of both hosts and the transport that leads there.
+ *
+ *     sender      its queue copies the data to a stage; when that has happened, the stage is offered to the network
+ *     receiver    the network lands the message in a stage, which the queue reads; behind that it is marked
+ *
+ * What an engine or a queue of messages sees is what transports/device.c shows it: what has "arrived" may be read by what
+ * is put on the queue next, and memory that was "sent" may be written by it. But here the host takes part in each message,
+ * so that a call lasts until the data has gone and come; nothing on a queue ever waits for another host, and whatever
+ * happens there, streams pass. For the same reason none of it can be in a graph (plait_device_may_capture()).
+ *
+ * A mark is set behind each use of a stage by a queue. What is sent is marked in the order in which it was offered, so
+ * only the first mark that has not passed is asked. The stage of what has come is given back when somebody asks for the
+ * message that has its slot next.
+ */
+#include "../lib/device_stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct plait_transport plait_transport_staged;
+
+struct slot {
+    enum {
+        FREE,
+        COPIED,
+        SENT,
+        COMING,
+        HERE,
+        READ
+    } state; /* COPIED: once its mark has passed. SENT: the stage was offered */
+    uint32_t number, fingerprint;
+    uint64_t note;
+    size_t bytes;
+    struct plait_stage *stage; /* NULL: it is empty */
+    struct plait_mark *mark;   /* made at the first use */
+};
+
+struct staged_link {
+    struct plait_link link;
+    struct plait_comm *comm;
+    struct plait_link *inner;
+    struct slot out[PLAIT_WINDOW], in[PLAIT_WINDOW];
+    struct slot *copied[PLAIT_WINDOW]; /* those of `out` that are, in this order */
+    uint32_t first, end;
+};
+
+static struct staged_link *staged(const struct plait_link *link)
+{
+    return (struct staged_link *)(uintptr_t)link;
+}
+
+static struct plait_link *staged_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
+{
+    const bool leads = channel >= PLAIT_NPOSTED && comm->peers[peer].process == NULL;
+    struct staged_link *l = leads ? calloc(1, sizeof *l) : NULL;
+
+    if (l == NULL)
+        return NULL;
+    l->comm = comm;
+    for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
+        l->out[i].number = i - PLAIT_WINDOW; /* as if a window had been sent */
+    l->inner = plait_connect_behind(&plait_transport_staged, comm, peer, channel);
+    if (l->inner != NULL)
+        return &l->link;
+    free(l);
+    return NULL;
+}
+
+/* Stages are the comm's: the network may still read them. */
+static void staged_disconnect(struct plait_link *link)
+{
+    struct staged_link *l = staged(link);
+
+    if (l == NULL)
+        return;
+    for (uint32_t i = 0; l->comm->device != NULL && i < PLAIT_WINDOW; i++) {
+        l->comm->device->plugin->free_mark(l->out[i].mark);
+        l->comm->device->plugin->free_mark(l->in[i].mark);
+    }
+    l->inner->transport->disconnect(l->inner);
+    free(l);
+}
+
+static bool staged_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
+{
+    (void)link, (void)data, (void)bytes, (void)land;
+    return true;
+}
+
+/* ---- Marks ---------------------------------------------------------------------------------------------- */
+
+/* Behind what was put on the queue; *copy is put there before. */
+static bool put(struct staged_link *l, struct slot *s, const struct plait_copy *copy)
+{
+    struct plait_device_comm *d = l->comm->device;
+    struct plait_queue *queue = plait_device_here(l->comm);
+
+    if (queue != NULL && s->mark == NULL)
+        plait_device_note(l->comm, d->plugin->make_mark(d->device, &s->mark));
+    if (plait_device_works(l->comm) && copy != NULL)
+        plait_device_note(l->comm, d->plugin->copy(queue, copy->to, copy->from, copy->bytes));
+    if (plait_device_works(l->comm))
+        plait_device_note(l->comm, d->plugin->set_mark(queue, s->mark));
+    return plait_device_works(l->comm);
+}
+
+static bool has_passed(struct staged_link *l, const struct slot *s)
+{
+    bool passed = false;
+
+    if (plait_device_works(l->comm))
+        plait_device_note(l->comm, l->comm->device->plugin->passed(s->mark, &passed));
+    return passed && plait_device_works(l->comm);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------------------- */
+
+static void advance(struct staged_link *l)
+{
+    for (; l->first != l->end && has_passed(l, l->copied[l->first % PLAIT_WINDOW]); l->first++) {
+        struct slot *s = l->copied[l->first % PLAIT_WINDOW];
+        l->inner->transport->offer(l->inner, s->number, s->fingerprint, s->note,
+                                   s->stage != NULL ? s->stage->memory : NULL, s->bytes, false);
+        s->state = SENT;
+        l->comm->device->nstaging--;
+    }
+}
+
+static bool is_free(const struct staged_link *l, struct slot *s)
+{
+    if (s->state != SENT || !l->inner->transport->sent(l->inner, s->number))
+        return s->state == FREE;
+    plait_device_unstage(s->stage);
+    s->stage = NULL;
+    s->state = FREE;
+    return true;
+}
+
+static bool staged_ready(const struct plait_link *link, uint32_t number)
+{
+    struct staged_link *l = staged(link);
+
+    advance(l);
+    return is_free(l, &l->out[number % PLAIT_WINDOW]) && l->inner->transport->ready(l->inner, number);
+}
+
+static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
+                         const void *data, size_t bytes, bool take)
+{
+    struct staged_link *l = staged(link);
+    struct slot *s = &l->out[number % PLAIT_WINDOW];
+
+    (void)take;
+    s->number = number;
+    s->fingerprint = fingerprint;
+    s->note = note;
+    s->bytes = bytes;
+    s->stage = bytes > 0 ? plait_device_stage(l->comm, bytes) : NULL;
+    if (bytes > 0 && s->stage == NULL)
+        return false;
+    const struct plait_copy copy = { bytes > 0 ? s->stage->memory : NULL, data, bytes };
+    if (!put(l, s, bytes > 0 ? &copy : NULL))
+        return false;
+    s->state = COPIED;
+    l->copied[l->end++ % PLAIT_WINDOW] = s;
+    l->comm->device->nstaging++;
+    l->comm->stats.bytes_staged += bytes;
+    return false;
+}
+
+/* One that is not the slot's last went before it. */
+static bool staged_sent(const struct plait_link *link, uint32_t number)
+{
+    struct staged_link *l = staged(link);
+    struct slot *s = &l->out[number % PLAIT_WINDOW];
+
+    advance(l);
+    return (int32_t)(s->number - number) > 0 || (s->number == number && is_free(l, s));
+}
+
+/* ---- Receiving ------------------------------------------------------------------------------------------ */
+
+/* Is there room for what has come in this slot? */
+static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32_t fingerprint, size_t bytes)
+{
+    uint32_t print;
+    uint64_t note;
+
+    if (s->state == READ && has_passed(l, s)) {
+        plait_device_unstage(s->stage);
+        s->stage = NULL;
+        s->state = FREE;
+    }
+    if (s->state != FREE || !l->inner->transport->peek(l->inner, number, &print, &note) || print != fingerprint)
+        return false;
+    s->stage = bytes > 0 ? plait_device_stage(l->comm, bytes) : NULL;
+    if (bytes > 0 && s->stage == NULL)
+        return false;
+    s->number = number;
+    s->bytes = bytes;
+    s->state = COMING;
+    return true;
+}
+
+static const void *staged_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                                  size_t *bytes)
+{
+    struct staged_link *l = staged(link);
+    struct slot *s = &l->in[number % PLAIT_WINDOW];
+    size_t sent = *bytes;
+
+    (void)landing;
+    if (s->state != COMING && s->state != HERE && !begin(l, s, number, fingerprint, *bytes))
+        return NULL;
+    if (s->number != number) /* that one cannot come before this one, a window earlier, is released */
+        return NULL;
+    void *stage = s->stage != NULL ? s->stage->memory : NULL;
+    const void *data =
+        s->state == HERE ? stage : l->inner->transport->arrived(l->inner, number, fingerprint, stage, &sent);
+    if (data == NULL || sent != *bytes) {
+        *bytes = sent;
+        return data;
+    }
+    if (stage == NULL) /* an empty one has an address too */
+        return data;
+    if (data != stage)
+        memcpy(stage, data, sent);
+    if (s->state == COMING)
+        l->comm->stats.bytes_staged += sent;
+    s->state = HERE;
+    return stage;
+}
+
+static void staged_release(struct plait_link *link, uint32_t number)
+{
+    struct staged_link *l = staged(link);
+    struct slot *s = &l->in[number % PLAIT_WINDOW];
+
+    l->inner->transport->release(l->inner, number);
+    s->state = s->stage != NULL && put(l, s, NULL) ? READ : FREE;
+}
+
+static bool staged_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+{
+    const struct plait_link *inner = staged(link)->inner;
+    return inner->transport->peek(inner, number, fingerprint, note);
+}
+
+static const char *staged_broken(const struct plait_link *link)
+{
+    const struct plait_link *inner = staged(link)->inner;
+    return inner->transport->broken != NULL ? inner->transport->broken(inner) : NULL;
+}
+
+const struct plait_transport plait_transport_staged = {
+    .name = "staged",
+    .connect = staged_connect,
+    .disconnect = staged_disconnect,
+    .reaches = staged_reaches,
+    .ready = staged_ready,
+    .offer = staged_offer,
+    .sent = staged_sent,
+    .arrived = staged_arrived,
+    .release = staged_release,
+    .peek = staged_peek,
+    .broken = staged_broken,
+};
