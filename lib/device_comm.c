@@ -9,7 +9,10 @@
 #include "flight.h"
 #include "look.h"
 #include "progress.h"
+#include "report.h"
 #include "status.h"
+
+#include "../transports/net.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +167,17 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
+/* How what is in its memory goes to other hosts: transports/staged.c. */
+static void tell_way(const struct plait_comm *comm)
+{
+    const bool direct = comm->remote != NULL && plait_port_takes_devices(comm->port);
+
+    if (comm->remote != NULL)
+        plait_comm_log(comm, PLAIT_LOG_INFO, "memory of GPUs goes to other hosts %s: %s %s %s memory of CUDA's devices",
+                       direct ? "directly" : "through pinned memory", plait_port_network(comm->port),
+                       plait_port_version(comm->port), direct ? "reads and writes" : "knows no");
+}
+
 enum plait_status plait_device_open(struct plait_comm *comm, int device)
 {
     enum plait_status status = PLAIT_OK;
@@ -173,6 +187,8 @@ enum plait_status plait_device_open(struct plait_comm *comm, int device)
         status = create(comm, device);
         if (status != PLAIT_OK) /* the others must not wait for this rank */
             status = plait_comm_fail(comm, status, "%s", plait_last_error());
+        else
+            tell_way(comm);
     }
     pthread_mutex_unlock(&comm->lock);
     return status;

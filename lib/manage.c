@@ -121,6 +121,11 @@ enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct
         plait_port_describe(comm->port, rank, info.device, sizeof info.device);
         pthread_mutex_unlock(&comm->lock);
     }
+    const bool far = comm->peers[rank].process == NULL;
+    snprintf(info.gpu, sizeof info.gpu, "%s",
+             !far                                   ? "mapped"
+             : plait_port_takes_devices(comm->port) ? "direct"
+                                                    : "pinned");
     info.node = comm->node != NULL ? comm->node[rank] : 0;
     *out = info;
     return PLAIT_OK;

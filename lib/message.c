@@ -371,7 +371,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (bytes > 0 && m->queue != NULL)
+    if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
         plait_lend_copy(comm, PLAIT_TAKING_STAGED, to, data, bytes);

@@ -16,7 +16,7 @@
  * says that the memory may be used again and not that anything has arrived. At the other end arrive() shows the
  * header, and the data where the network put it, or only how long it is: then it still lies with its sender, and
  * fetch() lands it where the receiver wants it. What arrive() showed is held until release(), or until a fetch() has
- * ended. Nothing blocks. Memory is the host's.
+ * ended. Nothing blocks. Memory is the host's, but where a function says otherwise.
  *
  * In the steady state nothing is allocated for a message. What is called for messages, which is from connect() to
  * arm() below, leaves errno as it is.
@@ -78,6 +78,15 @@ struct plait_net_plugin {
 
     /* Bring what still lies with its sender to where `bytes` have room, as many as arrive() said. */
     void (*fetch)(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state);
+
+    /*
+     * The same with memory of CUDA's devices. Where devices() is NULL or says no, the network cannot read and write it,
+     * and neither of the others is called. What is in such memory when send_device() is called is what is sent.
+     */
+    bool (*devices)(const struct plait_net *net);
+    void (*send_device)(struct plait_net_endpoint *e, const void *header, const void *data, size_t bytes,
+                        enum plait_net_state *state);
+    void (*fetch_device)(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state);
 
     /* Done with what arrive() showed, or not interested: its sender's memory is free, too. */
     void (*release)(struct plait_net *net, void *held);

@@ -700,7 +700,7 @@ static int look_at_peers(struct plait_comm **comm, uint32_t rank, void *arg)
     for (uint32_t peer = 0; peer < 3; peer++) {
         CHECK(plait_comm_peer(*comm, peer, &info) == PLAIT_OK);
         CHECK(strcmp(info.transport, peer == rank ? "self" : "shm") == 0);
-        CHECK(info.device[0] == '\0' && info.node == 0);
+        CHECK(info.device[0] == '\0' && info.node == 0 && strcmp(info.gpu, "mapped") == 0);
     }
     info.node = 7;
     CHECK(plait_comm_peer(*comm, 3, &info) == PLAIT_ERR_ARG && strstr(plait_last_error(), "rank is 3") != NULL);

@@ -49,7 +49,8 @@ def ranks_meet_over_tcp():
             equal(comm.allreduce(numpy.full(3, rank + 1.0)), numpy.full(3, 10.0))
             return comm.peer(rank), comm.peer((rank + 1) % NRANK)
 
-    here, there = {'transport': 'self', 'device': '', 'node': 0}, {'transport': 'shm', 'device': '', 'node': 0}
+    both = {'device': '', 'node': 0, 'gpu': 'mapped'}
+    here, there = {'transport': 'self', **both}, {'transport': 'shm', **both}
     assert ranks.processes(NRANK, body) == [(here, there)] * NRANK
     wrong(plait.ConfigError, 'nowhere', lambda: plait.unique_id(ifname='=nowhere'))
 

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host, const struct figures *f)
@@ -42,6 +43,20 @@ static bool is_measured(struct plait_comm *comm, uint32_t rank)
     return true;
 }
 
+/* Of the first rank on another host, if there is one. */
+static void print_gpus(struct plait_comm *comm)
+{
+    struct plait_peer_info info;
+
+    for (uint32_t peer = 1; peer < plait_comm_nrank(comm); peer++)
+        if (plait_comm_peer(comm, peer, &info) == PLAIT_OK && strcmp(info.gpu, "mapped") != 0) {
+            printf("Memory of GPUs, if there are any, would go to other hosts %s.\n",
+                   strcmp(info.gpu, "direct") == 0 ? "directly, by UCX"
+                                                   : "through pinned memory, as this UCX lacks CUDA");
+            return;
+        }
+}
+
 /* From rank 0; the others answer. */
 static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hosts)[64])
 {
@@ -61,6 +76,7 @@ static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hos
     }
     printf("\nus: 4 bytes one way, half the median of round trips; GB/s: %d MiB one way. From rank 0.\n",
            PAIRS_BYTES >> 20);
+    print_gpus(comm);
     return true;
 }
 

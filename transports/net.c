@@ -168,6 +168,11 @@ static void net_disconnect(struct plait_link *link)
     (void)link;
 }
 
+void plait_net_set_device(struct plait_link *link, bool device)
+{
+    net(link)->device = device;
+}
+
 static const char *net_broken(const struct plait_link *link)
 {
     const struct way *w = way_of(net(link));
@@ -210,7 +215,8 @@ static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = o->few;
     }
     if (is_connected(l))
-        l->port->plugin->send(way_of(l)->endpoint, &o->header, data, bytes, &o->state);
+        (l->device ? l->port->plugin->send_device : l->port->plugin->send)(way_of(l)->endpoint, &o->header, data, bytes,
+                                                                           &o->state);
     else
         o->state = PLAIT_NET_FAILED;
     return take && o->state != PLAIT_NET_BUSY; /* what has not gone yet needs more turns */
@@ -334,7 +340,8 @@ static bool start_fetch(struct net_link *l, struct incoming *in, void *landing)
     }
     in->data = landing;
     in->stage = COMING;
-    l->port->plugin->fetch(l->port->net, in->held, landing, in->bytes, &in->state);
+    (l->device ? l->port->plugin->fetch_device : l->port->plugin->fetch)(l->port->net, in->held, landing, in->bytes,
+                                                                         &in->state);
     in->held = NULL;
     return true;
 }

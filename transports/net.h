@@ -39,6 +39,12 @@ bool plait_port_leads(const struct plait_port *port, uint32_t rank);
 /* Has anything come from it this way? */
 bool plait_port_has_heard(const struct plait_port *port, uint32_t rank);
 
+/* Does the network read and write the memory of devices itself? */
+bool plait_port_takes_devices(const struct plait_port *port);
+
+/* What a link of net.c is given next, as data or as a landing, is a device's memory, or no longer. */
+void plait_net_set_device(struct plait_link *link, bool device);
+
 /*
  * One turn of the network; transports are polled after it. Called once in each turn of the comm, not in each poll.
  * Acknowledgements travel with messages in the other direction, else after half a window or some turns without news.

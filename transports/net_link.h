@@ -49,6 +49,7 @@ struct net_link {
     struct plait_port *port;
     uint32_t peer;
     enum plait_channel channel;
+    bool device; /* what it is given is a device's memory */
     struct outgoing out[PLAIT_WINDOW];
     uint32_t ntaken; /* what the peer has released, as its last header said */
     uint16_t taken;

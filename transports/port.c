@@ -123,6 +123,11 @@ void plait_port_rest(struct plait_port *port)
     plait_net_acknowledge(port);
 }
 
+bool plait_port_takes_devices(const struct plait_port *port)
+{
+    return port->plugin->devices != NULL && port->plugin->devices(port->net);
+}
+
 bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel)
 {
     const struct net_link *l = port->ways[rank].link[channel];

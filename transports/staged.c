@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a device, between hosts: by pinned memory of both hosts and the transport that leads there.
+ * Memory of a device, between hosts: by pinned memory of both hosts and the network that leads there.
  *
  *     sender      its queue copies the data to a stage; when that has happened, the stage is offered to the network
  *     receiver    the network lands the message in a stage, which the queue reads; behind that it is marked
+ *
+ * Where the network reads and writes devices' memory itself, long messages need no stage, each end for itself: the data is
+ * offered when what is before it on the queue has happened, and landed where it belongs when what is before that has.
  *
  * What an engine or a queue of messages sees is what transports/device.c shows it: what has "arrived" may be read by what
  * is put on the queue next, and memory that was "sent" may be written by it. But here the host takes part in each message,
@@ -15,24 +18,29 @@
  * message that has its slot next.
  */
 #include "../lib/device_stage.h"
+#include "net.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define LEAST_DIRECT ((size_t)16 << 10) /* bytes; shorter ones the network would copy too */
 
 extern const struct plait_transport plait_transport_staged;
 
 struct slot {
     enum {
         FREE,
-        COPIED,
-        SENT,
+        COPIED, /* once its mark has passed */
+        SENT,   /* it was offered to the network */
+        AHEAD,  /* where it lands is used by what is before its mark */
         COMING,
         HERE,
-        READ
-    } state; /* COPIED: once its mark has passed. SENT: the stage was offered */
+        READ /* once its mark has passed */
+    } state;
     uint32_t number, fingerprint;
     uint64_t note;
     size_t bytes;
+    void *direct;              /* a device's memory, which the network itself reads or writes; NULL: it goes by */
     struct plait_stage *stage; /* NULL: it is empty */
     struct plait_mark *mark;   /* made at the first use */
 };
@@ -41,6 +49,7 @@ struct staged_link {
     struct plait_link link;
     struct plait_comm *comm;
     struct plait_link *inner;
+    bool direct; /* the network can do without stages */
     struct slot out[PLAIT_WINDOW], in[PLAIT_WINDOW];
     struct slot *copied[PLAIT_WINDOW]; /* those of `out` that are, in this order */
     uint32_t first, end;
@@ -62,10 +71,12 @@ static struct plait_link *staged_connect(struct plait_comm *comm, uint32_t peer,
     for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
         l->out[i].number = i - PLAIT_WINDOW; /* as if a window had been sent */
     l->inner = plait_connect_behind(&plait_transport_staged, comm, peer, channel);
-    if (l->inner != NULL)
-        return &l->link;
-    free(l);
-    return NULL;
+    if (l->inner == NULL) {
+        free(l);
+        return NULL;
+    }
+    l->direct = plait_port_takes_devices(comm->port);
+    return &l->link;
 }
 
 /* Stages are the comm's: the network may still read them. */
@@ -121,8 +132,9 @@ static void advance(struct staged_link *l)
 {
     for (; l->first != l->end && has_passed(l, l->copied[l->first % PLAIT_WINDOW]); l->first++) {
         struct slot *s = l->copied[l->first % PLAIT_WINDOW];
-        l->inner->transport->offer(l->inner, s->number, s->fingerprint, s->note,
-                                   s->stage != NULL ? s->stage->memory : NULL, s->bytes, false);
+        const void *data = s->stage != NULL ? s->stage->memory : s->direct;
+        plait_net_set_device(l->inner, s->direct != NULL);
+        l->inner->transport->offer(l->inner, s->number, s->fingerprint, s->note, data, s->bytes, false);
         s->state = SENT;
         l->comm->device->nstaging--;
     }
@@ -157,16 +169,18 @@ static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fing
     s->fingerprint = fingerprint;
     s->note = note;
     s->bytes = bytes;
-    s->stage = bytes > 0 ? plait_device_stage(l->comm, bytes) : NULL;
-    if (bytes > 0 && s->stage == NULL)
+    s->direct = l->direct && bytes >= LEAST_DIRECT ? (void *)(uintptr_t)data : NULL;
+    const bool stages = bytes > 0 && s->direct == NULL;
+    s->stage = stages ? plait_device_stage(l->comm, bytes) : NULL;
+    if (stages && s->stage == NULL)
         return false;
-    const struct plait_copy copy = { bytes > 0 ? s->stage->memory : NULL, data, bytes };
-    if (!put(l, s, bytes > 0 ? &copy : NULL))
+    const struct plait_copy copy = { stages ? s->stage->memory : NULL, data, bytes };
+    if (!put(l, s, stages ? &copy : NULL))
         return false;
     s->state = COPIED;
     l->copied[l->end++ % PLAIT_WINDOW] = s;
     l->comm->device->nstaging++;
-    l->comm->stats.bytes_staged += bytes;
+    l->comm->stats.bytes_staged += stages ? bytes : 0;
     return false;
 }
 
@@ -182,8 +196,9 @@ static bool staged_sent(const struct plait_link *link, uint32_t number)
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
 
-/* Is there room for what has come in this slot? */
-static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32_t fingerprint, size_t bytes)
+/* Something has come for this slot: is there room for it? */
+static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32_t fingerprint, void *landing,
+                  size_t bytes)
 {
     uint32_t print;
     uint64_t note;
@@ -195,13 +210,24 @@ static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32
     }
     if (s->state != FREE || !l->inner->transport->peek(l->inner, number, &print, &note) || print != fingerprint)
         return false;
-    s->stage = bytes > 0 ? plait_device_stage(l->comm, bytes) : NULL;
-    if (bytes > 0 && s->stage == NULL)
+    s->direct = l->direct && bytes >= LEAST_DIRECT ? landing : NULL;
+    if (s->direct != NULL ? !put(l, s, NULL) : bytes > 0 && (s->stage = plait_device_stage(l->comm, bytes)) == NULL)
         return false;
     s->number = number;
     s->bytes = bytes;
-    s->state = COMING;
+    s->state = s->direct != NULL ? AHEAD : COMING;
     return true;
+}
+
+/* What has come where it is not to stay: to a stage. */
+static const void *keep(struct staged_link *l, struct slot *s, const void *data)
+{
+    if (s->stage == NULL && (s->stage = plait_device_stage(l->comm, s->bytes)) == NULL)
+        return NULL;
+    if (data != s->stage->memory)
+        memcpy(s->stage->memory, data, s->bytes);
+    l->comm->stats.bytes_staged += s->bytes;
+    return s->stage->memory;
 }
 
 static const void *staged_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
@@ -211,26 +237,27 @@ static const void *staged_arrived(struct plait_link *link, uint32_t number, uint
     struct slot *s = &l->in[number % PLAIT_WINDOW];
     size_t sent = *bytes;
 
-    (void)landing;
-    if (s->state != COMING && s->state != HERE && !begin(l, s, number, fingerprint, *bytes))
-        return NULL;
+    if (s->state < AHEAD || s->state == READ)
+        if (!begin(l, s, number, fingerprint, landing, *bytes))
+            return NULL;
     if (s->number != number) /* that one cannot come before this one, a window earlier, is released */
         return NULL;
-    void *stage = s->stage != NULL ? s->stage->memory : NULL;
-    const void *data =
-        s->state == HERE ? stage : l->inner->transport->arrived(l->inner, number, fingerprint, stage, &sent);
-    if (data == NULL || sent != *bytes) {
+    if (s->state == HERE)
+        return s->stage != NULL ? s->stage->memory : s->direct;
+    if (s->state == AHEAD && !has_passed(l, s))
+        return NULL;
+    s->state = COMING;
+    plait_net_set_device(l->inner, s->direct != NULL);
+    const void *data = l->inner->transport->arrived(l->inner, number, fingerprint,
+                                                    s->stage != NULL ? s->stage->memory : s->direct, &sent);
+    if (data == NULL || sent != *bytes || sent == 0) { /* an empty one has an address too */
         *bytes = sent;
         return data;
     }
-    if (stage == NULL) /* an empty one has an address too */
-        return data;
-    if (data != stage)
-        memcpy(stage, data, sent);
-    if (s->state == COMING)
-        l->comm->stats.bytes_staged += sent;
-    s->state = HERE;
-    return stage;
+    if (data != s->direct)
+        data = keep(l, s, data);
+    s->state = data != NULL ? HERE : COMING;
+    return data;
 }
 
 static void staged_release(struct plait_link *link, uint32_t number)

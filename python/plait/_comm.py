@@ -224,7 +224,8 @@ class Comm:
         """How this rank reaches that one, as a dictionary (`struct plait_peer_info`)."""
         out = PeerInfo()
         lib.plait_comm_peer(self._open('peer'), self._rank('peer', 'rank', rank), ctypes.byref(out))
-        return {'transport': out.transport.decode(), 'device': out.device.decode(), 'node': out.node}
+        return {'transport': out.transport.decode(), 'device': out.device.decode(), 'node': out.node,
+                'gpu': out.gpu.decode()}
 
     def memory(self):
         """Bytes of shared memory of this rank's end, as a dictionary (`struct plait_comm_memory`)."""

@@ -81,7 +81,7 @@ class CommMemory(Structure):
 
 
 class PeerInfo(Structure):
-    _fields_ = [('transport', c_char * 16), ('device', c_char * 112), ('node', c_uint32)]
+    _fields_ = [('transport', c_char * 16), ('device', c_char * 112), ('node', c_uint32), ('gpu', c_char * 16)]
 
 
 class LaunchStruct(Structure):

@@ -215,35 +215,37 @@ static uint32_t flags_for(struct plait_net_endpoint *e, size_t bytes)
     return e->large == AT_ONCE ? UCP_AM_SEND_FLAG_EAGER : 0;
 }
 
-static void ucx_send(struct plait_net_endpoint *e, const void *header, const void *data, size_t bytes,
-                     enum plait_net_state *state)
+static void send_from(ucs_memory_type_t memory, struct plait_net_endpoint *e, const void *header, const void *data,
+                      size_t bytes, enum plait_net_state *state)
 {
     const ucp_request_param_t p = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
                         UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = flags_for(e, bytes),
+        .flags = memory == UCS_MEMORY_TYPE_HOST ? flags_for(e, bytes) : 0,
         .cb.send = end,
         .user_data = state,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memory_type = memory,
     };
 
     const int saved = errno;
 
     *state = PLAIT_NET_BUSY;
-    if (e->net->inbox.nwanted > 0 && bytes <= PLAIT_SHORT && plait_short_send(e->ep, header, data, bytes))
+    if (memory == UCS_MEMORY_TYPE_HOST && e->net->inbox.nwanted > 0 && bytes <= PLAIT_SHORT &&
+        plait_short_send(e->ep, header, data, bytes))
         *state = PLAIT_NET_DONE;
     else
         begun(ucp_am_send_nbx(e->ep, MESSAGE, header, PLAIT_NET_HEADER, data, bytes, &p), state);
     errno = saved;
 }
 
-static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state)
+static void fetch_to(ucs_memory_type_t memory, struct plait_net *net, void *held, void *to, size_t bytes,
+                     enum plait_net_state *state)
 {
     const ucp_request_param_t p = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .cb.recv_am = end_fetch,
         .user_data = state,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memory_type = memory,
     };
 
     const int saved = errno;
@@ -251,6 +253,36 @@ static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes,
     *state = PLAIT_NET_BUSY;
     begun(ucp_am_recv_data_nbx(net->worker, held, to, bytes, &p), state);
     errno = saved;
+}
+
+static void ucx_send(struct plait_net_endpoint *e, const void *header, const void *data, size_t bytes,
+                     enum plait_net_state *state)
+{
+    send_from(UCS_MEMORY_TYPE_HOST, e, header, data, bytes, state);
+}
+
+static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state)
+{
+    fetch_to(UCS_MEMORY_TYPE_HOST, net, held, to, bytes, state);
+}
+
+/* As UCX found when it was opened: built with CUDA, its modules there, and not left out by UCX_TLS. */
+static bool ucx_devices(const struct plait_net *net)
+{
+    ucp_context_attr_t a = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
+
+    return ucp_context_query(net->context, &a) == UCS_OK && (a.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
+static void ucx_send_device(struct plait_net_endpoint *e, const void *header, const void *data, size_t bytes,
+                            enum plait_net_state *state)
+{
+    send_from(UCS_MEMORY_TYPE_CUDA, e, header, data, bytes, state);
+}
+
+static void ucx_fetch_device(struct plait_net *net, void *held, void *to, size_t bytes, enum plait_net_state *state)
+{
+    fetch_to(UCS_MEMORY_TYPE_CUDA, net, held, to, bytes, state);
 }
 
 /* What is just arriving is let go by the callback's result. */
@@ -530,6 +562,9 @@ const struct plait_net_plugin plait_net_plugin = {
     .connect = ucx_connect,
     .send = ucx_send,
     .fetch = ucx_fetch,
+    .devices = ucx_devices,
+    .send_device = ucx_send_device,
+    .fetch_device = ucx_fetch_device,
     .release = ucx_release,
     .progress = ucx_progress,
     .descriptor = ucx_descriptor,
