@@ -244,7 +244,7 @@ struct plait_peer_info {
     char transport[16]; /* "self"; "shm": shared memory; a network's name: "ucx" */
     char device[112];   /* what a network goes over, as it says: "tcp/eth0"; "": memory, or none yet */
     uint32_t node;      /* as plans see it: ranks of one share memory, unless the comm's options say otherwise */
-    char gpu[16];       /* how memory of GPUs would go: "mapped"; "direct": by the network; "pinned": through the hosts' */
+    char gpu[16]; /* how memory of GPUs would go: "mapped"; "direct": by the network; "pinned": through the hosts' */
 };
 
 /**

@@ -181,6 +181,44 @@ static void long_messages_go_in_slices(void **state)
     device_run(1, 2, long_messages, NULL);
 }
 
+/* ---- Order -------------------------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 20, PART = ROOM / 16 };
+
+/* What has come is copied away by the stream; the next comes to the same place, and the host waits for nothing. */
+static int broadcast(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROUNDS * PART));
+    call.stream = d.stream;
+    for (int32_t i = 0; i < ROUNDS * PART / 4; i++)
+        ((int32_t *)(void *)d.host)[i] = rank == 0 ? i : -1;
+    CHECK(device_write(&d, d.in, d.host, ROUNDS * PART));
+    for (size_t k = 0; k < ROUNDS; k++) {
+        char *part = d.in + k * PART;
+        CHECK(plait_broadcast(*comm, rank == 0 ? part : NULL, rank == 0 ? part : d.out, PART / 4, PLAIT_INT32, 0,
+                              &call) == PLAIT_OK);
+        CHECK(rank == 0 || device_write(&d, part, d.out, PART));
+    }
+    CHECK(device_read(&d, d.host, d.in, ROUNDS * PART));
+    for (int32_t i = 0; i < ROUNDS * PART / 4; i++)
+        CHECK(((int32_t *)(void *)d.host)[i] == i);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void what_comes_waits_for_what_is_before_it(void **state)
+{
+    (void)state;
+    setenv("PLAIT_STANDIN_DELAY", "1000", 1);
+    device_run(2, 1, broadcast, NULL);
+    device_run(3, 1, broadcast, NULL);
+    setenv("PLAIT_STANDIN_DELAY", "0", 1);
+}
+
 /* ---- Graphs ------------------------------------------------------------------------------------------------- */
 
 /* Refused by name; nothing has happened, neither to the graph nor to the comm. */
@@ -329,6 +367,7 @@ int main(void)
         cmocka_unit_test(every_collective_of_long_blocks),
         cmocka_unit_test(long_vectors_go_in_slices),
         cmocka_unit_test(long_messages_go_in_slices),
+        cmocka_unit_test(what_comes_waits_for_what_is_before_it),
         cmocka_unit_test(no_operation_is_in_a_graph),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_an_abort),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_the_deadline),
