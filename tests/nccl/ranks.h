@@ -9,6 +9,7 @@
 #include "nccl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 struct ranks {
     int nprocess, nthread; /* nthread ranks in each process */
@@ -25,6 +26,9 @@ int ranks_run(const struct ranks *r);
 /* Of this run; ids for further comms. */
 #define MOST_IDS 4
 extern ncclUniqueId ranks_id[MOST_IDS];
+
+/* Are the ranks as if on several hosts (PLAIT_HOSTS)? */
+#define ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)
 
 /* In a body: print the condition and the last error, and fail the rank. */
 #define CHECK(condition)                                                                                \
