@@ -91,7 +91,7 @@ EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
 
 /* ---- Accesses ---------------------------------------------------------------------------------------------- */
 
-struct at { /* whose accesses; those that continue each other are one */
+struct at { /* whose accesses; those that continue each other in an allocation are one */
     const struct stream *stream;
     const char *what;
     uint64_t start, end;
@@ -104,13 +104,20 @@ static void flush(struct at *at)
     at->start = at->end = 0;
 }
 
+static bool begins_allocation(uint64_t address)
+{
+    struct mapping m;
+
+    return mapping_find(address, &m) && m.start == address;
+}
+
 static void use(struct at *at, enum access access, const void *p, uint64_t bytes)
 {
     const uint64_t start = (uint64_t)(uintptr_t)p;
 
     if (p == NULL || bytes == 0)
         return;
-    if (at->start == at->end || at->end != start || at->access != access) {
+    if (at->start == at->end || at->end != start || at->access != access || begins_allocation(start)) {
         flush(at);
         at->start = start;
         at->access = access;

@@ -363,9 +363,41 @@ static void a_killed_process_is_no_race(void **state)
 }
 
 /* The tests use the driver in processes of their own, as it is initialised once. */
+/* Two allocations of whole pages, the second of which begins where the first ends. */
+static void add_neighbours(void)
+{
+    enum { MOST = 64, PAGE = 4096 };
+    struct place p = start();
+    struct plait_cuda_reduce a = { .dst = (void *)(uintptr_t)p.b, .count = N, .nsrc = 2, .op = PLAIT_SUM };
+    cu_address all[MOST];
+    bool found = false;
+
+    for (int i = 0; i < MOST && !found; i++) {
+        ok(cuMemAlloc_v2(&all[i], PAGE));
+        ok(cuMemsetD32_v2(all[i], 1, PAGE / 4));
+        for (int k = 0; k < 2 * i && !found; k++) {
+            const cu_address low = k < i ? all[k] : all[i], high = k < i ? all[i] : all[k - i];
+            found = high == low + PAGE;
+            a.source[0] = (void *)(uintptr_t)(low + PAGE - N * 4);
+            a.source[1] = (void *)(uintptr_t)high;
+        }
+    }
+    assert_true(found);
+    ok(launch(kernel("plait_reduce_int32"), &a, 3, p.streams[0]));
+    ok(cuStreamSynchronize(p.streams[0]));
+    expect(p.b, 2);
+}
+
+static void allocations_beside_each_other_are_not_one(void **state)
+{
+    (void)state;
+    expect_life(add_neighbours);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocations_beside_each_other_are_not_one),
         cmocka_unit_test(races_are_noticed_and_both_sides_named),
         cmocka_unit_test(wrong_accesses_are_noticed),
         cmocka_unit_test(processes_share_memory_values_and_clocks),
