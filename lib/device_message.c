@@ -4,6 +4,8 @@
 #include "failure.h"
 #include "status.h"
 
+#include <stdio.h>
+
 /* Those that go into a graph at the same time cannot be made to follow each other as others do: plait_device_here(). */
 static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
 {
@@ -34,6 +36,14 @@ void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
     m->captures = false;
     if (comm->failed == PLAIT_OK)
         plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+uint32_t plait_device_message_blame(const struct plait_comm *comm, char *text, size_t room)
+{
+    if (comm->device == NULL || comm->device->nstaging == 0)
+        return 0;
+    snprintf(text, room, "rank %u waits for its own stream: what was put there before has not happened", comm->rank);
+    return comm->rank + 1;
 }
 
 void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)

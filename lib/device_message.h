@@ -25,4 +25,7 @@ void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_
 enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
                                            enum plait_status status);
 
+/* Of a stall: does this rank wait for its own queue with what it sends? rank + 1, in words, or 0. */
+uint32_t plait_device_message_blame(const struct plait_comm *comm, char *text, size_t room);
+
 #endif

@@ -131,7 +131,8 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    return blame(pair, &pair->sending, &first_send(pair)->letter, "receive", "from", text, room);
+    const uint32_t own = plait_device_message_blame(pair->comm, text, room);
+    return own ? own : blame(pair, &pair->sending, &first_send(pair)->letter, "receive", "from", text, room);
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)

@@ -360,6 +360,39 @@ static void a_stream_that_is_held_up_is_waited_for_until_its_rank_dies(void **st
     run_held(3, 1, KILLED, 600);
 }
 
+/* The same of a message: nobody says that who waits for it does not receive it. */
+static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK((rank == 0 ? plait_recv(*comm, d.out, 99, PLAIT_INT32, 1, &call)
+                     : plait_send(*comm, d.in, 99, PLAIT_INT32, 0, &call)) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "rank 1 does not send message #1") != NULL ||
+          strstr(plait_last_error(), "rank 1 waits for its own stream") != NULL);
+    atomic_store(&shared->gate, 1);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **state)
+{
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = hold_message, .processes = true
+    };
+
+    (void)state;
+    r.options.deadline = 1;
+    atomic_store(&shared->gate, 0);
+    assert_int_equal(device_ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_an_abort),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_the_deadline),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_its_rank_dies),
+        cmocka_unit_test(a_message_from_a_stream_that_is_held_up_is_its_senders_fault),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL || !RANKS_ON_HOSTS)
