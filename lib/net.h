@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_NET_ABI    2  /* changes with everything below; a plug-in with another number is refused */
+#define PLAIT_NET_ABI    3  /* changes with everything below; a plug-in with another number is refused */
 #define PLAIT_NET_HEADER 40 /* bytes of every message's header, which the network does not look into */
 
 struct plait_net;          /* the plug-in's */
