@@ -150,8 +150,10 @@ static bool is_bridge(const char *name)
 static uint32_t speed_of(const char *name)
 {
     struct ethtool_cmd link = { .cmd = ETHTOOL_GSET };
-    const uint32_t speed = ask_driver(name, &link) ? ethtool_cmd_speed(&link) : 0;
 
+    if (!ask_driver(name, &link))
+        return 0;
+    const uint32_t speed = (uint32_t)link.speed_hi << 16 | link.speed;
     return speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
 
