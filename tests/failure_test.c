@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "places.h"
+
 #define COUNT 5000
 
 static enum plait_status sum(struct plait_comm *comm, size_t count, const char *algorithm)
@@ -519,14 +521,13 @@ static int a_peer_fails_meanwhile(struct plait_comm **comm, uint32_t rank, void 
 }
 
 /* Where nothing is waited for, only a look after the combination can see it. */
+/* On one host: over hosts there are no tiny operations, and news of failures take their time */
 static void a_failure_during_a_tiny_operation_is_told_by_it(void **state)
 {
     _Atomic(struct plait_comm *) other = NULL;
     const struct ranks r = ranks_of(1, 2, a_peer_fails_meanwhile, &other);
 
     (void)state;
-    if (RANKS_ON_HOSTS) /* there are no tiny operations, and news of failures take their time */
-        skip();
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -679,13 +680,12 @@ static int destroy_while_another_reads(struct plait_comm **comm, uint32_t rank, 
 }
 
 /* After an abort by a third thread it did not wait at all, and else no longer than the comm's deadline. */
+/* On one host: over hosts nobody reads another's memory */
 static void destroy_waits_for_threads_as_long_as_they_read(void **state)
 {
     struct ranks r = ranks_of(1, 2, destroy_while_another_reads, NULL);
 
     (void)state;
-    if (RANKS_ON_HOSTS) /* nobody reads another's memory */
-        skip();
     r.options.deadline = 0.02;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -1070,14 +1070,12 @@ static void a_broken_link_is_blamed_after_a_while(void **state)
     const struct ranks r = ranks_of(1, 2, leave_after_a_long_wait, NULL);
 
     (void)state;
-    if (!RANKS_ON_HOSTS)
-        skip();
     assert_int_equal(ranks_run(&r), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_time_is_the_one_that_is_named),
@@ -1089,12 +1087,12 @@ int main(void)
         cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
         cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
         cmocka_unit_test(abort_reaches_every_rank),
-        cmocka_unit_test(a_failure_during_a_tiny_operation_is_told_by_it),
+        test_on_one_host(a_failure_during_a_tiny_operation_is_told_by_it),
         cmocka_unit_test(an_empty_message_from_null_arrives),
         cmocka_unit_test(abort_reaches_tiny_operations),
         cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
-        cmocka_unit_test(destroy_waits_for_threads_as_long_as_they_read),
+        test_on_one_host(destroy_waits_for_threads_as_long_as_they_read),
         cmocka_unit_test(a_forked_child_is_another_process),
         cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
         cmocka_unit_test(a_callers_algorithm_that_is_wrong_is_refused),
@@ -1102,9 +1100,9 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
         cmocka_unit_test(a_rank_with_another_root_for_whom_nobody_waits_is_found),
         cmocka_unit_test(a_death_is_told_before_the_deadline_is),
-        cmocka_unit_test(a_broken_link_is_blamed_after_a_while),
+        test_over_hosts(a_broken_link_is_blamed_after_a_while),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };
 
-    return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
+    return run_tests_of_this_place("failure", tests);
 }

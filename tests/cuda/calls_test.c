@@ -29,6 +29,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 #define NRANK 3
 #define ROOM  (1 << 16)
 #define LATE  60.0 /* seconds: far above a loaded machine's delays, below the deadline */
@@ -436,11 +438,10 @@ static void later_operations(void **state)
         run_jobs(LATER, &kinds[k], 10, (k / 2 + 1) % 4, 4);
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void an_operation_that_is_captured(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     for (unsigned k = 0; k < NKIND; k++)
         if (!kinds[k].blocking && (full() || k % 3 == 0))
             run_jobs(CAPTURE, &kinds[k], 10, k % 2 == 0 ? 1 : 3, 4);
@@ -555,11 +556,11 @@ static void the_first_use_of_a_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_use_of_a_device),
         cmocka_unit_test(the_first_operation_of_a_comm),
         cmocka_unit_test(later_operations),
-        cmocka_unit_test(an_operation_that_is_captured),
+        test_on_one_host(an_operation_that_is_captured),
         cmocka_unit_test(leaving),
     };
 
@@ -567,5 +568,5 @@ int main(void)
         return 77;
     setenv("PLAIT_CONFIG", "/dev/null", 1);
     setenv("PLAIT_LOG_FILE", "/dev/null", 0); /* thousands of failures */
-    return cmocka_run_group_tests_name("calls of the driver", tests, NULL, NULL);
+    return run_tests_of_this_place("calls of the driver", tests);
 }

@@ -22,6 +22,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 enum { ROOM = 1 << 18 };
 
 static const struct {
@@ -164,11 +166,10 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void a_graph_runs_again_and_again_between_other_calls(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     device_run(1, 3, replay, NULL);
 }
 
@@ -217,11 +218,10 @@ static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void an_aborted_comm_holds_no_stream(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     device_run(1, 2, abort_one, NULL);
 }
 
@@ -326,28 +326,27 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void messages_of_a_group_are_captured_on_one_stream(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     device_run(1, 2, capture_two, NULL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_type_and_operator),
         cmocka_unit_test(ranks_of_several_processes_share_a_device),
         cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
-        cmocka_unit_test(a_graph_runs_again_and_again_between_other_calls),
-        cmocka_unit_test(an_aborted_comm_holds_no_stream),
+        test_on_one_host(a_graph_runs_again_and_again_between_other_calls),
+        test_on_one_host(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
-        cmocka_unit_test(messages_of_a_group_are_captured_on_one_stream),
+        test_on_one_host(messages_of_a_group_are_captured_on_one_stream),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+    return run_tests_of_this_place("device", tests);
 }

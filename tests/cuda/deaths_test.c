@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 #define COUNT  1000
 #define ROOM   (4 * COUNT * sizeof(int32_t))
 #define SOON   20.0 /* seconds: far above a loaded machine's delays */
@@ -336,22 +338,20 @@ static struct scene abort_waiting = { aborted_while_waiting, "aborted by rank 0"
 static struct scene not_called = { never_called, "rank 1", "", false };
 static struct scene not_come = { never_came, "rank 1", "", false };
 
+/* On one host: over hosts a call waits for its stream */
 static void a_rank_that_dies_holds_no_stream(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     run(2, 1, &under_way, 600, 1);
     run(4, 1, &under_way, 600, 1);
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void a_rank_that_dies_holds_no_graph(void **state)
 {
     bool aborts = false;
 
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     run_with(3, 1, killed_before_its_graph, NULL, 600, 1);
     run_with(3, 1, left_with_a_graph, &aborts, 600, 1);
     aborts = true;
@@ -393,8 +393,8 @@ static void a_rank_that_never_calls_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_dies_holds_no_stream), cmocka_unit_test(a_rank_that_dies_holds_no_graph),
+    struct CMUnitTest tests[] = {
+        test_on_one_host(a_rank_that_dies_holds_no_stream), test_on_one_host(a_rank_that_dies_holds_no_graph),
         cmocka_unit_test(a_rank_may_die_at_any_time),       cmocka_unit_test(an_abort_ends_what_is_queued),
         cmocka_unit_test(a_rank_that_never_calls_is_named),
     };
@@ -403,5 +403,5 @@ int main(void)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return cmocka_run_group_tests_name("deaths with operations on a device", tests, NULL, NULL);
+    return run_tests_of_this_place("deaths with operations on a device", tests);
 }

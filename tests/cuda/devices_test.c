@@ -17,6 +17,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "../places.h"
+
 enum { ROOM = 1 << 16, NCOMM = 3, ROUNDS = 20 };
 
 static const struct {
@@ -81,11 +83,10 @@ static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, vo
     return 0;
 }
 
+/* On one host: by pinned memory it is reached */
 static void a_device_that_others_cannot_reach_is_refused_by_name(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* by pinned memory it is reached */
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     setenv("PLAIT_STANDIN_ALONE", "2", 1);
     device_run(1, 2, on_a_device_that_is_alone, NULL);
@@ -234,9 +235,9 @@ static void several_comms_on_several_streams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_on_several_devices),
-        cmocka_unit_test(a_device_that_others_cannot_reach_is_refused_by_name),
+        test_on_one_host(a_device_that_others_cannot_reach_is_refused_by_name),
         cmocka_unit_test(a_rank_may_use_two_devices_with_two_comms),
         cmocka_unit_test(several_comms_on_several_streams),
     };
@@ -245,5 +246,5 @@ int main(void)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
     setenv("PLAIT_STANDIN_DELAY", "30", 1);
-    return cmocka_run_group_tests_name("several devices and comms", tests, NULL, NULL);
+    return run_tests_of_this_place("several devices and comms", tests);
 }

@@ -18,6 +18,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 /* Every third tensor lives in its bucket. One is larger than a piece, one larger than the threshold. */
 enum { NTENSOR = 14, MOST = 9001, ROOM = NTENSOR * MOST * sizeof(float) };
 
@@ -273,11 +275,10 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void a_step_waits_for_its_stream_and_not_the_host(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     device_run(1, 2, hold, NULL);
 }
@@ -361,16 +362,16 @@ static void what_does_not_fit_is_refused_by_name(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_every_payload_layout_and_factor),
         cmocka_unit_test(ranks_of_several_processes_fuse),
         cmocka_unit_test(infinities_are_found_and_layouts_change),
-        cmocka_unit_test(a_step_waits_for_its_stream_and_not_the_host),
+        test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("device_fusion", tests, NULL, NULL);
+    return run_tests_of_this_place("device_fusion", tests);
 }

@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 /* Buffers have parts, one for each message; the last one is for collectives. */
 enum { MOST = 3000, MANY = 40, PARTS = MANY + 1, ROOM = PARTS * MOST * sizeof(int32_t) };
 
@@ -332,11 +334,10 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void messages_are_captured(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     device_run(1, 3, replay, NULL);
 }
 
@@ -554,30 +555,29 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void messages_end_with_a_comm_that_fails(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     device_run(1, 2, break_off, NULL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_of_many_messages_before_collectives),
         cmocka_unit_test(all_send_to_all_and_to_themselves),
         cmocka_unit_test(any_pattern_on_any_streams),
         cmocka_unit_test(messages_alone_as_requests_and_persistent),
-        cmocka_unit_test(messages_are_captured),
+        test_on_one_host(messages_are_captured),
         cmocka_unit_test(one_thread_holds_several_ranks),
         cmocka_unit_test(a_stream_in_the_place_of_another_comes_behind_it),
         cmocka_unit_test(a_message_between_a_device_and_the_host_is_named),
-        cmocka_unit_test(messages_end_with_a_comm_that_fails),
+        test_on_one_host(messages_end_with_a_comm_that_fails),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("device_messages", tests, NULL, NULL);
+    return run_tests_of_this_place("device_messages", tests);
 }

@@ -18,6 +18,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 enum { COUNT = 1000, MANY = 6, ROOM = MANY * COUNT * sizeof(int32_t) };
 
 /* The part of a buffer for operation i. */
@@ -157,11 +159,10 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void a_request_waits_for_what_is_before_it_on_its_stream(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     device_run(1, 3, hold, NULL);
 }
@@ -249,11 +250,10 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void a_persistent_operation_is_captured(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     device_run(1, 3, replay, NULL);
 }
 
@@ -377,11 +377,10 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
     return break_off(comm, rank, 0.3);
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void requests_end_with_a_comm_that_fails(void **state)
 {
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     atomic_store(&gate, 0);
     atomic_store(&waiting, 0);
     device_run(1, 2, abort_one, NULL);
@@ -392,18 +391,18 @@ static void requests_end_with_a_comm_that_fails(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_ends_when_its_operation_has_happened),
         cmocka_unit_test(ranks_of_several_processes_have_requests),
-        cmocka_unit_test(a_request_waits_for_what_is_before_it_on_its_stream),
+        test_on_one_host(a_request_waits_for_what_is_before_it_on_its_stream),
         cmocka_unit_test(a_persistent_operation_is_started_again_and_again),
-        cmocka_unit_test(a_persistent_operation_is_captured),
+        test_on_one_host(a_persistent_operation_is_captured),
         cmocka_unit_test(calls_of_every_form_are_grouped),
         cmocka_unit_test(a_comm_that_is_left_ends_its_requests_first),
-        cmocka_unit_test(requests_end_with_a_comm_that_fails),
+        test_on_one_host(requests_end_with_a_comm_that_fails),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("device_requests", tests, NULL, NULL);
+    return run_tests_of_this_place("device_requests", tests);
 }

@@ -26,6 +26,8 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "../places.h"
+
 enum { MOST_OPERATIONS = 24, BLOCK = 1 << 15 };
 
 static const struct {
@@ -349,13 +351,12 @@ static void random_jobs_end_when_a_call_of_the_driver_fails(void **state)
     run_seeds(20, 1000, true);
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void a_thousand_replays_between_other_calls(void **state)
 {
     uint32_t one = 1, two = gpus() == 1 ? 1 : 2;
 
     (void)state;
-    if (RANKS_ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     set("PLAIT_STANDIN_DEVICES", 2);
     set("PLAIT_STANDIN_DELAY", full() ? 20 : 2);
     assert_int_equal(run(1, 3, replay, &one), 0);
@@ -364,14 +365,14 @@ static void a_thousand_replays_between_other_calls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(random_jobs_are_right),
         cmocka_unit_test(random_jobs_end_when_a_call_of_the_driver_fails),
-        cmocka_unit_test(a_thousand_replays_between_other_calls),
+        test_on_one_host(a_thousand_replays_between_other_calls),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
-    return cmocka_run_group_tests_name("random jobs on devices", tests, NULL, NULL);
+    return run_tests_of_this_place("random jobs on devices", tests);
 }

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "../places.h"
+
 #define COUNT 1000
 #define MOST  8
 
@@ -383,26 +385,25 @@ static int replay(ncclComm_t *comm, int rank, int nrank)
     return failed;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void captured_calls_run_again_and_again_between_others(void **state)
 {
     (void)state;
-    if (ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     assert_int_equal(gpu_run(1, 3, replay), 0);
     assert_int_equal(gpu_run(2, 1, replay), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_is_right_in_the_order_of_streams),
         cmocka_unit_test(every_type_is_combined_by_every_operator_on_a_gpu),
         cmocka_unit_test(messages_of_groups_are_exchanged_between_gpus_memories),
         cmocka_unit_test(one_thread_may_hold_ranks_on_several_gpus),
-        cmocka_unit_test(captured_calls_run_again_and_again_between_others),
+        test_on_one_host(captured_calls_run_again_and_again_between_others),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("nccl on a GPU", tests, NULL, NULL);
+    return run_tests_of_this_place("nccl on a GPU", tests);
 }

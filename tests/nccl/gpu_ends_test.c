@@ -15,6 +15,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 #define COUNT 1000
 
 static ncclResult_t sum(ncclComm_t comm, const struct gpu_rank *g)
@@ -203,11 +205,10 @@ static int abort_queued(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void an_aborted_comm_lets_its_streams_pass(void **state)
 {
     (void)state;
-    if (ON_HOSTS)
-        skip(); /* over hosts a call waits for its stream */
     assert_int_equal(gpu_run(1, 3, abort_queued), 0);
 }
 
@@ -237,11 +238,10 @@ static int abort_while_it_waits(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
+/* On one host: over hosts the abort may come before another rank has returned from the sum */
 static void a_call_that_waits_for_a_rank_ends_when_it_is_aborted(void **state)
 {
     (void)state;
-    if (ON_HOSTS)
-        skip(); /* over hosts the abort may come before another rank has returned from the sum */
     for (int k = 0; k < 5; k++)
         assert_int_equal(gpu_run(k % 2 + 1, 2 - k % 2, abort_while_it_waits), 0);
 }
@@ -308,26 +308,25 @@ static int survive(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
+/* On one host: over hosts a call waits for its stream */
 static void who_is_left_goes_on_when_a_process_is_killed(void **state)
 {
     (void)state;
-    if (ON_HOSTS)
-        skip();                                  /* over hosts a call waits for its stream */
     assert_int_equal(gpu_run(3, 1, survive), 1); /* the dead one */
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(comms_that_do_not_block_are_on_the_gpu_where_they_were_made),
         cmocka_unit_test(comms_leave_nothing_on_a_gpu),
-        cmocka_unit_test(an_aborted_comm_lets_its_streams_pass),
-        cmocka_unit_test(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
+        test_on_one_host(an_aborted_comm_lets_its_streams_pass),
+        test_on_one_host(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
         cmocka_unit_test(a_comm_may_be_aborted_before_its_group_ends),
-        cmocka_unit_test(who_is_left_goes_on_when_a_process_is_killed),
+        test_on_one_host(who_is_left_goes_on_when_a_process_is_killed),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("ends of nccl on a GPU", tests, NULL, NULL);
+    return run_tests_of_this_place("ends of nccl on a GPU", tests);
 }

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "../places.h"
+
 #define NTENSOR 161
 #define MOST    3000
 #define ALL     ((size_t)NTENSOR * MOST)
@@ -255,13 +257,12 @@ static int capture_group(ncclComm_t *comm, int rank, int nrank)
     return failed;
 }
 
+/* On one host: no operation over hosts is in a graph */
 static void a_fused_group_is_captured(void **state)
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
     (void)state;
-    if (ON_HOSTS)
-        skip(); /* no operation over hosts is in a graph */
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = capture_group, .environment = environment }),
         0);
@@ -269,15 +270,15 @@ static void a_fused_group_is_captured(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits),
         cmocka_unit_test(groups_follow_each_other_on_several_streams),
         cmocka_unit_test(a_group_is_behind_the_streams_of_its_calls_and_before_them),
         cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
-        cmocka_unit_test(a_fused_group_is_captured),
+        test_on_one_host(a_fused_group_is_captured),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("nccl fusion on a GPU", tests, NULL, NULL);
+    return run_tests_of_this_place("nccl fusion on a GPU", tests);
 }
