@@ -439,6 +439,36 @@ static void an_infinite_weight_skips_the_step(void **unused)
     free(m);
 }
 
+/* It was infinity, and infinity times the other gradients, which are 0, made all weights NaN. */
+static void a_trust_that_float32_does_not_hold_spoils_no_weight(void **unused)
+{
+    enum { N = 1000 };
+    static float weights[N], gradients[N];
+    struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
+    struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+    struct plait_optim_part part = { .count = N, .gradient = gradients, .type = PLAIT_FLOAT32, .master = weights };
+    struct plait_optim_result result;
+    struct plait_optim *optim;
+
+    (void)unused;
+    for (size_t i = 0; i < N; i++)
+        weights[i] = 1;
+    gradients[5] = 1e-40F;
+    part.flags = PLAIT_OPTIM_NO_DECAY;
+    o.parts = &part;
+    o.npart = o.ntensor = 1;
+    o.method = PLAIT_OPTIM_LARS;
+    s.lr = 10;
+    assert_int_equal(plait_optim_create(&o, &optim), PLAIT_OK);
+    assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_OK);
+    assert_true(result.finite);
+    for (size_t i = 0; i < N; i++)
+        assert_true(i == 5 ? isfinite(weights[i]) && weights[i] < 1 : weights[i] == 1);
+    s.lr = 1e39;
+    assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_ERR_ARG);
+    plait_optim_destroy(optim);
+}
+
 static void without_check_only_gradients_whose_norm_is_needed_are_looked_at(void **unused)
 {
     struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -568,6 +598,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_tensor_in_parts_has_one_norm),
         cmocka_unit_test(an_infinite_or_nan_gradient_skips_the_step),
         cmocka_unit_test(an_infinite_weight_skips_the_step),
+        cmocka_unit_test(a_trust_that_float32_does_not_hold_spoils_no_weight),
         cmocka_unit_test(without_check_only_gradients_whose_norm_is_needed_are_looked_at),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_step_is_named_and_changes_nothing),

@@ -143,14 +143,22 @@ BODY double plait_trust_of(const struct plait_cuda_optim *a, const struct plait_
     return w > 0 && g > 0 ? a->eta * w / (g + norm_decay * w + a->eps) : 1;
 }
 
+/* As lib/optim/optim.c's. */
+BODY float plait_as_factor(double x)
+{
+    const float most = 3.40282346638528859812e38F;
+
+    return x < (double)most ? (float)x : most;
+}
+
 BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
 {
     const struct plait_cuda_step step = plait_step_of(a);
 
     for (uint32_t k = thread; k < a->npart; k += PLAIT_CUDA_THREADS_TRUST) {
         const double inside = plait_trust_of(a, &a->parts[k]) * (a->lr_in_momentum != 0 ? step.lr : 1);
-        a->updates[k].gradient = (float)(inside * step.factor);
-        a->updates[k].decay = (float)(inside * plait_decay_of(a, &a->parts[k]));
+        a->updates[k].gradient = plait_as_factor(inside * step.factor);
+        a->updates[k].decay = plait_as_factor(inside * plait_decay_of(a, &a->parts[k]));
     }
 }
 

@@ -140,7 +140,7 @@ PLAIT_API enum plait_status plait_fusion_set_layout(struct plait_fusion *fusion,
  * between ranks, as a weight of each one's gradients; `out` must be equal: else the next bucket ends with
  * PLAIT_ERR_MISMATCH, which names both factors, and the fusion has failed.
  *
- * Errors: PLAIT_ERR_ARG (not finite; a round is under way; integers are among the tensors)
+ * Errors: PLAIT_ERR_ARG (not finite as float32, or `out` 0; a round is under way; integers are among the tensors)
  */
 PLAIT_API enum plait_status plait_fusion_set_scale(struct plait_fusion *fusion, double in, double out);
 

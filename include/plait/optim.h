@@ -29,7 +29,7 @@
  *     trust = eta |w| / (|g| + norm_decay |w| + eps)     LARS; 1 where |w| or |g| is 0
  *
  * |w| and |g| are of the whole tensor. Sums of squares and the trust are double precision; the rest is fp32, rounded
- * after every operation.
+ * after every operation; trust times factor, and times decay, are at most the largest float32.
  *
  * How it goes: three passes over all tensors together, none with atomics. The first adds up squares; the second, a few
  * numbers for each tensor, makes the trusts; the third reads gradient, master and momentum once and writes master,

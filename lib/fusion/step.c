@@ -216,7 +216,7 @@ static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t 
     for (uint32_t t = f->flat.buckets[k].first; t <= f->flat.buckets[k].last; t++)
         if (f->flat.places[t].bucket == k &&
             plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ < NAMED)
-            say(w, "%s'%s'", n > 1 ? ", " : "", f->tensors[t].name);
+            say(w, "%s%u '%s'", n > 1 ? ", " : "", t, f->tensors[t].name);
     if (n > NAMED)
         say(w, " and %u more", n - NAMED);
     if (n > 0)

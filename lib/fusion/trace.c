@@ -3,6 +3,7 @@
 
 #include "../clock.h"
 #include "../failure.h"
+#include "../log.h"
 #include "../request.h"
 #include "../status.h"
 
@@ -40,6 +41,10 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         return;
     const double end = plait_clock();
     const uint32_t i = atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
+    if (i == PLAIT_TRACE_EVENTS)
+        plait_log(PLAIT_LOG_WARN,
+                  "the trace is full: of a rank it holds %d events; plait_fusion_trace() writes and empties it",
+                  PLAIT_TRACE_EVENTS);
     if (i < PLAIT_TRACE_EVENTS)
         t->events[i] = (struct plait_trace_event){ begin, end, kind, number };
     if (kind == PLAIT_TRACE_PACK)
@@ -95,11 +100,27 @@ enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion
 
 static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
 
+/* Of the character of UTF-8 that begins here: its bytes; 0: it is none. Longer forms than needed pass. */
+static size_t utf8_bytes(const unsigned char *text)
+{
+    const size_t n = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (text[i] >> 6 != 2)
+            return 0;
+    return n;
+}
+
+/* Names are any bytes, JSON is UTF-8. */
 static void write_string(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (; *text != '\0'; text++)
-        if (*text == '"' || *text == '\\')
+    for (size_t n; *text != '\0'; text++)
+        if ((n = utf8_bytes((const unsigned char *)text)) == 0)
+            fputs("\\ufffd", file);
+        else if (n > 1)
+            text += fwrite(text, 1, n, file) - 1;
+        else if (*text == '"' || *text == '\\')
             fprintf(file, "\\%c", *text);
         else if ((unsigned char)*text < ' ')
             fprintf(file, "\\u%04x", (unsigned)*text);

@@ -11,6 +11,7 @@
 #include "../fusion/past.h"
 #include "../hash.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,10 +169,13 @@ static void add_squares(struct plait_optim *o, const double *squares)
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-/* lr, factor and decay in 18 bits, so that sums of it and of its square are exact. */
-static double call_of(const struct plait_optim_step *s)
+/*
+ * lr, factor and decay in 18 bits, so that sums of it and of its square are exact. Other ones in each step: what differs and
+ * has the same bits once is found in the next step.
+ */
+static double call_of(const struct plait_optim_step *s, uint64_t nstep)
 {
-    const double numbers[] = { s->lr, s->factor, s->decay };
+    const double numbers[] = { s->lr, s->factor, s->decay, (double)nstep };
     const uint64_t h = plait_hash(PLAIT_HASH_START, numbers, sizeof numbers);
 
     return (double)((h ^ h >> 18 ^ h >> 36) & 0x3ffff);
@@ -183,7 +187,7 @@ static double call_of(const struct plait_optim_step *s)
  */
 static enum plait_status meet(struct plait_optim *o, const struct plait_optim_step *s)
 {
-    const double call = call_of(s);
+    const double call = call_of(s, o->nstep++);
 
     o->own[CALL] = call;
     o->own[CALL_SQUARE] = call * call;
@@ -221,6 +225,12 @@ static double trust(const struct plait_optim *o, const struct plait_optim_part *
     return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
 }
 
+/* A trust may be more than float32 holds, where |g| is next to nothing: infinity times 0 would be no weight. */
+static float as_factor(double x)
+{
+    return x < FLT_MAX ? (float)x : FLT_MAX;
+}
+
 static struct plait_update update_of(const struct plait_optim *o, const struct plait_optim_part *p,
                                      const struct plait_optim_step *s)
 {
@@ -228,7 +238,7 @@ static struct plait_update update_of(const struct plait_optim *o, const struct p
     const double inside = trust(o, p, s) * (x->lr_in_momentum ? s->lr : 1);
     const double decay = (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : x->decay * s->decay;
 
-    return (struct plait_update){ (float)(inside * s->factor), (float)(inside * decay), (float)x->momentum,
+    return (struct plait_update){ as_factor(inside * s->factor), as_factor(inside * decay), (float)x->momentum,
                                   x->lr_in_momentum ? 1 : (float)s->lr, x->nesterov != 0 };
 }
 

@@ -21,6 +21,7 @@ struct plait_optim {
     size_t *at;      /* [options.npart] where a part's begins */
     size_t nsum;
     double *own, *sums; /* [nsum] this rank's; all ranks' */
+    uint64_t nstep;     /* with a comm: steps in which the ranks met */
 };
 
 /* What is wrong with the options. */

@@ -134,8 +134,9 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: optim is NULL");
     if (plait_check_struct("plait_optim_step", "step", s, sizeof *s, "PLAIT_OPTIM_STEP_DEFAULT") != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if (!(s->lr >= 0) || !isfinite(s->lr))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite", s->lr);
+    if (!(s->lr >= 0) || !isfinite((float)s->lr))
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite as float32",
+                          s->lr);
     if (!(s->factor > 0) || !isfinite(s->factor))
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: factor is %g; it must be above 0, and finite", s->factor);
     if (!(s->decay >= 0) || !isfinite(s->decay))
