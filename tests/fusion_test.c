@@ -575,6 +575,9 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     o.layout = (struct plait_layout){ PLAIT_LAYOUT_THRESHOLD, 0, NULL, 0 };
     tensors[1].count = 0;
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b': count is 0; of int32 1 to "));
+    tensors[0].count = tensors[1].count = (size_t)1 << 45; /* each alone would do */
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("up to 1 'b' are more than fits in memory"));
+    tensors[0].count = 10;
     tensors[1].count = 20;
     tensors[1].type = (enum plait_dtype)77;
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b': type is 77, which is no enum"));
@@ -605,6 +608,8 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_set_layout(f, &o.layout) == PLAIT_ERR_ARG && plait_fusion_gather(f) == PLAIT_ERR_ARG);
     CHECK(plait_group_end() == PLAIT_OK);
     CHECK(plait_fusion_set_scale(f, 1e300, 1) == PLAIT_ERR_ARG);
+    CHECK(plait_fusion_set_scale(f, 1, 0) == PLAIT_ERR_ARG && plait_fusion_set_scale(f, 1, 1e-50) == PLAIT_ERR_ARG);
+    CHECK(plait_fusion_set_scale(f, 1e-50, 1) == PLAIT_ERR_ARG && says("as float32 they must be finite, and not 0"));
     CHECK(plait_fusion_piece(f, 2, &piece) == PLAIT_ERR_ARG && says("k is 2, but fusion has 2 pieces"));
     CHECK(plait_fusion_bucket(f, 9, &bucket) == PLAIT_ERR_ARG && says("k is 9, but fusion has 2 buckets"));
     CHECK(plait_fusion_wait(f, 0) == PLAIT_ERR_ARG && says("tensor 0 'a' was never ready nor skipped"));
@@ -870,7 +875,8 @@ static void a_rank_that_dies_in_a_bucket_is_named(void **state)
 
 struct share { /* of a thread's tensors */
     struct plait_fusion *f;
-    uint32_t first;
+    const struct model *m;
+    uint32_t rank, step, first;
     int wrong;
 };
 
@@ -878,10 +884,12 @@ static void *mark_share(void *arg)
 {
     struct share *s = arg;
 
-    for (uint32_t t = s->first; t < NTENSOR; t += 4)
+    for (uint32_t t = s->first; t < NTENSOR; t += 4) {
+        fill(s->f, s->m, s->rank, t, s->step);
         s->wrong += plait_fusion_ready(s->f, t) != PLAIT_OK;
+    }
     for (uint32_t t = s->first; t < NTENSOR; t += 4)
-        s->wrong += plait_fusion_wait(s->f, t) != PLAIT_OK;
+        s->wrong += plait_fusion_wait(s->f, t) != PLAIT_OK || !holds(s->f, s->m, t, s->step, 2, 0, 1);
     return NULL;
 }
 
@@ -902,7 +910,7 @@ static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
         struct share shares[4];
         pthread_t ids[4];
         for (uint32_t i = 0; i < 4; i++) {
-            shares[i] = (struct share){ f, i, 0 };
+            shares[i] = (struct share){ f, &m, rank, step, i, 0 };
             CHECK(pthread_create(&ids[i], NULL, mark_share, &shares[i]) == 0);
         }
         for (uint32_t i = 0; i < 4; i++)

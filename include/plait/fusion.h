@@ -24,9 +24,11 @@
  *         gradients are only accumulated makes nothing ready.
  * Memory: a gradient lives where the caller has it (data), or, with data NULL, in its bucket (plait_fusion_data()), where
  *         packing costs nothing. The caller's is packed and unpacked; but one that is alone in its bucket, and of the type
- *         that travels, travels from where it lies. No two tensors overlap.
+ *         that travels, travels from where it lies. No two tensors overlap. On one machine copies cost more than messages:
+ *         there large tensors of the caller's are faster alone (a threshold of 1 MiB or less) than in buckets of 4 MiB.
  * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
- *         and rounded as `round` says (coll.h).
+ *         and rounded as `round` says (coll.h): with PLAIT_ROUND_ONCE partial sums travel as float32 where an algorithm passes
+ *         them on.
  * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what
  *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
  *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
@@ -168,8 +170,8 @@ struct plait_fusion_result {
  * plait_fusion_destroy() returns: other ranks of this process may still read them.
  *
  * Errors: PLAIT_ERR_ARG (neither ready nor skipped in this layout; or waited for already, and not marked in the step that
- *         other tensors have begun since); PLAIT_ERR_TIMEOUT names the tensors of its bucket that are
- *         neither, and their rank; those of the collective. A stall is named in a warning before (comm options, `warn`).
+ *         other tensors have begun since); PLAIT_ERR_TIMEOUT, after the comm's deadline, names the tensors of its bucket that
+ *         are neither, and their rank (of a rank on another host the rank alone); those of the collective. A stall is named in a warning before (comm options, `warn`).
  */
 PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint32_t tensor);
 
@@ -233,6 +235,7 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
  * each rank since creation, the last call or the last new layout.
  *
  * path   written by rank 0; the others' is not looked at
+ * Clocks are those of the ranks' hosts: of real hosts, whose clocks began at different times, rows lie apart.
  * Order: collective, between steps
  * Errors: PLAIT_ERR_ARG (no options.trace), PLAIT_ERR_SYSTEM on every rank (the file cannot be written)
  */

@@ -65,11 +65,16 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
     size_t start = 0;
 
     PLAIT_KNOWN(a != NULL && b != NULL);
-    for (size_t i = 0; a[i] == b[i] && a[i] != '\0'; i++)
-        if (a[i] == '\n')
-            start = i + 1;
-    snprintf(of_a, room, "%.*s", (int)strcspn(a + start, "\n"), a + start);
-    snprintf(of_b, room, "%.*s", (int)strcspn(b + start, "\n"), b + start);
+    size_t at = 0;
+
+    for (; a[at] == b[at] && a[at] != '\0'; at++)
+        if (a[at] == '\n')
+            start = at + 1;
+    /* Of long lines what differs, and a little before it. */
+    const char *cut = at - start > room / 2 ? "..." : "";
+    start = cut[0] != '\0' ? at - room / 4 : start;
+    snprintf(of_a, room, "%s%.*s", cut, (int)strcspn(a + start, "\n"), a + start);
+    snprintf(of_b, room, "%s%.*s", cut, (int)strcspn(b + start, "\n"), b + start);
 }
 
 /* Everybody reads everybody's text and finds the same. */

@@ -498,11 +498,11 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 
     if (status != PLAIT_OK)
         return status;
-    if (!isfinite((float)in) || !isfinite((float)out) || (float)out == 0)
+    if (!isfinite((float)in) || !isfinite((float)out) || (float)out == 0 || (in != 0 && (float)in == 0))
         return plait_fail(
             PLAIT_ERR_ARG,
-            "plait_fusion_set_scale: the factors are %g and %g; they must be finite as float32, and the second "
-            "one not 0, which would be every sum",
+            "plait_fusion_set_scale: the factors are %g and %g; as float32 they must be finite, and not 0 but for "
+            "a first one that is 0",
             in, out);
     for (uint32_t t = 0; t < f->ntensor && (in != 1 || out != 1); t++)
         if (f->comm->kernels->widen[f->tensors[t].type] == NULL && f->tensors[t].type != PLAIT_FLOAT32 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layout.h"
 
+#include "../arguments.h"
 #include "../status.h"
 
 #include <stdlib.h>
@@ -95,6 +96,7 @@ enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t n
                                .places = calloc(ntensor, sizeof *flat.places) };
     uint32_t *numbers = malloc(2 * (size_t)ntensor * sizeof *numbers);
     struct grouping g = { .layout = layout };
+    size_t all = 0;
 
     *out = flat;
     if (flat.buckets == NULL || flat.places == NULL || numbers == NULL) {
@@ -109,6 +111,11 @@ enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t n
         struct plait_slab *bucket = &flat.buckets[b];
         flat.places[t] = (struct plait_place){ b, bucket->count };
         bucket->count += round_up(tensors[t].count, PLAIT_FUSION_ALIGN / size);
+        if ((all += tensors[t].count * size) > PLAIT_MOST_BYTES) {
+            free(numbers);
+            return plait_fail(PLAIT_ERR_ARG, "plait_fusion: the tensors up to %u '%s' are more than fits in memory", t,
+                              tensors[t].name);
+        }
         bucket->last = t;
         bucket->ntensor++;
     }
