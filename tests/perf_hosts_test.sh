@@ -83,7 +83,7 @@ for _ in 1 2 3 4 5; do
     ran 0 "$hosts" 3 -- "$perf" -b 4 -e 4 -n 5 --place out || break
 done
 # Whose process dies is named, and the others end.
-ran 3 "$hosts" 2 -- sh -c '"$1" -b 4M -e 4M --cell-time 5 --place in & p=$!
+ran 3 "$hosts" 2 -- sh -c '"$1" -b 4M -e 4M --cell-time 60 --place in & p=$!
     if [ $HOST_INDEX = 1 ]; then sleep 2; kill -9 $p; wait $p; exit 0; fi; wait $p' . "$perf" &&
     has 1 'plait-perf: plait: rank (0: .*rank 1|1 ended unexpectedly: closed its socket)'
 if [ "$openmpi" = yes ]; then
