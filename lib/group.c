@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct creation { /* of a comm */
-    struct creation *next;
+struct plait_creation { /* of a comm */
+    struct plait_creation *next;
     plait_make_comm *make;
     const void *args;
     const struct plait_comm *of; /* what it is made of, or NULL */
-    struct creation *then;       /* the next of the same, in the same thread */
+    struct plait_creation *then; /* the next of the same, in the same thread */
     bool chained;                /* behind another */
     struct plait_comm **out;
     enum plait_status status;
@@ -32,7 +32,7 @@ struct creation { /* of a comm */
 };
 
 /* Arguments that are copied lie behind it, aligned as anything. */
-#define CREATION ((sizeof(struct creation) + 15) / 16 * 16)
+#define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
 
 struct outcome {
     enum plait_status status; /* the first that is an error */
@@ -58,21 +58,9 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
     snprintf(o->text + n, sizeof o->text - n, "%s%s", n > 0 ? "\n" : "", text);
 }
 
-struct group {
-    unsigned depth;
-    struct plait_request *first, **end;
-    struct creation *creations, **last_creation;
-    struct outcome refused; /* calls */
-};
-
-_Atomic unsigned plait_ngroup;
-static _Thread_local struct group group;
-static _Thread_local bool creator; /* this thread creates a comm for another */
-
-bool plait_in_group(void)
-{
-    return atomic_load_explicit(&plait_ngroup, memory_order_relaxed) > 0 && group.depth > 0;
-}
+_Thread_local struct plait_group plait_group;
+static _Thread_local struct outcome refusal; /* of the group's calls; once one was */
+static _Thread_local bool creator;           /* this thread creates a comm for another */
 
 enum plait_status plait_not_in_group(enum plait_status status, const char *call)
 {
@@ -86,21 +74,29 @@ void plait_group_add(struct plait_request *r, bool own)
     r->grouped = true;
     r->own = own;
     r->next_of_group = NULL;
-    *group.end = r;
-    group.end = &r->next_of_group;
+    *plait_group.end = r;
+    plait_group.end = &r->next_of_group;
+}
+
+static void refuse(enum plait_status status, const char *text)
+{
+    if (plait_group.refused == PLAIT_OK)
+        clear(&refusal);
+    note(&refusal, status, text);
+    plait_group.refused = refusal.status;
 }
 
 enum plait_status plait_refuse(enum plait_status status)
 {
-    if (plait_in_group())
-        note(&group.refused, status, plait_last_error());
+    if (plait_in_group() && status != PLAIT_OK)
+        refuse(status, plait_last_error());
     return status;
 }
 
 /* Behind the last one of the same comm. */
-static void chain(struct creation *c)
+static void chain(struct plait_creation *c)
 {
-    for (struct creation *e = c->of != NULL ? group.creations : NULL; e != NULL; e = e->next)
+    for (struct plait_creation *e = c->of != NULL ? plait_group.creations : NULL; e != NULL; e = e->next)
         if (e->of == c->of && e->then == NULL) {
             e->then = c;
             c->chained = true;
@@ -111,7 +107,7 @@ static void chain(struct creation *c)
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out)
 {
-    struct creation *c = calloc(1, CREATION + bytes);
+    struct plait_creation *c = calloc(1, CREATION + bytes);
 
     if (c == NULL) /* which the others must hear of */
         return plait_refuse(make(args, plait_fail_memory("out of memory for a comm"), out));
@@ -120,25 +116,24 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
     c->of = of;
     c->out = out;
     chain(c);
-    *group.last_creation = c;
-    group.last_creation = &c->next;
+    *plait_group.last_creation = c;
+    plait_group.last_creation = &c->next;
     return PLAIT_OK;
 }
 
 enum plait_status plait_group_start(void)
 {
-    if (group.depth++ > 0)
+    if (plait_group.depth++ > 0)
         return PLAIT_OK;
-    atomic_fetch_add(&plait_ngroup, 1);
-    group.end = &group.first;
-    group.last_creation = &group.creations;
-    clear(&group.refused);
+    plait_group.end = &plait_group.first;
+    plait_group.last_creation = &plait_group.creations;
+    plait_group.refused = PLAIT_OK;
     return PLAIT_OK;
 }
 
 /* ---- The end --------------------------------------------------------------------------------------------- */
 
-static void make(struct creation *c, enum plait_status own)
+static void make(struct plait_creation *c, enum plait_status own)
 {
     c->status = c->make(c->args, own, c->out);
     if (c->status != PLAIT_OK)
@@ -147,10 +142,10 @@ static void make(struct creation *c, enum plait_status own)
 
 static void *create(void *arg)
 {
-    struct creation *first = arg;
+    struct plait_creation *first = arg;
 
     creator = true;
-    for (struct creation *c = first; c != NULL; c = c->then)
+    for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, PLAIT_OK);
     atomic_store(&first->done, true);
     plait_progress_news();
@@ -159,21 +154,21 @@ static void *create(void *arg)
 
 static bool is_created(void *creation)
 {
-    return atomic_load(&((struct creation *)creation)->done);
+    return atomic_load(&((struct plait_creation *)creation)->done);
 }
 
 /* The other ranks may wait for pending operations of this one before they come. */
-static void await_creation(struct creation *c)
+static void await_creation(struct plait_creation *c)
 {
     plait_progress_until(is_created, c, PLAIT_SPINS_SHARED);
     pthread_join(c->thread, NULL);
 }
 
 /* The others, who can, wait for this rank; or come only when pending operations of this one have ended. */
-static void tell_why_not(struct creation *first)
+static void tell_why_not(struct plait_creation *first)
 {
     plait_frame_drive(true);
-    for (struct creation *c = first; c != NULL; c = c->then)
+    for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
     plait_frame_drive(false);
 }
@@ -182,22 +177,22 @@ static void tell_why_not(struct creation *first)
  * Ranks of one comm must come together: each in a thread of its own until it has. Those without one say so once all
  * threads run, in which the others may be.
  */
-static void create_all(struct creation *first, struct outcome *o)
+static void create_all(struct plait_creation *first, struct outcome *o)
 {
     sigset_t all, saved;
 
     sigfillset(&all); /* the caller's signals arrive as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    for (struct creation *c = first; c != NULL; c = c->next)
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    for (struct creation *c = first; c != NULL; c = c->next)
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
         if (c->error != 0)
             tell_why_not(c);
-    for (struct creation *c = first; c != NULL; c = c->next)
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
         if (c->error == 0 && !c->chained)
             await_creation(c);
-    for (struct creation *c = first; c != NULL; c = c->next)
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
         note(o, c->status, c->text);
 }
 
@@ -208,7 +203,7 @@ bool plait_creation_needs_thread(void)
 
 enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, struct plait_comm **out)
 {
-    struct creation c = { .make = how, .args = args, .out = out };
+    struct plait_creation c = { .make = how, .args = args, .out = out };
     struct outcome o = { PLAIT_OK, "" };
 
     create_all(&c, &o);
@@ -250,41 +245,41 @@ static void open_up(struct plait_request *first)
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
         r->grouped = false;
         if (r->comm == NULL)
-            note(&group.refused, PLAIT_ERR_ARG, "plait_group_end: a comm of this group's calls was destroyed before");
+            refuse(PLAIT_ERR_ARG, "plait_group_end: a comm of this group's calls was destroyed before");
     }
 }
 
 enum plait_status plait_group_end(void)
 {
-    if (group.depth == 0)
+    if (plait_group.depth == 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_group_end: this thread has no group; call plait_group_start() first");
-    if (--group.depth > 0)
+    if (--plait_group.depth > 0)
         return PLAIT_OK;
-    struct plait_request *first = group.first, *r, *next;
-    struct creation *creations = group.creations;
+    struct plait_request *first = plait_group.first, *r, *next;
+    struct plait_creation *creations = plait_group.creations;
     struct outcome o;
     const int saved = errno; /* of calls that fail on the way to success */
     clear(&o);
-    group.first = NULL;
-    group.creations = NULL;
-    atomic_fetch_sub(&plait_ngroup, 1);
+    plait_group.first = NULL;
+    plait_group.creations = NULL;
     open_up(first);
-    note(&o, group.refused.status, group.refused.text);
+    if (plait_group.refused != PLAIT_OK)
+        note(&o, refusal.status, refusal.text);
     if (o.status == PLAIT_OK && creations != NULL)
         create_all(creations, &o);
-    const bool begun = group.refused.status == PLAIT_OK && plait_exchange_group(first);
-    for (r = begun ? first : begin_all(first, group.refused.status); r != NULL; r = next) {
+    const bool begun = plait_group.refused == PLAIT_OK && plait_exchange_group(first);
+    for (r = begun ? first : begin_all(first, plait_group.refused); r != NULL; r = next) {
         next = r->next_of_group;
         if (r->streamed && !r->own) {
             plait_request_await_placed(r);
             continue;
         }
         const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
-        if (group.refused.status == PLAIT_OK)
+        if (status != PLAIT_OK && plait_group.refused == PLAIT_OK)
             note(&o, status, plait_last_error());
     }
     while (creations != NULL) {
-        struct creation *c = creations;
+        struct plait_creation *c = creations;
         creations = c->next;
         free(c);
     }
@@ -310,7 +305,7 @@ static double time_of_comm(const struct plait_request *r, double latency, double
 {
     double seconds = 0;
 
-    for (const struct plait_request *e = group.first; e != r; e = e->next_of_group)
+    for (const struct plait_request *e = plait_group.first; e != r; e = e->next_of_group)
         if (e->comm == r->comm && e->kind == PLAIT_REQUEST_COLLECTIVE)
             return 0; /* counted there */
     for (const struct plait_request *e = r; e != NULL; e = e->next_of_group)
@@ -324,7 +319,7 @@ static double estimate(double latency, double bandwidth)
     double longest = 0, sent = 0, received = 0;
     bool messages = false;
 
-    for (const struct plait_request *r = group.first; r != NULL; r = r->next_of_group) {
+    for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {
         if (r->kind == PLAIT_REQUEST_COLLECTIVE) {
             const double t = time_of_comm(r, latency, bandwidth);
             longest = t > longest ? t : longest;
@@ -338,16 +333,16 @@ static double estimate(double latency, double bandwidth)
 
 enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds)
 {
-    if (group.depth != 1)
+    if (plait_group.depth != 1)
         return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: this thread has %s",
-                          group.depth == 0 ? "no group" : "groups in groups; end the inner ones first");
+                          plait_group.depth == 0 ? "no group" : "groups in groups; end the inner ones first");
     if (!(latency >= 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: latency is %g s; it must be 0 or more", latency);
     if (!(bandwidth > 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: bandwidth is %g byte/s; it must be above 0", bandwidth);
     if (seconds == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: seconds is NULL");
-    if (group.refused.status != PLAIT_OK)
+    if (plait_group.refused != PLAIT_OK)
         return plait_group_end();
     const double result = estimate(latency, bandwidth);
     plait_refuse(plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: the group was estimated and not begun"));
@@ -360,6 +355,5 @@ void plait_groups_fork(enum plait_fork when)
 {
     if (when != PLAIT_FORK_CHILD)
         return;
-    memset(&group, 0, sizeof group); /* its calls were the parent's */
-    plait_ngroup = 0;
+    memset(&plait_group, 0, sizeof plait_group); /* its calls were the parent's */
 }

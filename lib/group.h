@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group that this thread has open, if it has one. */
+/* The group that this thread has open, if it has one. Every call asks; to find it takes one instruction. */
 #ifndef PLAIT_LIB_GROUP_H
 #define PLAIT_LIB_GROUP_H
 
 #include <plait/comm.h>
 #include <plait/group.h>
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 struct plait_request;
+struct plait_creation;
 
-extern _Atomic unsigned plait_ngroup; /* open groups of all threads */
+struct plait_group {
+    unsigned depth;
+    enum plait_status refused; /* the first error of a call */
+    struct plait_request *first, **end;
+    struct plait_creation *creations, **last_creation;
+};
 
-bool plait_in_group(void);
+/* Of each thread. Small, as this model has little room for libraries that are loaded later; the usual one is a call. */
+extern _Thread_local struct plait_group plait_group __attribute__((tls_model("initial-exec")));
+
+static inline bool plait_in_group(void)
+{
+    return plait_group.depth > 0;
+}
 
 /* For what a group cannot put off, as it has several parts, or calls of the group would come after it: `status`, or an
  * error while a group is open. */

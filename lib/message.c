@@ -1,169 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message.h"
 
-#include "clock.h"
 #include "device_message.h"
 #include "failure.h"
 #include "message_agree.h"
-#include "report.h"
+#include "message_wait.h"
 #include "status.h"
 
 #include "../transports/net.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- The ring -------------------------------------------------------------------------------------------- */
-
-static uint64_t slices_of(const struct plait_letter *m)
-{
-    return m->bytes == 0 || m->whole ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
-}
 
 static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
 {
     return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
-}
-
-static uint32_t clamp(uint64_t n)
-{
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-}
-
-static void show(struct plait_request *r)
-{
-    struct plait_letter *m = &r->letter;
-    const struct plait_message_what what = { .number = m->number + 1,
-                                             .count = m->count,
-                                             .peer = m->peer,
-                                             .nslice = clamp(slices_of(m)),
-                                             .type = (uint8_t)m->type,
-                                             .send = r->kind == PLAIT_REQUEST_SEND };
-
-    if (m->began == 0 && what.nslice > 1)
-        m->began = plait_clock_ns();
-    m->place = ++r->comm->messages->nshown;
-    plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
-}
-
-static struct plait_message_record *record_of(const struct plait_comm *comm, const struct plait_letter *m)
-{
-    return plait_message_ring_find(&comm->own->messages, m->place);
-}
-
-/* One more slice is offered or taken. */
-static void count_slice(const struct plait_comm *comm, struct plait_letter *m)
-{
-    struct plait_message_record *record = record_of(comm, m);
-
-    m->slice++;
-    if (record != NULL)
-        atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
-}
-
-/* It waits long; later messages may have taken its place. now: 0: no longer. */
-static void note(struct plait_request *r, uint64_t now)
-{
-    if (r == NULL)
-        return;
-    if (r->letter.began == 0)
-        r->letter.began = now;
-    if (now > 0 && record_of(r->comm, &r->letter) == NULL)
-        show(r);
-    struct plait_message_record *record = record_of(r->comm, &r->letter);
-    if (record == NULL)
-        return;
-    atomic_store_explicit(&record->began, r->letter.began, memory_order_relaxed);
-    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
-    if (now > 0)
-        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
-}
-
-/* ---- Waiting --------------------------------------------------------------------------------------------- */
-
-static bool is_open(const struct plait_request *r)
-{
-    return atomic_load_explicit(&r->open, memory_order_acquire);
-}
-
-/* The first message whose receiver, or sender, is awaited; or NULL. */
-static struct plait_request *first_send(const struct plait_pair *pair)
-{
-    if (pair->lent.first != NULL)
-        return pair->lent.first;
-    return pair->sends.first != NULL && is_open(pair->sends.first) ? pair->sends.first : NULL;
-}
-
-static struct plait_request *first_recv(const struct plait_pair *pair)
-{
-    return pair->recvs.first != NULL && is_open(pair->recvs.first) ? pair->recvs.first : NULL;
-}
-
-static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
-{
-    const struct plait_pair *pair = context;
-
-    if (most == 0 || pair->peer == pair->comm->rank)
-        return 0;
-    *ranks = pair->peer;
-    return 1;
-}
-
-static bool needs(const void *context, uint32_t rank)
-{
-    const struct plait_pair *pair = context;
-    return rank == pair->peer && rank != pair->comm->rank;
-}
-
-static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_letter *m,
-                      const char *verb, const char *side, char *text, size_t room)
-{
-    char message[160] = "";
-
-    if (pair->peer != pair->comm->rank)
-        plait_comm_waits_in(pair->comm, pair->peer, (w->start + w->last) / 2, message, sizeof message);
-    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
-             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
-    return pair->peer + 1;
-}
-
-static uint32_t blame_receiver(const void *context, char *text, size_t room)
-{
-    const struct plait_pair *pair = context;
-    const uint32_t own = plait_device_message_blame(pair->comm, text, room);
-    return own ? own : blame(pair, &pair->sending, &first_send(pair)->letter, "receive", "from", text, room);
-}
-
-static uint32_t blame_sender(const void *context, char *text, size_t room)
-{
-    const struct plait_pair *pair = context;
-    return blame(pair, &pair->receiving, &first_recv(pair)->letter, "send", "to", text, room);
-}
-
-static void note_sending(const void *context, uint64_t now)
-{
-    note(first_send(context), now);
-}
-
-static void note_receiving(const void *context, uint64_t now)
-{
-    note(first_recv(context), now);
-}
-
-static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
-static const struct plait_wait_kind for_receiving = { needs, blame_sender, note_receiving };
-
-/* head: what is awaited, or NULL. */
-static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                bool moved, bool rarely)
-{
-    if (moved || head == NULL) {
-        plait_wait_progress(comm, w);
-        return PLAIT_OK;
-    }
-    w->limit = head->letter.deadline;
-    return plait_wait_glance(comm, w, rarely);
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
@@ -176,8 +27,7 @@ static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
         return NULL;
     pair->comm = comm;
     pair->peer = peer;
-    plait_wait_init(&pair->sending, &for_sending, awaited, pair);
-    plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
+    plait_message_wait_init(pair);
     return pair;
 }
 
@@ -238,22 +88,26 @@ void plait_message_add(struct plait_request *r)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
-/* The first of the queue, if it is open: from now on it is in the ring. */
-static struct plait_letter *begin_first(struct plait_line *q)
+static void show(struct plait_request *r)
 {
-    struct plait_request *r = q->first;
-
-    if (r == NULL || !is_open(r))
-        return NULL;
     if (PLAIT_GUARDS && r->letter.place == 0)
+        plait_message_show(r);
+}
+
+/* The first of the queue, if it is open, and shown. */
+static struct plait_letter *begin_first(const struct plait_line *q)
+{
+    struct plait_request *r = plait_message_first(q);
+
+    if (r != NULL)
         show(r);
-    return &r->letter;
+    return r != NULL ? &r->letter : NULL;
 }
 
 static void end_first(struct plait_line *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
-    struct plait_message_record *record = record_of(r->comm, &r->letter);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
 
     if (r->letter.queue != NULL)
         status = plait_device_message_end(&r->letter, r->comm, status);
@@ -340,7 +194,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
         plait_expect(small_stage(pair, link->next_out), bytes);
-    count_slice(comm, m);
+    plait_message_count(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
@@ -382,7 +236,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     }
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
-    count_slice(comm, m);
+    plait_message_count(comm, m);
     return true;
 }
 
@@ -401,10 +255,12 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
 {
     bool moved = false;
 
-    for (struct plait_letter *m; (m = begin_first(&pair->sends)) != NULL;) {
-        while (m->slice < slices_of(m) && offer(comm, pair, m, status))
+    for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
+        struct plait_letter *m = &r->letter;
+        while (m->slice < plait_message_slices(m) && offer(comm, pair, m, status))
             moved = true;
-        if (m->slice < slices_of(m))
+        show(r); /* while it travels */
+        if (m->slice < plait_message_slices(m))
             break;
         if (m->lent)
             push(&pair->lent, pop(&pair->sends));
@@ -422,7 +278,7 @@ static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = link_of(comm, m);
         plait_device_message_aim(comm, m);
-        if (!all_sent(link, m->last, slices_of(m)))
+        if (!all_sent(link, m->last, plait_message_slices(m)))
             break;
         end_first(&pair->lent, PLAIT_OK);
         moved = true;
@@ -436,7 +292,8 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 
     for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
-        if (m->slice < slices_of(m)) /* one in a turn: else who copies without end offers nothing meanwhile */
+        /* One in a turn: else who copies without end offers nothing meanwhile. */
+        if (m->slice < plait_message_slices(m))
             break;
         end_recv(pair, PLAIT_OK);
     }
@@ -468,21 +325,13 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
     return moved;
 }
 
-static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)
-{
-    const struct plait_request *r = first_recv(pair), *s = out ? NULL : pair->sends.first;
-    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->letter) : PLAIT_OK;
-
-    return status == PLAIT_OK && s != NULL && is_open(s) ? plait_message_look_out(comm, &s->letter) : status;
-}
-
 /* What goes out. */
 static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
 {
     enum plait_status status = PLAIT_OK;
 
     pair->offered = false;
-    if (pair->peer == comm->rank || first_send(pair) == NULL)
+    if (pair->peer == comm->rank || plait_message_first_out(pair) == NULL)
         return PLAIT_OK;
     if (has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
@@ -497,20 +346,14 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
     enum plait_status status = PLAIT_OK;
     bool in, out;
 
-    if (first_recv(pair) == NULL && first_send(pair) == NULL && !pair->offered)
+    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
         return PLAIT_OK;
     if (!self && has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
     out = (self ? in : end_lent(comm, pair)) || pair->offered;
     *moved |= in || out;
-    if (PLAIT_GUARDS && status == PLAIT_OK && !in && !self)
-        status = look_for_mismatch(comm, pair, out);
-    if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, first_recv(pair), in, rarely);
-    if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, first_send(pair), out, rarely);
-    return status;
+    return status == PLAIT_OK ? plait_message_wait_turn(comm, pair, in, out, rarely) : status;
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
@@ -546,8 +389,8 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
         const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (first_recv(pair) != NULL || first_send(pair) != NULL))
-            n += awaited(pair, ranks + n, most - n);
+        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
+            n += plait_message_awaited(pair, ranks + n, most - n);
     }
     return n;
 }

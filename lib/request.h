@@ -69,8 +69,7 @@ struct plait_request {
 /* May this call not run here and now? Operations of the comm are pending, a group is open, or it is a request. */
 static inline bool plait_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
-    return atomic_load_explicit(&comm->pending, memory_order_acquire) > 0 ||
-           atomic_load_explicit(&plait_ngroup, memory_order_relaxed) > 0 ||
+    return atomic_load_explicit(&comm->pending, memory_order_acquire) > 0 || plait_in_group() ||
            (call != NULL && (call->request != NULL || call->stream != NULL));
 }
 

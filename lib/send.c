@@ -10,11 +10,10 @@
 #include "status.h"
 
 static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
-                               enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+                               enum plait_dtype type, uint32_t peer, const struct plait_call *call, size_t *bytes)
 {
     const size_t size = plait_dtype_size(type);
     const bool send = name[0] == 's';
-    size_t bytes;
 
     if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
@@ -22,7 +21,7 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
     if (peer >= comm->nrank)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
                           comm->nrank);
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PLAIT_MOST_BYTES)
+    if (__builtin_mul_overflow(count, size, bytes) || *bytes > PLAIT_MOST_BYTES)
         return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
                           name, count, size);
     if (data == NULL && count > 0)
@@ -82,15 +81,16 @@ static enum plait_status transfer(struct plait_comm *comm, enum plait_request_ki
 {
     const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
     struct plait_call own;
+    size_t bytes = 0;
     enum plait_status status = plait_enter(comm, name, PLAIT_SUM, call);
 
     if (status == PLAIT_OK)
-        status = check(comm, name, data, count, type, peer, call);
+        status = check(comm, name, data, count, type, peer, call, &bytes);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     struct plait_letter letter = { .data = (char *)(uintptr_t)data,
                                    .count = count,
-                                   .bytes = count * plait_dtype_size(type),
+                                   .bytes = bytes,
                                    .type = type,
                                    .peer = peer,
                                    .deadline = call != NULL ? call->deadline : 0 };
