@@ -6,6 +6,7 @@
 #include "device_run.h"
 #include "failure.h"
 #include "flight.h"
+#include "sized.h"
 #include "status.h"
 #include "wait.h"
 #include "way.h"
@@ -21,22 +22,10 @@ static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
     return slot * f->q + (slot < f->r ? slot : f->r);
 }
 
-/* Of this slice of a block that this rank gives or gets. */
-static size_t sized_elements(const struct plait_run *run, const struct plait_flight *f, uint32_t blk)
-{
-    const struct plait_geometry *g = &run->o->geometry;
-    const struct plait_sizes *v = &run->sizes;
-    const uint32_t slot = plait_side_slot(&g->in, blk);
-    const size_t all = slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
-    const size_t left = all > f->start ? all - f->start : 0;
-
-    return left < f->n ? left : f->n;
-}
-
 static inline size_t elements(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
     if (run->o->sized)
-        return sized_elements(run, f, in->blk);
+        return plait_sized_elements(run, f, in->blk);
     return f->n > 0 ? in->nblk * f->n : slot_start(f, in->blk + in->nblk) - slot_start(f, in->blk);
 }
 
@@ -100,43 +89,32 @@ static inline void add_busy(struct plait_run *run, double start)
         run->busy += plait_clock() - start;
 }
 
-/* Bytes of a message that may be lent, or 0. Blocks that differ are not cut: staged whole they would wait. */
-static inline size_t lendable(const struct plait_run *run, size_t bytes)
-{
-    const bool may = run->o->selection.once && run->queue == NULL;
-    return may && plait_copies_once(bytes, run->o->sized ? 0 : bytes) ? bytes : 0;
-}
+enum { STAGED = 1, STAGED_PAST };
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
 static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
-                         size_t bytes)
+                         size_t bytes, enum plait_passing way)
 {
     char *copy = f->stage + in->stage * f->stride;
+    const bool past = way == PLAIT_PASS_PAST;
 
     if (!f->staged[in->stage]) {
+        const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
         const double start = stopwatch(run);
-        const double alone = plait_lend_clock(run->comm, PLAIT_STAGING, lendable(run, bytes));
+        const double alone = plait_lend_clock(run->comm, which, plait_ways_of_message(run, in, bytes) > 0 ? bytes : 0);
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
-        else if (run->way & PLAIT_SHARED_PAST)
+        else if (past)
             run->comm->kernels->stream(copy, data, bytes);
         else
-            memcpy(copy, data, bytes);
+            plait_copy(run->comm->kernels, copy, data, bytes);
         add_busy(run, start);
-        plait_lend_copied(run->comm, PLAIT_STAGING, bytes, alone);
-        f->staged[in->stage] = 1;
+        plait_lend_copied(run->comm, which, bytes, alone);
+        f->staged[in->stage] = past ? STAGED_PAST : STAGED;
         run->comm->stats.bytes_staged += bytes;
     }
+    link_to(run, in->peer)->past_out = f->staged[in->stage] == STAGED_PAST;
     return copy;
-}
-
-/* Can rank `peer` read a message where it lies, and shall it? */
-static inline bool reads_there(const struct plait_run *run, const struct plait_link *link, int32_t peer,
-                               const void *data, size_t bytes)
-{
-    return link->transport->reaches(link, data, bytes, false) ||
-           (lendable(run, bytes) > 0 && link->transport->reaches(link, data, bytes, true) &&
-            plait_lend(run->comm, (uint32_t)peer, bytes));
 }
 
 /* Offer a message; false when the window is full. */
@@ -147,17 +125,21 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
     const uint32_t number = out_number(run, f, in);
     const char *data = address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = bytes_of(run, f, in);
+    const uint64_t note = plait_sized_note(run, in);
+    enum plait_passing way;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
         return false;
+    link->past_out = false;
     if (bytes <= PLAIT_POST_DATA && run->queue == NULL) {
-        free_at_once = link->transport->offer(link, number, run->fingerprint, 0, data, bytes, true);
-    } else if (reads_there(run, link, in->peer, data, bytes)) {
-        link->transport->offer(link, number, run->fingerprint, 0, data, bytes, false);
+        free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
+    } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
+        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
     } else {
-        link->transport->offer(link, number, run->fingerprint, 0, stage(run, f, in, data, bytes), bytes, false);
+        data = stage(run, f, in, data, bytes, way);
+        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = run->queue == NULL; /* the stream waits, not the host */
         if (free_at_once)
             plait_read_later(&f->late[in->peer], number);
@@ -182,7 +164,7 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
     else if (run->way & PLAIT_RESULT_PAST)
         run->comm->kernels->stream(to, from, bytes);
     else
-        memcpy(to, from, bytes);
+        plait_copy(run->comm->kernels, to, from, bytes);
     add_busy(run, start);
     run->comm->stats.bytes_copied += bytes;
 }
@@ -240,13 +222,13 @@ static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, co
         if (staged && (run->way & PLAIT_SHARED_PAST))
             run->comm->kernels->stream(copy + at * size, piece, here * size);
         else if (staged)
-            memcpy(copy + at * size, piece, here * size);
+            plait_copy(run->comm->kernels, copy + at * size, piece, here * size);
         run->comm->kernels->stream(to + at * size, piece, here * size);
         for (uint32_t k = 0; k < in->nsource; k++)
             from[k] = (const char *)from[k] + here * size;
     }
     if (staged) {
-        f->staged[in->stage] = 1;
+        f->staged[in->stage] = STAGED;
         run->comm->stats.bytes_staged += n * size;
     }
 }
@@ -292,11 +274,16 @@ static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
 
     switch ((enum plait_verb)in->verb) {
     case PLAIT_STEP_SEND:
-        if (!start_send(run, f, i))
+        if (plait_sized_over(run, f, in))
+            complete(run, f, i);
+        else if (!start_send(run, f, i))
             f->blocked[f->nblocked++] = i;
         break;
     case PLAIT_STEP_RECV:
-        f->receiving[f->nreceiving++] = i;
+        if (plait_sized_over(run, f, in))
+            complete(run, f, i);
+        else
+            f->receiving[f->nreceiving++] = i;
         break;
     case PLAIT_STEP_COPY:
         copy(run, address(run, f, in->dst, in->wide), address(run, f, run->prog->sources[in->source].span, in->wide),
@@ -325,13 +312,8 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
-        const bool wrong = PLAIT_GUARDS && data != NULL && sent != bytes;
-        if (wrong) {
-            const size_t before = f->start * (in->wide ? sizeof(float) : run->o->size);
-            run->wrong = (uint32_t)in->peer + 1;
-            run->wrong_bytes = before + sent;
-            run->expected_bytes = before + bytes;
-        }
+        const bool wrong =
+            PLAIT_GUARDS && data != NULL && plait_sized_wrong(run, f, in, in_number(run, f, in), sent, bytes);
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -342,10 +324,11 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (!in->borrowed) {
             run->landed |= data == to;
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
-            const size_t taken = data != to ? lendable(run, bytes) : 0;
-            const double start = plait_lend_clock(run->comm, PLAIT_TAKING_STAGED, taken);
+            const enum plait_copying which = link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+            const bool timed = data != to && plait_ways_of_message(run, in, bytes) > 0;
+            const double start = plait_lend_clock(run->comm, which, timed ? bytes : 0);
             copy(run, to, data, bytes);
-            plait_lend_copied(run->comm, PLAIT_TAKING_STAGED, bytes, start);
+            plait_lend_copied(run->comm, which, bytes, start);
             release(run, f, in);
         }
         complete(run, f, i);
@@ -542,7 +525,9 @@ static bool turn_flights(struct plait_run *run)
 /* The next operation's messages follow this one's. */
 static void pass_numbers(struct plait_run *run)
 {
-    for (uint32_t r = 0; r < run->comm->nrank; r++) {
+    if (plait_sized_by_pairs(run))
+        plait_sized_pass(run);
+    for (uint32_t r = 0; !plait_sized_by_pairs(run) && r < run->comm->nrank; r++) {
         struct plait_link *link = link_to(run, (int32_t)r);
         if (link != NULL) {
             link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];

@@ -27,35 +27,64 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
     return x == 0 || y == 0 ? x + y : (x + y) / 2;
 }
 
-bool plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes)
+/* Seconds per byte of both ranks; 0: not known. */
+static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way)
 {
-    const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++, within = n % PLAIT_LEND_EVERY;
-    const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
+    static const enum plait_copying staging[] = { PLAIT_STAGING, PLAIT_STAGING_PAST };
+    static const enum plait_copying taking[] = { PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST, PLAIT_TAKING_LENT };
+    const float write = way == PLAIT_PASS_LENT ? 0 : mean(own, other, staging[way]);
+    const float read = mean(own, other, taking[way]);
 
-    if (comm->config.cma != PLAIT_CMA_MEASURED)
-        return true;
-    const float staging = mean(own, other, PLAIT_STAGING), staged = mean(own, other, PLAIT_TAKING_STAGED);
-    const float lent = mean(own, other, PLAIT_TAKING_LENT);
-    if (n < PLAIT_LEND_FIRST || staging == 0 || staged == 0 || lent == 0)
-        return n / PLAIT_LEND_ROUND % 2 == 1;
-    return (lent <= staging + staged) !=
-           (within >= PLAIT_LEND_EVERY / 2 && within < PLAIT_LEND_EVERY / 2 + PLAIT_LEND_ROUND);
+    return (way != PLAIT_PASS_LENT && write == 0) || read == 0 ? 0 : write + read;
 }
 
-bool plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, uint32_t number)
+enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may)
+{
+    const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++;
+    const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
+    enum plait_passing ways[PLAIT_NPASSING];
+    float cost[PLAIT_NPASSING];
+    uint32_t nway = 0, best = 0;
+    bool known = true;
+
+    if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_PASS_LENT))
+        return PLAIT_PASS_LENT;
+    for (unsigned w = 0; w < PLAIT_NPASSING; w++)
+        if (may & 1U << w) {
+            ways[nway] = (enum plait_passing)w;
+            cost[nway] = cost_of(own, other, ways[nway]);
+            known &= cost[nway] > 0;
+            best = cost[nway] <= cost[best] ? nway : best;
+            nway++;
+        }
+    if (n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known)
+        return ways[n / PLAIT_LEND_ROUND % nway];
+    for (uint32_t w = 0, from = PLAIT_LEND_EVERY / 2; w < nway; w++) {
+        const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
+        if (w == best || dear)
+            continue;
+        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
+            return ways[w];
+        from += PLAIT_LEND_ROUND;
+    }
+    return ways[best];
+}
+
+enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may,
+                                     uint32_t number)
 {
     struct plait_lending *l = &comm->peers[peer].lending;
 
     if (l->number != number + 1) {
         l->number = number + 1;
-        l->lent = plait_lend(comm, peer, bytes);
+        l->way = plait_lend(comm, peer, bytes, may);
     }
-    return l->lent;
+    return l->way;
 }
 
 double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes)
 {
-    if (bytes < PLAIT_LEAST_LENT || comm->config.cma != PLAIT_CMA_MEASURED)
+    if (bytes < PLAIT_LEAST_LENT)
         return 0;
     return comm->ncopy[size_of(bytes)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
 }
@@ -74,7 +103,10 @@ void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *t
 {
     const double start = plait_lend_clock(comm, which, bytes);
 
-    memcpy(to, from, bytes);
+    if (which == PLAIT_STAGING_PAST)
+        comm->kernels->stream(to, from, bytes);
+    else
+        plait_copy(comm->kernels, to, from, bytes);
     plait_lend_copied(comm, which, bytes, start);
     return to;
 }

@@ -176,13 +176,21 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     plait_device_message_aim(comm, m);
     if (!link->transport->ready(link, link->next_out))
         return false;
-    if (bytes >= PLAIT_LEAST_LENT && !lend && link->transport->reaches(link, data, bytes, true))
-        lend = plait_lend_number(comm, m->peer, bytes, link->next_out);
+    enum plait_passing way = PLAIT_PASS_STAGED;
+    link->past_out = false;
+    if (bytes >= PLAIT_LEAST_LENT && !lend) {
+        const bool reads = link->transport->reaches(link, data, bytes, true);
+        way = plait_lend_number(comm, m->peer, bytes,
+                                1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | (unsigned)reads << PLAIT_PASS_LENT,
+                                link->next_out);
+        lend = way == PLAIT_PASS_LENT;
+    }
     if (!small && !lend) {
         char *copy = find_stage(comm, pair, link, bytes, status);
         if (copy == NULL)
             return false;
-        data = plait_lend_copy(comm, PLAIT_STAGING, copy, data, bytes);
+        link->past_out = way == PLAIT_PASS_PAST;
+        data = plait_lend_copy(comm, link->past_out ? PLAIT_STAGING_PAST : PLAIT_STAGING, copy, data, bytes);
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
@@ -229,7 +237,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
-        plait_lend_copy(comm, PLAIT_TAKING_STAGED, to, data, bytes);
+        plait_lend_copy(comm, link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, to, data, bytes);
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;

@@ -51,7 +51,10 @@ struct plait_job { /* what is to run: bound, and what belongs to one call */
     struct plait_queue *queue; /* of the device whose memory the buffers are; NULL: the processor's */
 };
 
-/* Blocks may differ in size, and all ranks know all sizes: then they agree on slices of them. */
+/*
+ * Blocks may differ in size, and all ranks know all sizes: then all have the slices of the largest. Else a block's
+ * size is known to the two whom it concerns, and there is a message for each slice of it, and no more.
+ */
 static inline bool plait_agrees_on_sizes(const struct plait_op_plan *o)
 {
     return o->sized && o->geometry.kind == PLAIT_KIND_PART && !o->geometry.rooted;
@@ -67,7 +70,7 @@ static inline uint64_t plait_job_slices(const struct plait_job *job)
 /* What fingerprints differ by where such slices are several: ranks that count others would not hear of it. */
 static inline uint32_t plait_job_salt(const struct plait_job *job)
 {
-    return PLAIT_GUARDS && job->o->sized ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu : 0;
+    return PLAIT_GUARDS && plait_agrees_on_sizes(job->o) ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu : 0;
 }
 
 struct plait_run {

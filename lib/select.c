@@ -272,12 +272,14 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
 }
 
 /*
- * Blocks that differ in size are cut where all ranks know all sizes; but what the kernel copies, once and to where it
- * belongs, does not wait for a stage to be filled.
+ * Are blocks that differ in size cut into slices? Where all ranks know all sizes; but what the kernel copies, once and to
+ * where it belongs, does not wait for a stage to be filled. Where two ranks know that of a block both cut it so.
  */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
-    return g->kind == PLAIT_KIND_PART && !g->rooted && !(w->cma && !g->combines);
+    if (g->kind == PLAIT_KIND_PART && !g->rooted)
+        return !(w->cma && !g->combines);
+    return !w->far && !w->device;
 }
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
@@ -311,8 +313,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
-    s.once = !geometry.combines && bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank) <=
-                                       (shape->coll == PLAIT_GATHER ? PLAIT_MOST_ONCE_GATHER : PLAIT_MOST_ONCE);
+    s.once = !geometry.combines && plait_copies_once(shape->coll, PLAIT_LEAST_ONCE,
+                                                     bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank));
     s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);

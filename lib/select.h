@@ -20,9 +20,9 @@
 /* In a gather the root does all the copying, and staging shares it with the others. */
 #define PLAIT_MOST_ONCE_GATHER ((size_t)1 << 20)
 
-static inline bool plait_copies_once(size_t message, size_t all)
+static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t all)
 {
-    return message >= PLAIT_LEAST_ONCE && all <= PLAIT_MOST_ONCE;
+    return message >= PLAIT_LEAST_ONCE && all <= (coll == PLAIT_GATHER ? PLAIT_MOST_ONCE_GATHER : PLAIT_MOST_ONCE);
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */

@@ -145,11 +145,11 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
     return side->nslot > 1 ? rank : 0;
 }
 
-static void put_part(uint8_t *to, const void *part, uint64_t bytes)
+static void put_part(const struct plait_kernels *k, uint8_t *to, const void *part, uint64_t bytes)
 {
     memcpy(to, &bytes, sizeof bytes);
     if (bytes > 0)
-        memcpy(to + PART_HEAD, part, bytes);
+        plait_copy(k, to + PART_HEAD, part, bytes);
 }
 
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
@@ -159,7 +159,8 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
 
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
         const uint32_t slot = slot_of(&o->geometry.in, r);
-        put_part(to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size, v->in[slot] * o->size);
+        put_part(comm->kernels, to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size,
+                 v->in[slot] * o->size);
     }
 }
 
@@ -174,7 +175,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     if (t->part > 0)
         put_parts(comm, o, v, in, (uint8_t *)given + t->data);
     else if (t->bytes > 0)
-        memcpy((uint8_t *)given + t->data, in, t->bytes);
+        plait_copy(comm->kernels, (uint8_t *)given + t->data, in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
     uint32_t n = t->to.n, r = t->to.first;
@@ -207,7 +208,7 @@ static void copy(struct plait_comm *comm, void *to, const void *from, size_t byt
 {
     if (to == from || bytes == 0) /* in place; or there may be no OUT */
         return;
-    memcpy(to, from, bytes);
+    plait_copy(comm->kernels, to, from, bytes);
     comm->stats.bytes_copied += bytes;
 }
 

@@ -84,6 +84,7 @@ struct plait_transport {
 struct plait_link {
     const struct plait_transport *transport;
     uint32_t next_out, next_in; /* numbers of the next operation's first messages */
+    bool past_out, past_in;     /* what is offered, what arrived last, was staged past the caches (shm's tells it) */
 };
 
 /* Every transport of this build, NULL-ended, in order of preference. */

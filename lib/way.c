@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "comm.h"
+#include "sized.h"
 
 void plait_way_choose(struct plait_run *run)
 {
@@ -13,7 +14,7 @@ void plait_way_choose(struct plait_run *run)
     run->way = 0;
     run->timed = run->landed = false;
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
-        !run->o->geometry.rooted)
+        plait_way_is_tried(run->o))
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
     if (run->work.scratch) /* read from the cache, and never by anybody else */
         run->way &= ~(unsigned)PLAIT_RESULT_PAST;
@@ -38,4 +39,43 @@ void plait_way_report(struct plait_run *run)
         wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
     if (2 * wanted > comm->nrank)
         plait_trial_again(plait_trial_of(&comm->trials, bytes));
+}
+
+/*
+ * May it be lent? Blocks that differ may at any size: whether that takes less is measured. But in a gather one rank does
+ * all the copying, and the others can share it.
+ */
+static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    const struct plait_op_plan *o = run->o;
+    const size_t all = !o->sized                 ? bytes
+                       : o->coll == PLAIT_GATHER ? plait_sized_block(run, in->blk) * o->size * run->prog->nrank
+                                                 : 0;
+
+    return o->selection.once && plait_copies_once(o->coll, bytes, all);
+}
+
+unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    const unsigned plain = 1U << PLAIT_PASS_STAGED, past = 1U << PLAIT_PASS_PAST, lent = 1U << PLAIT_PASS_LENT;
+
+    if (run->o->geometry.combines || run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
+        return 0;
+    if (!plait_way_is_tried(run->o))
+        return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
+    return is_lendable(run, in, bytes) ? lent | (run->way & PLAIT_SHARED_PAST ? past : plain) : 0;
+}
+
+enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,
+                                        const struct plait_instr *in, const void *data, size_t bytes)
+{
+    unsigned may = plait_ways_of_message(run, in, bytes);
+
+    if (link->transport->reaches(link, data, bytes, false))
+        return PLAIT_PASS_LENT;
+    if (!link->transport->reaches(link, data, bytes, true))
+        may &= ~(1U << PLAIT_PASS_LENT);
+    if (may != 0)
+        return plait_lend(run->comm, (uint32_t)in->peer, bytes, may);
+    return run->way & PLAIT_SHARED_PAST ? PLAIT_PASS_PAST : PLAIT_PASS_STAGED;
 }

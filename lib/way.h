@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way in which an operation writes, as trial.h finds it. */
+/* The way in which an operation writes, as trial.h finds it, and each of its messages goes, as lend.h does. */
 #ifndef PLAIT_LIB_WAY_H
 #define PLAIT_LIB_WAY_H
 
-#include "run.h"
+#include "flight.h"
+
+/* Do all ranks begin it with the same number of bytes, and hear of each other? Then trial.h finds out how to write. */
+static inline bool plait_way_is_tried(const struct plait_op_plan *o)
+{
+    return !o->geometry.rooted && !o->sized;
+}
 
 /* Before the operation sends anything; sets run->way and whether it is timed. */
 void plait_way_choose(struct plait_run *run);
 
 /* After its last step. */
 void plait_way_report(struct plait_run *run);
+
+/*
+ * The ways that a message may go whose receive is a copy: 1 << enum plait_passing. 0: there is no choice. How operations
+ * are staged that all ranks begin alike trial.h finds out.
+ */
+unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes);
+
+/* How it goes to its receiver, which may be able to read it where it lies. Asked once. */
+enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,
+                                        const struct plait_instr *in, const void *data, size_t bytes);
 
 #endif

@@ -239,14 +239,59 @@ static void short_and_interrupted_reads_go_on(void **state)
 /* ---- Where it takes less time -------------------------------------------------------------------------- */
 
 enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_LEND_EVERY };
+enum { FIRST = 2 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND };        /* messages, where there are two ways */
+enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
+
+#define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
+#define ALL (TWO | 1U << PLAIT_PASS_PAST)
+
+static bool lends(struct plait_comm *comm)
+{
+    return plait_lend(comm, 1, BYTES, TWO) == PLAIT_PASS_LENT;
+}
 
 static unsigned lent_of(struct plait_comm *comm, unsigned n)
 {
     unsigned lent = 0;
 
     while (n-- > 0)
-        lent += plait_lend(comm, 1, BYTES);
+        lent += lends(comm);
     return lent;
+}
+
+/* Of PLAIT_LEND_EVERY messages, which may go any way: how many go each. */
+static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NPASSING])
+{
+    memset(n, 0, PLAIT_NPASSING * sizeof *n);
+    for (unsigned i = 0; i < PLAIT_LEND_EVERY; i++)
+        n[plait_lend(comm, 1, BYTES, ALL)]++;
+}
+
+/* Past the caches costs less; through them less than twice as much, then more: then it is tried less often. */
+static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
+{
+    unsigned n[PLAIT_NPASSING], tried = 0;
+
+    own[PLAIT_STAGING] = 2e-10F;
+    other[PLAIT_TAKING_STAGED] = 1e-10F;
+    own[PLAIT_STAGING_PAST] = 1e-10F;
+    other[PLAIT_TAKING_PAST] = 1e-10F;
+    own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 3e-10F;
+    comm->peers[1].lending.n[3] = PLAIT_LEND_EVERY;
+    count_ways(comm, n);
+    CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_ROUND && n[PLAIT_PASS_LENT] == PLAIT_LEND_ROUND);
+    own[PLAIT_STAGING] = 20e-10F;
+    for (unsigned i = 0; i < 2 * PLAIT_LEND_DEAR; i++) {
+        count_ways(comm, n);
+        CHECK(n[PLAIT_PASS_STAGED] % PLAIT_LEND_ROUND == 0 && n[PLAIT_PASS_LENT] == PLAIT_LEND_ROUND);
+        tried += n[PLAIT_PASS_STAGED] / PLAIT_LEND_ROUND;
+    }
+    CHECK(tried == 2);
+    own[PLAIT_STAGING] = 1e-10F;
+    own[PLAIT_STAGING_PAST] = 3e-10F; /* the lines are near now */
+    count_ways(comm, n);
+    CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_EVERY - 2 * PLAIT_LEND_ROUND);
+    return 0;
 }
 
 /* What others measured, and this rank, set by hand. */
@@ -259,10 +304,8 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank != 0)
         return 0;
-    CHECK(lent_of(*comm, PLAIT_LEND_FIRST) == PLAIT_LEND_FIRST / 2 &&
-          (*comm)->peers[1].lending.n[3] == PLAIT_LEND_FIRST);
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) ==
-          (PLAIT_LEND_EVERY - PLAIT_LEND_FIRST) / 2); /* not known */
+    CHECK(lent_of(*comm, FIRST) == FIRST / 2 && (*comm)->peers[1].lending.n[3] == FIRST);
+    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - FIRST) == (PLAIT_LEND_EVERY - FIRST) / 2); /* not known */
     own[PLAIT_STAGING] = 1e-10F;
     other[PLAIT_TAKING_STAGED] = 2e-10F;
     other[PLAIT_TAKING_LENT] = 4e-10F;
@@ -275,7 +318,7 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
         const uint32_t since = n < PLAIT_TRIAL_PERIOD && n >= PLAIT_TRIAL_EARLY
                                    ? PLAIT_TRIAL_EARLY
                                    : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
-        CHECK(!plait_lend(*comm, 1, BYTES) || n - since >= PLAIT_TRIAL_PLACES);
+        CHECK(!lends(*comm) || n - since >= PLAIT_TRIAL_PLACES);
     }
     for (uint32_t n = 0; n < 5;
          n++) /* copies that are slow for once do not change the way, if they stay slow they do */
@@ -283,13 +326,14 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 35e-10F);
     for (uint32_t n = 0; n < 200; n++)
         plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 100 * 1e-10 * BYTES);
-    CHECK(own[PLAIT_STAGING] > 95e-10F && plait_lend(*comm, 1, BYTES));
+    CHECK(own[PLAIT_STAGING] > 95e-10F && lends(*comm));
     plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] < 50e-10F); /* a fast one counts at once */
     own[PLAIT_STAGING] = 1e-10F;
-    CHECK(!plait_lend_number(*comm, 1, BYTES, 7));
+    CHECK(plait_lend_number(*comm, 1, BYTES, TWO, 7) == PLAIT_PASS_STAGED);
     const uint32_t asked = (*comm)->peers[1].lending.n[3];
-    CHECK(!plait_lend_number(*comm, 1, BYTES, 7) && (*comm)->peers[1].lending.n[3] == asked);
+    CHECK(plait_lend_number(*comm, 1, BYTES, TWO, 7) == PLAIT_PASS_STAGED && (*comm)->peers[1].lending.n[3] == asked);
+    CHECK(choose_among_all(*comm, rank, own, other) == 0);
     (*comm)->config.cma = PLAIT_CMA_ALWAYS;
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
     return 0;
@@ -323,7 +367,7 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     CHECK(rank == 1 || (*comm)->peers[1].lending.n[5] == NSLICE); /* each is asked for once */
-    for (int i = 0; i < 2 * PLAIT_LEND_FIRST; i++)
+    for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
@@ -358,7 +402,7 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         for (size_t k = 0; k < BYTES; k++)
             CHECK((uint8_t)v[k] == (uint8_t)i);
         const uint64_t staged = stats_of(*comm).bytes_staged - before;
-        CHECK(rank == 1 || i >= PLAIT_LEND_FIRST || staged == (i / PLAIT_LEND_ROUND % 2 == 0 ? BYTES : 0));
+        CHECK(rank == 1 || i >= FIRST_OF_ALL || staged == (i / PLAIT_LEND_ROUND % 3 != 2 ? BYTES : 0));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(rank == 1 || ((*comm)->peers[1].lending.n[3] == NMESSAGE && cost[PLAIT_STAGING] > 0));

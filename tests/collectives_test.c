@@ -397,6 +397,76 @@ static void blocks_may_differ_in_size(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+enum { LONG_RANKS = 5, LONG_BLOCK = 400001 };
+
+/* Around the borders of slices, each pair its own. */
+static size_t long_block(unsigned round, uint32_t from, uint32_t to)
+{
+    static const size_t sizes[] = { 0, 3, 65535, LONG_BLOCK, 131072, 1, 26215, 300001, 65537 };
+    return sizes[(from * 5 + to * 2 + round) % (sizeof sizes / sizeof *sizes)];
+}
+
+static struct side long_side(unsigned round, uint32_t nrank, uint32_t rank, bool gives)
+{
+    struct side s = { 0 };
+    size_t at = 0;
+
+    for (uint32_t r = 0; r < nrank; at += s.counts[r++]) {
+        s.counts[r] = gives ? long_block(round, rank, r) : long_block(round, r, rank);
+        s.at[r] = at;
+    }
+    return s;
+}
+
+/* Each pair counts its own slices; the next operation's messages follow them. */
+static int move_long_pairs(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm);
+    int32_t *in = malloc((size_t)LONG_RANKS * LONG_BLOCK * sizeof *in),
+            *out = malloc((size_t)LONG_RANKS * LONG_BLOCK * sizeof *out);
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    for (unsigned round = 0; round < 12; round++) {
+        const uint32_t root = round % nrank;
+        const struct side give = long_side(round, nrank, rank, true), take = long_side(round, nrank, rank, false);
+        for (uint32_t r = 0; r < nrank; r++)
+            for (size_t i = 0; i < give.counts[r]; i++)
+                in[give.at[r] + i] = element(rank, r, i);
+        memset(out, 0, (size_t)LONG_RANKS * LONG_BLOCK * sizeof *out);
+        CHECK(plait_alltoallv(*comm, in, give.counts, NULL, out, take.counts, NULL, PLAIT_INT32, NULL) == PLAIT_OK);
+        for (uint32_t r = 0; r < nrank; r++)
+            CHECK(same(rank, out + take.at[r], take.counts[r], r, rank) == 0);
+        memset(out, 0, (size_t)LONG_RANKS * LONG_BLOCK * sizeof *out);
+        CHECK(plait_gatherv(*comm, in + give.at[root], give.counts[root], out, take.counts, NULL, PLAIT_INT32, root,
+                            NULL) == PLAIT_OK);
+        for (uint32_t r = 0; rank == root && r < nrank; r++)
+            CHECK(same(rank, out + take.at[r], take.counts[r], r, rank) == 0);
+        memset(out, 0, (size_t)LONG_RANKS * LONG_BLOCK * sizeof *out);
+        CHECK(plait_scatterv(*comm, in, give.counts, NULL, out, take.counts[root], PLAIT_INT32, root, NULL) ==
+              PLAIT_OK);
+        CHECK(same(rank, out, take.counts[root], root, rank) == 0);
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void long_blocks_of_pairs_go_in_slices(void **state)
+{
+    static const char *const cma[] = { "auto", "0", "1" };
+    const struct ranks processes = { .nprocess = 3, .nthread = 1, .body = move_long_pairs };
+    const struct ranks both = { .nprocess = 2, .nthread = 2, .body = move_long_pairs };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cma / sizeof *cma; i++) {
+        setenv("PLAIT_CMA", cma[i], 1);
+        assert_int_equal(ranks_run(&processes), 0);
+        assert_int_equal(ranks_run(&both), 0);
+    }
+    unsetenv("PLAIT_CMA");
+}
+
 static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t apart[5] = { 4, 0, 1, 8, 7 }, overlapping[5] = { 3, 0, 1, 8, 7 };
@@ -563,6 +633,7 @@ int main(void)
         cmocka_unit_test(long_blocks_go_in_slices),
         cmocka_unit_test(long_blocks_of_different_sizes_go_in_slices),
         cmocka_unit_test(blocks_may_differ_in_size),
+        cmocka_unit_test(long_blocks_of_pairs_go_in_slices),
         cmocka_unit_test(wrong_sizes_are_named_and_change_nothing),
         cmocka_unit_test(operators_of_the_caller_work_everywhere),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),

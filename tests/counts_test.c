@@ -508,7 +508,7 @@ static int count_direct(struct plait_comm *comm, uint32_t rank, const struct col
     for (uint32_t i = 0; i < g.in.nslot; i++) {
         const uint32_t blk = g.in.blk + i * g.in.stride;
         const size_t bytes = collective_block(c, blk) * sizeof(float);
-        const bool once = comm->cma && !g.combines && plait_copies_once(bytes, bytes);
+        const bool once = comm->cma && !g.combines && plait_copies_once(c->coll, bytes, bytes);
         staged += goes_elsewhere(c, nrank, rank, blk) && bytes > PLAIT_POST_DATA && !once ? bytes : 0;
     }
     for (uint32_t i = 0; i < g.out.nslot; i++)

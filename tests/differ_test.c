@@ -75,6 +75,10 @@ static void two_ranks_whose_sizes_disagree_are_told(void **state)
           "the largest block has 0 elements here and 7 on rank 1",
           "the largest block has 7 elements here and 0 on rank 0" },
         { { 100000, 7 }, { 8, 100000 }, "rank 1 sends 28 bytes where rank 0 expects 32", "\n" },
+        { { 190000, 199000 }, /* several slices, the first of which are equal */
+          { 199000, 180000 },
+          "rank 0 sends 760000 bytes where rank 1 expects 720000",
+          "\n" },
     };
 
     (void)state;

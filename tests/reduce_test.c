@@ -514,6 +514,36 @@ static void user_functions_combine_in_the_order_of_the_sources(void **unused)
     }
 }
 
+/* However the copy lies to the original within a page; and nothing beside it. */
+static void copies_are_copies(void **unused)
+{
+    enum { MOST = 9000, ROOM = MOST + 4096 + 128 };
+    static const size_t sizes[] = { 0, 1, 63, 64, 65, 2048, 2049, 2111, 4096, MOST };
+    static const size_t apart[] = { 0, 1, 4, 15, 16, 63, 64, 4095 };
+    static unsigned char from[ROOM], to[ROOM];
+
+    (void)unused;
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (unsigned char)(i * 31 + i / 251);
+    for (unsigned s = 0; s < LENGTH(isas); s++)
+        for (size_t n = 0; n < LENGTH(sizes) && plait_kernels_find(isas[s]) != NULL; n++)
+            for (size_t a = 0; a < LENGTH(apart); a++) {
+                const struct plait_kernels *k = plait_kernels_find(isas[s]);
+                void (*const ways[])(void *, const void *, size_t) = { k->copy, k->stream, NULL };
+                const size_t base = (uintptr_t)from % 4096, at = (4096 + base + apart[a] - (uintptr_t)to % 4096) % 4096;
+                for (unsigned w = 0; w < LENGTH(ways) && at + sizes[n] < ROOM; w++) {
+                    memset(to, 0xaa, sizeof to);
+                    if (ways[w] != NULL)
+                        ways[w](to + at, from, sizes[n]);
+                    else
+                        plait_copy(k, to + at, from, sizes[n]);
+                    assert_memory_equal(to + at, from, sizes[n]);
+                    for (size_t i = 0; i < ROOM; i++)
+                        assert_true((i >= at && i < at + sizes[n]) || to[i] == 0xaa);
+                }
+            }
+}
+
 static void conversions_stay_within_their_arrays(void **unused)
 {
     (void)unused;
@@ -841,6 +871,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scaling_multiplies_and_rounds_to_the_type),
         cmocka_unit_test(user_functions_combine_in_the_order_of_the_sources),
         cmocka_unit_test(conversions_stay_within_their_arrays),
+        cmocka_unit_test(copies_are_copies),
         cmocka_unit_test(two_sources_of_any_length_agree_with_the_reference),
         cmocka_unit_test(any_number_of_sources_agrees_with_the_reference),
         cmocka_unit_test(averages_agree_with_the_reference),

@@ -36,6 +36,8 @@ struct shm_link {
     _Atomic uint32_t *in_ack;    /* this rank's words for them */
 };
 
+#define PAST ((uint64_t)1 << 63) /* of a note: what it goes with was staged past the caches */
+
 static struct shm_link *shm(const struct plait_link *link)
 {
     return (struct shm_link *)(uintptr_t)link;
@@ -128,7 +130,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = post->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
     post->bytes = bytes;
-    post->note = note;
+    post->note = note | (link->past_out ? PAST : 0);
     post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     plait_wake(s->comm, s->peer);
@@ -163,6 +165,7 @@ static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_
     if (atomic_load_explicit(&post->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
         return NULL;
     *bytes = post->bytes;
+    link->past_in = (post->note & PAST) != 0;
     if (!s->one_process && post->address >= s->process->size)
         return post->bytes != room || copy_over(s, post, landing) ? landing : NULL;
     return (const void *)((uintptr_t)s->base + (uintptr_t)post->address);
@@ -184,7 +187,7 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     if ((uint32_t)word != number + 1) /* then its line may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
-    *note = post->note;
+    *note = post->note & ~PAST;
     return true;
 }
 

@@ -42,7 +42,7 @@ static void put(const struct plait_kernels *k, enum plait_dtype payload, void *t
     const float limit = most(payload, summed);
 
     if (payload == PLAIT_FLOAT32) {
-        memcpy(to, d, n * sizeof *d);
+        plait_copy(k, to, d, n * sizeof *d);
         return;
     }
     for (size_t i = 0; i < n && limit < INFINITY; i++)

@@ -44,7 +44,7 @@ static void convert(const struct plait_kernels *k, struct plait_vector to, struc
     else if (factor != 1)
         scale(k, to.type, to.data, from.data, n, factor);
     else if (to.data != from.data)
-        memcpy(to.data, from.data, n * plait_dtype_size(to.type));
+        plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
 }
 
 static double squares_of(const struct plait_kernels *k, struct plait_vector v, size_t n)
@@ -171,7 +171,7 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
     bool finite = true;
 
     if (square == NULL && !past && factor == 1 && to.type == from.type) {
-        memcpy(to.data, from.data, n * plait_dtype_size(to.type));
+        plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
         return true;
     }
     cut(&j, n, ways);

@@ -128,6 +128,19 @@
 #define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
 #include "tmpl.h"
 
+static void copy(void *dst, const void *src, size_t bytes)
+{
+    enum { LINE = 64 };
+    unsigned char *d = dst, line[LINE];
+    const unsigned char *s = src;
+
+    for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) {
+        memcpy(line, s, LINE); /* of this size a few moves */
+        memcpy(d, line, LINE);
+    }
+    memcpy(d, s, bytes);
+}
+
 static void stream_some(void *dst, const void *src, size_t bytes)
 {
     unsigned char *d = dst;
@@ -248,7 +261,8 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                        [PLAIT_BFLOAT16] = narrow_by_bf16,                                                             \
                        [PLAIT_FLOAT8E4M3] = narrow_by_e4m3,                                                           \
                        [PLAIT_FLOAT8E5M2] = narrow_by_e5m2 },                                                         \
-        .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update, \
+        .copy = copy, .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares,     \
+        .update = update,                                                                                             \
     }
 
 #endif
