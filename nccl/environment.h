@@ -32,7 +32,7 @@
 /* start of a name, why it has no meaning here; the last one is for all others */
 #define NCCL_MEANINGLESS_LIST(X)                                              \
     X("NCCL_CHECK", "arguments are always checked")                           \
-    X("NCCL_COMM_ID", "every rank gets the id that ncclGetUniqueId() made")   \
+    X("NCCL_COMM_ID", "ncclGetUniqueId() fails while it is set")              \
     X("NCCL_DEBUG_", "there are no subsystems and no other time stamps")      \
     X("NCCL_IB_", "UCX_NET_DEVICES and UCX's other settings are for devices") \
     X("NCCL_NET", "UCX_TLS and UCX_NET_DEVICES choose the network")           \

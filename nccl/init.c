@@ -44,6 +44,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
     nccl_environment_use();
     if (uniqueId == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclGetUniqueId: uniqueId is NULL");
+    if (nccl_environment("NCCL_COMM_ID") != NULL) /* ids have a secret, which an address has not */
+        return nccl_fail(ncclInvalidUsage, NULL,
+                         "ncclGetUniqueId: NCCL_COMM_ID=%s: ids are not made from an address; unset it, call "
+                         "ncclGetUniqueId() in one process and give its id to all ranks",
+                         nccl_environment("NCCL_COMM_ID"));
     enum plait_status status = plait_unique_id_create_tcp(NULL, &id);
     /* A build without TCP, or a machine without a network, has this host. */
     if (status == PLAIT_ERR_UNSUPPORTED || (status == PLAIT_ERR_CONFIG && !names_interfaces()))

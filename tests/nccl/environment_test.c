@@ -116,6 +116,28 @@ static void names_without_a_meaning_are_told_once(void **state)
     assert_int_equal(times_logged("NCCL_BUFFSIZE is not used: PLAIT_SLICE='lots' (NCCL_BUFFSIZE): allowed is"), 1);
 }
 
+static int makes_no_id(int rank)
+{
+    ncclUniqueId id;
+    ncclComm_t comm;
+
+    CHECK(ncclGetUniqueId(&id) == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(NULL), "NCCL_COMM_ID=127.0.0.1:5000") != NULL);
+    CHECK(strstr(ncclGetLastError(NULL), "unset it") != NULL);
+    OK(ncclCommInitAll(&comm, 1, NULL)); /* which needs no id of the caller's */
+    OK(ncclCommDestroy(comm));
+    unsetenv("NCCL_COMM_ID");
+    OK(ncclGetUniqueId(&id));
+    return 0;
+}
+
+static void nccl_comm_id_makes_no_id_and_the_error_says_what_does(void **state)
+{
+    (void)state;
+    RUN(makes_no_id, "NCCL_COMM_ID=127.0.0.1:5000");
+    assert_int_equal(times_logged("NCCL_COMM_ID has no meaning here: ncclGetUniqueId() fails"), 1);
+}
+
 /* ---- Algorithms -------------------------------------------------------------------------------------------------- */
 
 static char expected[64];
@@ -262,6 +284,7 @@ int main(void)
         cmocka_unit_test(nccl_debug_says_how_much_is_told),
         cmocka_unit_test(nccl_debug_file_takes_the_log),
         cmocka_unit_test(names_without_a_meaning_are_told_once),
+        cmocka_unit_test(nccl_comm_id_makes_no_id_and_the_error_says_what_does),
         cmocka_unit_test(nccl_algo_chooses_by_its_names_and_ours),
         cmocka_unit_test(a_call_selects_its_algorithm_and_may_insist),
         cmocka_unit_test(parameters_are_nccls_names_and_plaits_settings),
