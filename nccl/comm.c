@@ -51,6 +51,7 @@ struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool b
     atomic_store(&c->plait, NULL);
     atomic_store(&c->trouble, ncclSuccess);
     atomic_store(&c->revoked, false);
+    atomic_store(&c->making, NCCL_MAKING);
     atomic_store(&c->life, NCCL_ALIVE);
     return c;
 }
@@ -102,6 +103,20 @@ ncclResult_t nccl_enter_ready(struct ncclComm *c, const char *call)
 void nccl_leave(struct ncclComm *c)
 {
     atomic_fetch_sub(&c->users, 1);
+}
+
+bool nccl_comm_made(struct ncclComm *c)
+{
+    uint32_t making = NCCL_MAKING;
+
+    return atomic_compare_exchange_strong(&c->making, &making, NCCL_MADE) || making == NCCL_MADE;
+}
+
+bool nccl_comm_leave_to_maker(struct ncclComm *c)
+{
+    uint32_t making = NCCL_MAKING;
+
+    return atomic_compare_exchange_strong(&c->making, &making, NCCL_UNWANTED);
 }
 
 bool nccl_comm_close(struct ncclComm *c)

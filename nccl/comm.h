@@ -29,6 +29,7 @@ struct nccl_registration;
 struct ncclComm {
     _Atomic uint32_t life;              /* NCCL_ALIVE, or the handle is good for nothing */
     uint32_t generation;                /* which comm in this memory */
+    _Atomic uint32_t making;            /* NCCL_MAKING until its maker has no more to do with it */
     _Atomic uint32_t users;             /* calls that have entered */
     _Atomic uint32_t queued;            /* calls of open groups */
     _Atomic uint32_t working;           /* jobs in the background */
@@ -51,6 +52,8 @@ struct ncclComm {
 
 #define NCCL_ALIVE 0x6e636f6du
 
+enum { NCCL_MADE, NCCL_MAKING, NCCL_UNWANTED }; /* unwanted: aborted; its maker frees it */
+
 /* One that nobody knows yet; NULL: out of memory. Nobody knows it any more. */
 struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool blocking);
 void nccl_comm_free(struct ncclComm *comm);
@@ -60,6 +63,11 @@ ncclResult_t nccl_enter(struct ncclComm *comm, const char *call);
 /* And one that is there, on which nothing goes on in the background. */
 ncclResult_t nccl_enter_ready(struct ncclComm *comm, const char *call);
 void nccl_leave(struct ncclComm *comm);
+
+/* The maker's last word. False: it was aborted meanwhile, and is the maker's to free. */
+bool nccl_comm_made(struct ncclComm *comm);
+/* Of one that is closed. False: nobody makes it any more. */
+bool nccl_comm_leave_to_maker(struct ncclComm *comm);
 
 /* Nobody can enter any more. False: somebody else has done that. */
 bool nccl_comm_close(struct ncclComm *comm);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct nccl_job *nccl_job_new(enum nccl_job_kind kind, const char *call, struct ncclComm *parent, bool blocking,
                               const char *name)
@@ -50,11 +51,41 @@ static struct plait_comm *parent_of(const struct nccl_job *j)
     return j->through != NULL ? j->through : atomic_load(&j->parent->plait);
 }
 
+/* It may be there and have failed since, which is its next call's error. */
+static bool is_there(const struct plait_comm *comm)
+{
+    struct plait_comm_memory memory;
+
+    plait_comm_memory(comm, &memory);
+    return memory.control > 0;
+}
+
+/* In the background, as ncclCommAbort() of another thread is to end it. */
+static enum plait_status create(struct nccl_job *j)
+{
+    enum plait_status status;
+
+    j->options.background = j->alone;
+    status = plait_comm_create(&j->options, &j->made);
+    if (status != PLAIT_OK || !j->alone)
+        return status;
+    while ((status = plait_comm_status(j->made)) == PLAIT_IN_PROGRESS) {
+        if (atomic_load(&j->child->making) == NCCL_UNWANTED)
+            plait_comm_abort(j->made, "ncclCommAbort()");
+        usleep(200);
+    }
+    if (status == PLAIT_OK || is_there(j->made))
+        return PLAIT_OK;
+    plait_comm_destroy(j->made); /* which leaves the error's text */
+    j->made = NULL;
+    return status;
+}
+
 static enum plait_status make(struct nccl_job *j)
 {
     switch (j->kind) {
     case NCCL_JOB_CREATE:
-        return plait_comm_create(&j->options, &j->made);
+        return create(j);
     case NCCL_JOB_SPLIT:
         return plait_comm_split(parent_of(j), j->color, j->key, j->name, &j->made);
     case NCCL_JOB_SHRINK:
@@ -95,6 +126,7 @@ static enum plait_status work(struct nccl_job *jobs)
 {
     enum plait_status status;
 
+    jobs->alone = jobs->next == NULL;
     stop(jobs);
     status = all(jobs, make_way);
 
@@ -128,12 +160,27 @@ static void deliver(struct nccl_job *j)
     atomic_store(&c->plait, j->made);
 }
 
+/* There is no such comm; who has aborted one that was made frees it. */
 static void withdraw(struct nccl_job *j)
 {
-    if (j->child == NULL)
+    struct ncclComm *c = j->child;
+
+    if (c == NULL)
         return;
     *j->out = NULL;
-    nccl_comm_free(j->child);
+    if (!nccl_comm_close(c) && atomic_load(&c->making) == NCCL_MADE)
+        return;
+    nccl_comm_drain(c); /* who aborts it looks at it until then */
+    nccl_comm_free(c);
+}
+
+/* It was aborted while it was made. */
+static ncclResult_t discard(struct nccl_job *j)
+{
+    plait_comm_abort(j->made, "ncclCommAbort()");
+    plait_comm_destroy(j->made);
+    withdraw(j);
+    return nccl_fail(ncclRemoteError, NULL, "%s: the comm was aborted while it was made", j->call);
 }
 
 /* ---- Now -------------------------------------------------------------------------------------------------------- */
@@ -148,7 +195,9 @@ static ncclResult_t do_now(struct nccl_job *jobs)
             result = nccl_result(status, j->parent, j->call);
         if (j->made != NULL)
             deliver(j);
-        else if (status != PLAIT_OK)
+        if (j->made != NULL && !nccl_comm_made(j->child))
+            result = discard(j);
+        else if (j->made == NULL && status != PLAIT_OK)
             withdraw(j);
         if (j->kind == NCCL_JOB_FINALIZE)
             j->parent->finalized = status == PLAIT_OK;
@@ -183,7 +232,10 @@ static void *do_in_background(void *arg)
             deliver(j);
         if (j->kind == NCCL_JOB_FINALIZE)
             j->parent->finalized = status == PLAIT_OK;
+        const bool unwanted = j->child != NULL && !nccl_comm_made(j->child);
         end(j->child, result);
+        if (unwanted)
+            discard(j);
         end(j->parent, j->child == NULL ? result : ncclSuccess); /* a comm that has failed says so by itself */
         nccl_leave(j->parent);
     }
@@ -196,6 +248,8 @@ static void mark(const struct nccl_job *jobs, int n)
     for (const struct nccl_job *j = jobs; j != NULL; j = j->next) {
         if (j->child != NULL)
             atomic_fetch_add(&j->child->working, (uint32_t)n);
+        if (j->child != NULL)
+            nccl_comm_made(j->child); /* who ends it from now on waits */
         atomic_fetch_add(&j->parent->working, (uint32_t)n);
     }
 }
@@ -227,8 +281,9 @@ static ncclResult_t create_later(struct nccl_job *j)
     const enum plait_status status = plait_comm_create(&j->options, &j->made);
     if (status == PLAIT_OK) {
         deliver(j);
+        const ncclResult_t result = nccl_comm_made(j->child) ? ncclInProgress : discard(j);
         nccl_jobs_free(j);
-        return ncclInProgress;
+        return result;
     }
     const ncclResult_t result = nccl_result(status, NULL, j->call);
     withdraw(j);
@@ -260,11 +315,21 @@ static ncclResult_t enter_parents(const struct nccl_job *jobs)
     return ncclSuccess;
 }
 
+static ncclResult_t check_children(const struct nccl_job *jobs)
+{
+    for (const struct nccl_job *j = jobs; j != NULL; j = j->next)
+        if (j->child != NULL && atomic_load(&j->child->making) == NCCL_UNWANTED)
+            return nccl_fail(ncclInvalidUsage, NULL, "%s: the comm was aborted before its group ended", j->call);
+    return ncclSuccess;
+}
+
 ncclResult_t nccl_jobs_do(struct nccl_job *jobs)
 {
     struct nccl_job *now = NULL, **now_end = &now, *later = NULL, **later_end = &later;
-    ncclResult_t result = enter_parents(jobs);
+    ncclResult_t result = check_children(jobs);
 
+    if (result == ncclSuccess)
+        result = enter_parents(jobs);
     if (result != ncclSuccess) {
         nccl_jobs_drop(jobs);
         return result;

@@ -22,6 +22,7 @@ struct nccl_job {
     int color, key;                /* NCCL_JOB_SPLIT */
     uint32_t *excluded, nexcluded; /* NCCL_JOB_SHRINK */
     bool abort;
+    bool alone;                 /* no other job is done with it */
     struct plait_comm *through; /* what a revoked parent is split by */
     struct plait_comm *made;
 };

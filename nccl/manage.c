@@ -249,6 +249,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         nccl_leave(comm);
         return result;
     }
+    if (atomic_load(&comm->making) == NCCL_MAKING) {
+        result =
+            nccl_fail(ncclInvalidUsage, comm,
+                      "ncclCommDestroy: the comm is still being made; end its group first, or call ncclCommAbort()");
+        nccl_leave(comm);
+        return result;
+    }
     const bool closed = nccl_comm_close(comm);
     nccl_leave(comm);
     if (!closed)
@@ -270,9 +277,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     const bool closed = nccl_comm_close(comm);
     if (closed && atomic_load(&comm->plait) != NULL)
         plait_comm_abort(atomic_load(&comm->plait), "ncclCommAbort()");
+    const bool left_to_maker = closed && nccl_comm_leave_to_maker(comm);
     nccl_leave(comm);
     if (!closed)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclCommAbort: another thread ends comm %p", (void *)comm);
+    if (left_to_maker)
+        return ncclSuccess;
     nccl_comm_drain(comm);
     plait_comm_destroy(atomic_load(&comm->plait)); /* whose error is the abort */
     nccl_comm_free(comm);

@@ -106,6 +106,99 @@ static void a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted(void *
                      0);
 }
 
+/* ---- Ended while they are made ----------------------------------------------------------------------------------- */
+
+static int can_go_on(int rank)
+{
+    ncclComm_t comms[2];
+    ncclUniqueId id;
+    int n;
+
+    for (int i = 0; i < 2; i++) {
+        OK(ncclGetUniqueId(&id));
+        OK(ncclCommInitRank(&comms[i], 1, id, 0));
+        OK(ncclCommCount(comms[i], &n));
+        CHECK(n == 1 && adds_up(comms[i], 0, 1) == 0);
+    }
+    CHECK(comms[0] != comms[1]);
+    for (int i = 0; i < 2; i++)
+        OK(ncclCommDestroy(comms[i]));
+    return 0;
+}
+
+static int end_in_its_group(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t aborted, part;
+    int n;
+
+    OK(ncclGroupStart());
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(ncclCommDestroy(*comm) == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(NULL), "still being made") != NULL);
+    OK(ncclGroupEnd());
+    CHECK(adds_up(*comm, rank, nrank) == 0); /* it was not destroyed */
+    for (config.blocking = 0; config.blocking < 2; config.blocking++) {
+        OK(ncclGroupStart());
+        ncclCommInitRankConfig(&aborted, nrank, ranks_id[1], rank, &config);
+        OK(ncclCommAbort(aborted));
+        CHECK(ncclCommAbort(aborted) == ncclInvalidArgument);
+        CHECK(ncclGroupEnd() == ncclInvalidUsage && aborted == NULL);
+        CHECK(strstr(ncclGetLastError(NULL), "aborted before its group ended") != NULL);
+        OK(ncclGroupStart());
+        ncclCommSplit(*comm, 0, 0, &part, &config);
+        CHECK(ncclCommDestroy(part) == ncclInvalidUsage);
+        OK(ncclCommAbort(part));
+        CHECK(ncclGroupEnd() == ncclInvalidUsage && part == NULL);
+    }
+    OK(ncclCommCount(*comm, &n));
+    return adds_up(*comm, rank, nrank) == 0 && can_go_on(rank) == 0 && n == nrank ? 0 : 1;
+}
+
+static void a_comm_is_not_destroyed_before_its_group_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = end_in_its_group, .no_comm = 1 }),
+                     0);
+}
+
+static void *abort_when_it_is_named(void *arg)
+{
+    ncclComm_t volatile *comm = arg;
+
+    while (*comm == NULL)
+        usleep(1000);
+    usleep(50000);
+    return ncclCommAbort(*comm) == ncclSuccess ? arg : NULL;
+}
+
+static int abort_creation(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclComm_t waits = NULL;
+    pthread_t thread;
+    void *done;
+
+    (void)nrank;
+    CHECK(pthread_create(&thread, NULL, abort_when_it_is_named, &waits) == 0);
+    CHECK(ncclCommInitRank(&waits, 2, ranks_id[0], rank) == ncclRemoteError); /* of two: the other one never comes */
+    CHECK(strstr(ncclGetLastError(NULL), "aborted") != NULL);
+    pthread_join(thread, &done);
+    CHECK(done != NULL && waits == NULL && *comm == NULL);
+    return can_go_on(rank);
+}
+
+/* Within the limit of a rank, not that of the creation. */
+static void a_creation_that_waits_ends_when_another_thread_aborts_it(void **state)
+{
+    static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
+
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){
+            .nprocess = 1, .nthread = 1, .body = abort_creation, .no_comm = 1, .environment = environment }),
+        0);
+}
+
 /* ---- Made of others -------------------------------------------------------------------------------------------- */
 
 static int make_in_every_way(ncclComm_t *comm, int rank, int nrank)
@@ -375,6 +468,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comms_that_do_not_block_are_in_progress_until_they_are_there),
         cmocka_unit_test(a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted),
+        cmocka_unit_test(a_comm_is_not_destroyed_before_its_group_ends),
+        cmocka_unit_test(a_creation_that_waits_ends_when_another_thread_aborts_it),
         cmocka_unit_test(comms_are_made_from_several_ids_split_and_shrunk),
         cmocka_unit_test(comms_are_suspended_and_resumed_and_tell_their_memory),
         cmocka_unit_test(memory_is_registered_and_windows_are_null),
