@@ -51,6 +51,7 @@ enum { /* of enums of the driver, what is used */
 /* name as the table has it, the driver's, its arguments */
 #define PLAIT_CUDA_DRIVER_LIST(X)                                                                                   \
     X(init, "cuInit", (unsigned flags))                                                                             \
+    X(version, "cuDriverGetVersion", (int *out))                                                                    \
     X(error_name, "cuGetErrorName", (int error, const char **out))                                                  \
     X(device_count, "cuDeviceGetCount", (int *out))                                                                 \
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, int device))                              \

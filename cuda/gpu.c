@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MOST_GPUS 64
@@ -77,6 +78,21 @@ static const char *find_function(void *const *modules, size_t n, const char *nam
     return plait_cuda_say("this build of Plait has no device code for %s: build it where nvcc is", name);
 }
 
+/* PTX that is newer than the driver is refused, under several names. */
+static const char *load_image(const struct plait_cuda_image *image, void **out)
+{
+    const char *why = plait_cuda_why(plait_cuda.module_load(out, image->data), "cuModuleLoadData");
+    char error[64];
+    int driver = 0;
+
+    if (why == NULL)
+        return NULL;
+    snprintf(error, sizeof error, "%s", why);
+    plait_cuda.version(&driver);
+    return plait_cuda_say("%s: the device code was built by %s; the driver is of CUDA %d.%d, and must not be older",
+                          error, plait_cuda_images_by, driver / 1000, driver % 1000 / 10);
+}
+
 static const char *load_kernels(struct gpu *gpu)
 {
     void *modules[MOST_MODULES];
@@ -85,7 +101,7 @@ static const char *load_kernels(struct gpu *gpu)
 
     for (const struct plait_cuda_image *i = plait_cuda_images; i->name != NULL && n < MOST_MODULES && why == NULL;
          i++) {
-        why = plait_cuda_why(plait_cuda.module_load(&modules[n], i->data), "cuModuleLoadData");
+        why = load_image(i, &modules[n]);
         n += why == NULL;
     }
     for (size_t k = 0; k < PLAIT_CUDA_NKERNEL && why == NULL; k++)

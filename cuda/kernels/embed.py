@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write a C file that holds device code as data: embed.py OUT.c FILE... (images.h). Its text changes with theirs."""
+"""Write a C file that holds device code as data: embed.py CUDA OUT.c FILE... (images.h), CUDA the version of nvcc. Its text changes with theirs."""
 import hashlib
 import os
+import re
 import sys
 
-out, *files = sys.argv[1:]
+cuda, out, *files = sys.argv[1:]
 text = '/* Made by embed.py. */\n#include "images.h"\n\n'
 table = ''
+by = f'nvcc of CUDA {cuda}'
 for path in files:
     name = os.path.splitext(os.path.basename(path))[0]
     with open(path, 'rb') as f:
         content = f.read()
+    version = re.search(rb'^\.version (\S+)', content, re.MULTILINE) if path.endswith('.ptx') else None
+    if version:
+        by = f'nvcc of CUDA {cuda} (PTX {version[1].decode()})'
     ends = '.byte 0\\n' if path.endswith('.ptx') else ''
     text += f'/* {hashlib.sha256(content).hexdigest()} */\n'
     text += f'extern const char plait_image_{name}[] __attribute__((visibility("hidden")));\n'
@@ -18,4 +23,5 @@ for path in files:
              f'plait_image_{name}:\\n.incbin \\"{os.path.abspath(path)}\\"\\n{ends}.previous\\n");\n')
     table += f'    {{ "{name}", plait_image_{name}, {len(content) + bool(ends)} }},\n'
 with open(out, 'w', encoding='utf-8') as f:
-    f.write(text + '\nconst struct plait_cuda_image plait_cuda_images[] = {\n' + table + '    { 0 },\n};\n')
+    f.write(text + '\nconst struct plait_cuda_image plait_cuda_images[] = {\n' + table + '    { 0 },\n};\n'
+            f'const char plait_cuda_images_by[] = "{by}";\n')

@@ -14,4 +14,7 @@ struct plait_cuda_image {
 /* Each kernel is in one of them. The last has no name. */
 extern const struct plait_cuda_image plait_cuda_images[];
 
+/* What they were built by: "nvcc of CUDA 13.0 (PTX 9.0)". */
+extern const char plait_cuda_images_by[];
+
 #endif

@@ -3,3 +3,4 @@
 #include "images.h"
 
 const struct plait_cuda_image plait_cuda_images[] = { { 0 } };
+const char plait_cuda_images_by[] = "no nvcc";

@@ -95,6 +95,28 @@ static void a_device_that_others_cannot_reach_is_refused_by_name(void **state)
     unsetenv("PLAIT_STANDIN_ALONE");
 }
 
+static int with_a_driver_that_is_older(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    void *memory;
+
+    (void)comm, (void)arg;
+    CHECK(plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, 100, &memory) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(),
+                 "cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the device code was built by") != NULL);
+    CHECK(strstr(plait_last_error(), "nvcc of CUDA 1") != NULL);
+    CHECK(strstr(plait_last_error(), "the driver is of CUDA 9.2, and must not be older") != NULL);
+    return 0;
+}
+
+/* It said neither. */
+static void device_code_that_is_newer_than_the_driver_is_named_with_both_versions(void **state)
+{
+    (void)state;
+    setenv("PLAIT_STANDIN_CUDA", "9020", 1);
+    device_run(1, 1, with_a_driver_that_is_older, NULL);
+    unsetenv("PLAIT_STANDIN_CUDA");
+}
+
 /* Two comms, each on a device of its own. A comm that has used one does not take another. */
 static int on_two_devices(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -238,6 +260,7 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_on_several_devices),
         test_on_one_host(a_device_that_others_cannot_reach_is_refused_by_name),
+        test_on_one_host(device_code_that_is_newer_than_the_driver_is_named_with_both_versions),
         cmocka_unit_test(a_rank_may_use_two_devices_with_two_comms),
         cmocka_unit_test(several_comms_on_several_streams),
     };

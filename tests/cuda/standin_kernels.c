@@ -20,9 +20,20 @@ struct function {
 
 /* ---- Modules and launches ---------------------------------------------------------------------------------- */
 
+/* CUDA 12 has PTX 8, CUDA 13 PTX 9. */
+static bool is_too_new(const char *image)
+{
+    const uint64_t cuda = setting("PLAIT_STANDIN_CUDA", 0);
+    const char *version = cuda != 0 ? strstr(image, "\n.version ") : NULL;
+
+    return version != NULL && strtoull(version + strlen("\n.version "), NULL, 10) + 4 > cuda / 1000;
+}
+
 EXPORT int cuModuleLoadData(void **out, const void *image)
 {
     CALL(true);
+    if (image != NULL && is_too_new(image))
+        return CU_UNSUPPORTED_PTX_VERSION;
     struct module *m = calloc(1, sizeof *m);
 
     if (image == NULL || m == NULL) {
