@@ -4,7 +4,8 @@
  * what the driver's interface promises, in an order drawn at random among those that are allowed, and it ends the process
  * with a message when a program relies on an order that nothing ensures.
  *
- *   streams    threads with a queue each, that wait for a random time before an operation
+ *   streams    threads with a queue each, that wait for a random time before an operation; a new one has the handle of the
+ *              one that was destroyed last
  *   memory     of devices is shared memory, so that IPC handles open in other processes; where the processor can, the
  *              threads of the program fault when they touch it
  *   kernels    run their host bodies (cuda/kernels/host.h), found by name
@@ -168,7 +169,8 @@ struct stream {
     struct stream *next; /* of all */
     struct context *context;
     unsigned flags;
-    uint64_t id; /* no other has had it */
+    void *handle; /* NULL: the program has none */
+    uint64_t id;  /* no other has had it */
     int actor;
     pthread_t thread;
     pthread_cond_t more;

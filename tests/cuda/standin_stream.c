@@ -14,6 +14,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all streams' que
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a record is done, a stream idle */
 static struct stream *streams;
 
+/* The handle that was given back last is the next stream's, though the old one may still have work. */
+static char handles[ACTORS];
+static void *unused[ACTORS];
+static uint32_t nhandle, nunused;
+
 void process_lock(void)
 {
     pthread_mutex_lock(&lock);
@@ -433,6 +438,9 @@ void stream_end(struct stream *s)
             *link = s->next;
             break;
         }
+    if (s->handle != NULL)
+        unused[nunused++] = s->handle;
+    s->handle = NULL;
     s->ends = true;
     pthread_cond_signal(&s->more);
     process_unlock();
@@ -466,16 +474,16 @@ static int null_stream(struct context *context, struct stream **out)
 /* 0 and 1 are the context's own. */
 int stream_find(void *handle, struct stream **out)
 {
-    bool found = false;
+    struct stream *s;
 
     if ((uintptr_t)handle <= 1)
         return null_stream(context_now(), out);
     process_lock();
-    for (const struct stream *s = streams; s != NULL; s = s->next)
-        found |= s == handle;
+    for (s = streams; s != NULL && s->handle != handle; s = s->next)
+        ;
     process_unlock();
-    *out = handle;
-    return found ? CU_OK : CU_INVALID_HANDLE;
+    *out = s;
+    return s != NULL ? CU_OK : CU_INVALID_HANDLE;
 }
 
 static void stream_wait(struct stream *s)
@@ -513,10 +521,12 @@ EXPORT int cuStreamCreate(void **out, unsigned flags)
 
     if (flags > 1)
         return CU_INVALID_VALUE;
-    const int status = stream_make(context_now(), flags, &s);
-    if (status == CU_OK)
-        *out = s;
-    return status;
+    stream_make(context_now(), flags, &s);
+    process_lock();
+    s->handle = nunused > 0 ? unused[--nunused] : &handles[nhandle++];
+    *out = s->handle;
+    process_unlock();
+    return CU_OK;
 }
 
 EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority)

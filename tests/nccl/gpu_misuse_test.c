@@ -234,7 +234,7 @@ static int change_streams(ncclComm_t *comm, int rank, int nrank)
         }
     }
     OK(sum(*comm, g.in, g.out, g.stream));
-    CHECK(gpu_end(&g));
+    CHECK(same > 0 && gpu_end(&g));
     return 0;
 }
 
