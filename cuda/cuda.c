@@ -126,7 +126,7 @@ static const char *lend(const struct plait_spot *p, struct plait_handle *out)
     return why;
 }
 
-static const char *map(const struct plait_handle *handle, int device, void **out)
+static const char *map(const struct plait_handle *handle, int device, void **out, bool *taken)
 {
     struct gpu *gpu;
     cu_ipc_handle copy;
@@ -139,6 +139,7 @@ static const char *map(const struct plait_handle *handle, int device, void **out
         INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
     if (why == NULL && error == DRIVER_PEER_UNSUPPORTED)
         return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses", device);
+    *taken = error == DRIVER_ALREADY_MAPPED;
     if (why == NULL)
         why = plait_cuda_why(error, "cuIpcOpenMemHandle");
     if (why == NULL)

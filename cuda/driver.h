@@ -20,6 +20,7 @@ enum { /* of enums of the driver, what is used */
        DRIVER_OK = 0,
        DRIVER_INVALID_VALUE = 1,
        DRIVER_INVALID_CONTEXT = 201,
+       DRIVER_ALREADY_MAPPED = 208,
        DRIVER_PEER_UNSUPPORTED = 217,
        DRIVER_NOT_FOUND = 500,
        DRIVER_NOT_READY = 600,

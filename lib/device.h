@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    3 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    4 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -76,7 +76,8 @@ struct plait_device_plugin {
 
     /* Between processes: of an allocation's base. No process may map its own. */
     const char *(*lend)(const struct plait_spot *place, struct plait_handle *out);
-    const char *(*map)(const struct plait_handle *handle, int device, void **out);
+    /* *taken, where it cannot be mapped: something that was freed is still mapped where it lies. */
+    const char *(*map)(const struct plait_handle *handle, int device, void **out, bool *taken);
     const char *(*unmap)(void *mapped);
     /* Between devices of one process: from now on `device` can read and write memory of `other`. */
     const char *(*reach)(int device, int other);

@@ -94,6 +94,7 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
     l->handle = handle;
     l->id = place.id;
     l->base = *base = place.base;
+    l->bytes = place.bytes;
     atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
     return d->nlent;
 }
@@ -106,8 +107,9 @@ static const char *lend_flags(struct plait_device_comm *d)
 
     if (why == NULL)
         why = d->plugin->lend(&place, &l->handle);
-    if (why == NULL)
-        l->base = place.base;
+    l->id = place.id;
+    l->base = place.base;
+    l->bytes = place.bytes;
     return why;
 }
 

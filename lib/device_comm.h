@@ -23,7 +23,7 @@
 
 struct plait_lent {
     _Atomic uint64_t number; /* written last */
-    uint64_t id, base;
+    uint64_t id, base, bytes;
     struct plait_handle handle;
 };
 

@@ -11,10 +11,11 @@
 uint32_t plait_generation = 1;
 
 /* In the order in which their locks nest. */
-static void (*const modules[])(enum plait_fork) = { plait_plugins_fork,      plait_comms_fork,    plait_groups_fork,
-                                                    plait_progress_fork,     plait_requests_fork, plait_remotes_fork,
-                                                    plait_device_watch_fork, plait_devices_fork,  plait_processes_fork,
-                                                    plait_arena_fork,        plait_config_fork,   plait_log_fork };
+static void (*const modules[])(enum plait_fork) = { plait_plugins_fork,      plait_comms_fork,       plait_groups_fork,
+                                                    plait_progress_fork,     plait_requests_fork,    plait_remotes_fork,
+                                                    plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
+                                                    plait_processes_fork,    plait_arena_fork,       plait_config_fork,
+                                                    plait_log_fork };
 #define NMODULE (sizeof modules / sizeof *modules)
 
 static void before(void)

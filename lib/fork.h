@@ -35,6 +35,7 @@ void plait_groups_fork(enum plait_fork when);
 void plait_remotes_fork(enum plait_fork when);
 void plait_devices_fork(enum plait_fork when);
 void plait_device_watch_fork(enum plait_fork when);
+void plait_device_maps_fork(enum plait_fork when);
 void plait_processes_fork(enum plait_fork when);
 void plait_arena_fork(enum plait_fork when);
 void plait_config_fork(enum plait_fork when);

@@ -8,17 +8,13 @@
  * "sent" and "arrived" mean here: from this place of the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena, and
- * stay mapped.
+ * stay mapped (lib/device_maps.h).
  */
 #include "../lib/device_comm.h"
+#include "../lib/device_maps.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct mapped { /* an allocation of the peer's process */
-    uint64_t id, base;
-    void *at;
-};
 
 extern const struct plait_transport plait_transport_device;
 
@@ -31,9 +27,9 @@ struct device_link {
     const struct plait_device_shown *shown; /* the peer's */
     bool one_process;
     uint64_t flags; /* the peer's, as they are here */
-    void *flags_mapped;
-    bool unread[PLAIT_WINDOW]; /* offered, and the queue does not wait yet until it was read */
-    struct mapped mapped[PLAIT_NLENT];
+    struct plait_mapped *flags_mapped;
+    bool unread[PLAIT_WINDOW];                /* offered, and the queue does not wait yet until it was read */
+    struct plait_mapped *mapped[PLAIT_NLENT]; /* this link's shares */
     uint32_t nmapped;
 };
 
@@ -68,31 +64,47 @@ static void device_disconnect(struct plait_link *link)
 
     if (l == NULL)
         return;
-    if (l->flags_mapped != NULL)
-        l->comm->device->plugin->unmap(l->flags_mapped);
+    plait_device_unmap(l->flags_mapped);
     for (uint32_t i = 0; i < l->nmapped; i++)
-        l->comm->device->plugin->unmap(l->mapped[i].at);
+        plait_device_unmap(l->mapped[i]);
     if (l->inner != NULL)
         l->inner->transport->disconnect(l->inner);
     free(l);
 }
 
+/* What is on the comm's queues has happened. Of what goes into a graph nothing has begun. */
+static void settle(const struct device_link *l)
+{
+    struct plait_queue *queue = plait_device_here(l->comm);
+
+    if (queue != NULL && !l->comm->device->captures)
+        plait_device_note(l->comm, l->comm->device->plugin->drain(queue));
+}
+
 /* All at once: it is not worth knowing which is the oldest. */
 static bool make_room(struct device_link *l)
 {
-    struct plait_device_comm *d = l->comm->device;
-    struct plait_queue *queue = NULL;
-
-    if (d->captured)
+    if (l->comm->device->captured)
         plait_device_note(l->comm,
                           "graphs may use the 64 allocations of another process that are mapped: no other can be");
     else
-        queue = plait_device_here(l->comm);
-    if (queue != NULL)
-        plait_device_note(l->comm, d->plugin->drain(queue));
+        settle(l);
     for (; plait_device_works(l->comm) && l->nmapped > 0; l->nmapped--)
-        plait_device_note(l->comm, d->plugin->unmap(l->mapped[l->nmapped - 1].at));
+        plait_device_note(l->comm, plait_device_unmap(l->mapped[l->nmapped - 1]));
     return plait_device_works(l->comm);
+}
+
+/* What the peer's process has freed, as others have seen. */
+static void forget_closed(struct device_link *l)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->nmapped; i++)
+        if (atomic_load(&l->mapped[i]->closed))
+            plait_device_unmap(l->mapped[i]);
+        else
+            l->mapped[n++] = l->mapped[i];
+    l->nmapped = n;
 }
 
 static void note_unmapped(const struct device_link *l, const char *why)
@@ -110,6 +122,7 @@ static const char *read_lent(const struct device_link *l, uint64_t number, struc
 
     out->id = lent->id;
     out->base = lent->base;
+    out->bytes = lent->bytes;
     out->handle = lent->handle;
     atomic_thread_fence(memory_order_acquire);
     if (before && atomic_load_explicit(&lent->number, memory_order_relaxed) == number)
@@ -119,47 +132,57 @@ static const char *read_lent(const struct device_link *l, uint64_t number, struc
            "the other";
 }
 
-/* Where the peer's allocation is here; NULL, and a note: it cannot be mapped. */
+/* NULL, and a note: it cannot be mapped. */
+static struct plait_mapped *share(const struct device_link *l, const struct plait_lent *lent)
+{
+    const struct plait_device_comm *d = l->comm->device;
+    const struct plait_mappable what = { d->plugin, l->comm->peers[l->peer].process->token, d->device, lent };
+    struct plait_mapped *m = NULL;
+
+    if (plait_device_is_taken(&what))
+        settle(l);
+    if (plait_device_works(l->comm))
+        note_unmapped(l, plait_device_map(&what, &m));
+    return m;
+}
+
+/* Where the peer's allocation is here; NULL, and a note. */
 static char *map(struct device_link *l, uint64_t number)
 {
-    struct plait_device_comm *d = l->comm->device;
     struct plait_lent lent;
-    struct mapped *m = l->mapped;
+    struct plait_mapped *const *m = l->mapped;
     const char *why = read_lent(l, number, &lent);
 
     for (uint32_t i = 0; why == NULL && i < l->nmapped; i++)
-        if (m[i].id == lent.id && m[i].base == lent.base)
-            return m[i].at;
+        if (m[i]->id == lent.id && m[i]->base == lent.base && !atomic_load(&m[i]->closed))
+            return m[i]->at;
     plait_device_note(l->comm, why);
     if (why != NULL)
         return NULL;
+    forget_closed(l);
     if (l->nmapped == PLAIT_NLENT && !make_room(l))
         return NULL;
-    m += l->nmapped;
-    why = d->plugin->map(&lent.handle, d->device, &m->at);
-    note_unmapped(l, why);
-    if (why != NULL)
+    struct plait_mapped *new = share(l, &lent);
+    if (new == NULL)
         return NULL;
-    m->id = lent.id;
-    m->base = lent.base;
-    l->nmapped++;
-    return m->at;
+    l->mapped[l->nmapped++] = new;
+    return new->at;
 }
 
 /* Where the peer's flags are, once it has some. */
 static bool find_flags(struct device_link *l)
 {
-    struct plait_device_comm *d = l->comm->device;
+    const struct plait_device_comm *d = l->comm->device;
 
     if (l->one_process) {
         plait_device_note(l->comm, d->plugin->reach(d->device, (int)l->shown->device));
         l->flags = l->shown->flags;
         return true;
     }
-    const char *why = d->plugin->map(&l->shown->flags_lent.handle, d->device, &l->flags_mapped);
-    note_unmapped(l, why);
-    l->flags = (uintptr_t)l->flags_mapped + (l->shown->flags - l->shown->flags_lent.base);
-    return why == NULL;
+    l->flags_mapped = share(l, &l->shown->flags_lent);
+    if (l->flags_mapped != NULL)
+        l->flags = (uintptr_t)l->flags_mapped->at + (l->shown->flags - l->shown->flags_lent.base);
+    return l->flags_mapped != NULL;
 }
 
 static bool is_there(struct device_link *l)
@@ -205,7 +228,9 @@ static void give(struct device_link *l, int which, uint32_t number)
     const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL)
+    if (l->flags_mapped != NULL && atomic_load(&l->flags_mapped->closed))
+        plait_device_note(l->comm, "another process has freed what its comm had on a GPU");
+    else if (queue != NULL)
         plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
 }
 

@@ -15,6 +15,7 @@
     X(INVALID_DEVICE, 101)                 \
     X(INVALID_CONTEXT, 201)                \
     X(MAP_FAILED, 205)                     \
+    X(ALREADY_MAPPED, 208)                 \
     X(UNSUPPORTED_PTX_VERSION, 222)        \
     X(INVALID_HANDLE, 400)                 \
     X(NOT_FOUND, 500)                      \

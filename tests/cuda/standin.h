@@ -97,7 +97,9 @@ struct mapping {
     uint64_t start, bytes;
     enum kind kind;
     uint32_t allocation, device, opened;
-    uint64_t id; /* the allocation's */
+    uint64_t id;     /* the allocation's */
+    uint64_t remote; /* of another process: where it lies there, */
+    int pid;         /* that process */
 };
 
 /* What holds the address, copied to *out. */

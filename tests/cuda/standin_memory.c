@@ -168,7 +168,7 @@ static int make(void *start, uint64_t bytes, enum kind kind, uint64_t *out)
     if (id == 0)
         die("too many allocations");
     *out = (uint64_t)(uintptr_t)start;
-    keep((struct mapping){ *out, bytes, kind, allocation, (uint32_t)context->device, 0, id });
+    keep((struct mapping){ *out, bytes, kind, allocation, (uint32_t)context->device, 0, id, 0, 0 });
     return CU_OK;
 }
 
@@ -309,7 +309,7 @@ struct handle {
     uint64_t id;
     uint32_t allocation, device;
     int pid, fd;
-    uint64_t bytes;
+    uint64_t start, bytes;
 };
 _Static_assert(sizeof(struct handle) <= sizeof(cu_ipc_handle), "a handle has 64 bytes");
 
@@ -323,7 +323,7 @@ EXPORT int cuIpcGetMemHandle(cu_ipc_handle *out, cu_address memory)
         return CU_INVALID_VALUE;
     world_lock();
     const struct allocation *a = allocation_at(m.allocation);
-    h = (struct handle){ m.id, m.allocation, m.device, a->pid, a->fd, m.bytes };
+    h = (struct handle){ m.id, m.allocation, m.device, a->pid, a->fd, m.start, m.bytes };
     world_unlock();
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
@@ -345,6 +345,19 @@ static bool open_again(const struct handle *h, cu_address *out)
     return found;
 }
 
+/* Is another allocation of that process, which it must have freed, still mapped where this one lies there? */
+static bool is_taken(const struct handle *h)
+{
+    bool taken = false;
+
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < nmapping && !taken; i++)
+        taken = mappings[i].kind == IMPORTED_MEMORY && mappings[i].pid == h->pid &&
+                mappings[i].remote < h->start + h->bytes && h->start < mappings[i].remote + mappings[i].bytes;
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
 static int open_new(const struct handle *h, cu_address *out)
 {
     char path[64];
@@ -362,7 +375,7 @@ static int open_new(const struct handle *h, cu_address *out)
         return CU_MAP_FAILED;
     memory_guard(start, round_up(h->bytes));
     *out = (uint64_t)(uintptr_t)start;
-    keep((struct mapping){ *out, h->bytes, IMPORTED_MEMORY, h->allocation, h->device, 1, h->id });
+    keep((struct mapping){ *out, h->bytes, IMPORTED_MEMORY, h->allocation, h->device, 1, h->id, h->start, h->pid });
     return CU_OK;
 }
 
@@ -381,7 +394,9 @@ EXPORT int cuIpcOpenMemHandle_v2(cu_address *out, cu_ipc_handle handle, unsigned
         return CU_PEER_ACCESS_UNSUPPORTED;
     if (flags == 1)
         context_now()->peers[h.device] = true;
-    return open_again(&h, out) ? CU_OK : open_new(&h, out);
+    if (open_again(&h, out))
+        return CU_OK;
+    return is_taken(&h) ? CU_ALREADY_MAPPED : open_new(&h, out);
 }
 
 EXPORT int cuIpcCloseMemHandle(cu_address memory)
