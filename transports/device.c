@@ -16,6 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_MAPPED 64 /* that no graph uses */
+
+struct held { /* a share of an allocation of the peer's process */
+    struct plait_mapped *mapped;
+    bool captured; /* a graph has its address */
+};
+
 extern const struct plait_transport plait_transport_device;
 
 struct device_link {
@@ -28,9 +35,9 @@ struct device_link {
     bool one_process;
     uint64_t flags; /* the peer's, as they are here */
     struct plait_mapped *flags_mapped;
-    bool unread[PLAIT_WINDOW];                /* offered, and the queue does not wait yet until it was read */
-    struct plait_mapped *mapped[PLAIT_NLENT]; /* this link's shares */
-    uint32_t nmapped;
+    bool unread[PLAIT_WINDOW]; /* offered, and the queue does not wait yet until it was read */
+    struct held *held;         /* [nheld], of room */
+    uint32_t nheld, room;
 };
 
 struct letter { /* the message */
@@ -65,8 +72,9 @@ static void device_disconnect(struct plait_link *link)
     if (l == NULL)
         return;
     plait_device_unmap(l->flags_mapped);
-    for (uint32_t i = 0; i < l->nmapped; i++)
-        plait_device_unmap(l->mapped[i]);
+    for (uint32_t i = 0; i < l->nheld; i++)
+        plait_device_unmap(l->held[i].mapped);
+    free(l->held);
     if (l->inner != NULL)
         l->inner->transport->disconnect(l->inner);
     free(l);
@@ -81,30 +89,57 @@ static void settle(const struct device_link *l)
         plait_device_note(l->comm, l->comm->device->plugin->drain(queue));
 }
 
-/* All at once: it is not worth knowing which is the oldest. */
-static bool make_room(struct device_link *l)
+static bool is_closed(const struct held *h)
 {
-    if (l->comm->device->captured)
-        plait_device_note(l->comm,
-                          "graphs may use the 64 allocations of another process that are mapped: no other can be");
-    else
-        settle(l);
-    for (; plait_device_works(l->comm) && l->nmapped > 0; l->nmapped--)
-        plait_device_note(l->comm, plait_device_unmap(l->mapped[l->nmapped - 1]));
-    return plait_device_works(l->comm);
+    return atomic_load(&h->mapped->closed);
 }
 
-/* What the peer's process has freed, as others have seen. */
-static void forget_closed(struct device_link *l)
+static bool is_free(const struct held *h)
+{
+    return !h->captured;
+}
+
+static uint32_t count(const struct device_link *l, bool (*which)(const struct held *))
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < l->nmapped; i++)
-        if (atomic_load(&l->mapped[i]->closed))
-            plait_device_unmap(l->mapped[i]);
+    for (uint32_t i = 0; i < l->nheld; i++)
+        n += which(&l->held[i]);
+    return n;
+}
+
+static void drop(struct device_link *l, bool (*which)(const struct held *))
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->nheld; i++)
+        if (which(&l->held[i]))
+            plait_device_note(l->comm, plait_device_unmap(l->held[i].mapped));
         else
-            l->mapped[n++] = l->mapped[i];
-    l->nmapped = n;
+            l->held[n++] = l->held[i];
+    l->nheld = n;
+}
+
+/*
+ * For one more. What the peer's process has freed goes, and all that no graph uses when that is much, at once: it is not
+ * worth knowing which is the oldest. What goes into a graph stays until the comm is left, as nobody says when it goes.
+ */
+static bool make_room(struct device_link *l)
+{
+    drop(l, is_closed);
+    if (!l->comm->device->captures && count(l, is_free) >= MOST_MAPPED) {
+        settle(l);
+        if (plait_device_works(l->comm))
+            drop(l, is_free);
+    }
+    if (plait_device_works(l->comm) && l->nheld == l->room) {
+        const uint32_t room = l->room > 0 ? 2 * l->room : MOST_MAPPED;
+        struct held *more = realloc(l->held, room * sizeof *more);
+        plait_device_note(l->comm, more == NULL ? "out of memory for what another process has shown" : NULL);
+        l->held = more != NULL ? more : l->held;
+        l->room = more != NULL ? room : l->room;
+    }
+    return plait_device_works(l->comm);
 }
 
 static void note_unmapped(const struct device_link *l, const char *why)
@@ -149,23 +184,24 @@ static struct plait_mapped *share(const struct device_link *l, const struct plai
 /* Where the peer's allocation is here; NULL, and a note. */
 static char *map(struct device_link *l, uint64_t number)
 {
+    const bool captures = l->comm->device->captures;
     struct plait_lent lent;
-    struct plait_mapped *const *m = l->mapped;
     const char *why = read_lent(l, number, &lent);
 
-    for (uint32_t i = 0; why == NULL && i < l->nmapped; i++)
-        if (m[i]->id == lent.id && m[i]->base == lent.base && !atomic_load(&m[i]->closed))
-            return m[i]->at;
+    for (uint32_t i = 0; why == NULL && i < l->nheld; i++) {
+        struct held *h = &l->held[i];
+        if (h->mapped->id != lent.id || h->mapped->base != lent.base || is_closed(h))
+            continue;
+        h->captured |= captures;
+        return h->mapped->at;
+    }
     plait_device_note(l->comm, why);
-    if (why != NULL)
-        return NULL;
-    forget_closed(l);
-    if (l->nmapped == PLAIT_NLENT && !make_room(l))
+    if (why != NULL || !make_room(l))
         return NULL;
     struct plait_mapped *new = share(l, &lent);
     if (new == NULL)
         return NULL;
-    l->mapped[l->nmapped++] = new;
+    l->held[l->nheld++] = (struct held){ new, captures };
     return new->at;
 }
 

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "../places.h"
+
 #define COUNT 1000
 
 #define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
@@ -284,6 +286,78 @@ static void memory_may_lie_where_what_was_freed_lay(void **state)
     assert_int_equal(gpu_run(3, 1, free_and_allocate), 0);
 }
 
+struct part { /* allocations of their own */
+    unsigned long long in, out;
+};
+
+static int make_parts(const struct gpu_rank *g, struct part *parts, int n)
+{
+    for (int k = 0; k < n; k++) {
+        if (gpu.alloc(&parts[k].in, COUNT * sizeof(float)) != 0 || gpu.alloc(&parts[k].out, COUNT * sizeof(float)) != 0)
+            return 1;
+        for (size_t i = 0; i < COUNT; i++)
+            g->host[i] = (float)k;
+        if (!gpu_put((void *)(uintptr_t)parts[k].in, g->host, COUNT * sizeof(float), g->stream) ||
+            gpu.synchronize(g->stream) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int sum_parts(ncclComm_t comm, const struct gpu_rank *g, const struct part *parts, int n, int rank)
+{
+    for (int k = 0; k < n; k++)
+        OK(sum(comm, (const void *)(uintptr_t)parts[k].in, (void *)(uintptr_t)parts[k].out, g->stream));
+    return 0;
+}
+
+static int all_add_up(const struct gpu_rank *g, const struct part *parts, int n, int rank, int nrank)
+{
+    for (int k = 0; k < n; k++)
+        if (is(g, rank, (const void *)(uintptr_t)parts[k].out, (float)(k * nrank), g->stream) != 0)
+            return 1;
+    return 0;
+}
+
+static int drop_parts(const struct part *parts, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (gpu.free(parts[k].in) != 0 || gpu.free(parts[k].out) != 0)
+            return 1;
+    return 0;
+}
+
+/* A graph of as many, and as many without one, again and again. */
+static int use_many_allocations(ncclComm_t *comm, int rank, int nrank)
+{
+    enum { MANY = 70 };
+    struct part captured[MANY], plain[MANY];
+    struct gpu_rank g;
+    void *graph, *exec;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(make_parts(&g, captured, MANY) == 0 && make_parts(&g, plain, MANY) == 0);
+    CHECK(gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(sum_parts(*comm, &g, captured, MANY, rank) == 0);
+    CHECK(gpu.capture_end(g.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK(gpu.launch(exec, g.stream) == 0);
+        CHECK(sum_parts(*comm, &g, plain, MANY, rank) == 0);
+        CHECK(all_add_up(&g, captured, MANY, rank, nrank) == 0 && all_add_up(&g, plain, MANY, rank, nrank) == 0);
+    }
+    CHECK(gpu.exec_destroy(exec) == 0 && gpu.graph_destroy(graph) == 0);
+    CHECK(drop_parts(captured, MANY) == 0 && drop_parts(plain, MANY) == 0 && gpu_end(&g));
+    return 0;
+}
+
+/* On one host: over hosts there are no graphs */
+static void graphs_and_calls_may_use_more_than_64_allocations(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(2, 1, use_many_allocations), 0);
+}
+
 /* Who has loaded no driver has no GPU, be there one or not. */
 static int use_none(ncclComm_t *comm, int rank, int nrank)
 {
@@ -324,17 +398,18 @@ static void a_group_with_a_wrong_buffer_does_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
         cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
         cmocka_unit_test(pinned_memory_waits_for_the_default_stream),
         cmocka_unit_test(streams_may_take_the_place_of_others),
         cmocka_unit_test(memory_may_lie_where_what_was_freed_lay),
+        test_on_one_host(graphs_and_calls_may_use_more_than_64_allocations),
         cmocka_unit_test(a_process_without_a_driver_has_the_host_s_memory),
         cmocka_unit_test(a_group_with_a_wrong_buffer_does_nothing),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
-    return cmocka_run_group_tests_name("nccl misused on a GPU", tests, NULL, NULL);
+    return run_tests_of_this_place("nccl misused on a GPU", tests);
 }
