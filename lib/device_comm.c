@@ -57,11 +57,6 @@ static enum plait_status broke(struct plait_comm *comm)
 
 /* ---- What others see ------------------------------------------------------------------------------- */
 
-static size_t flag_words(const struct plait_comm *comm)
-{
-    return (size_t)PLAIT_NFLAGGED * comm->nrank * 2 * PLAIT_WINDOW;
-}
-
 static bool has_other_processes(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
@@ -153,13 +148,14 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->comm = comm;
     d->plugin = plugin;
     d->device = device;
-    why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, flag_words(comm) * 4, &d->flags);
+    why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
     if (why == NULL)
         why = plugin->make_mark(device, &d->end);
     if (why == NULL)
         why = plugin->open_queue(NULL, true, device, &d->rescue);
-    status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why)
-                         : plait_flights_create(comm->nrank, &d->flights);
+    status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
+    for (int i = 0; i < 2 && status == PLAIT_OK; i++)
+        status = plait_flights_create(comm->nrank, &d->flights[i]);
     if (status == PLAIT_OK)
         status = show(comm);
     if (status == PLAIT_OK)
@@ -202,6 +198,15 @@ static void give_back(const struct plait_device_comm *d, void *memory)
         d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
 }
 
+static void give_back_flights(const struct plait_device_comm *d, struct plait_flight *flights)
+{
+    for (uint32_t i = 0; flights != NULL && i < PLAIT_NFLIGHT; i++) {
+        give_back(d, flights[i].memory);
+        flights[i].memory = NULL;
+    }
+    plait_flights_destroy(flights);
+}
+
 void plait_device_comm_destroy(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
@@ -215,15 +220,13 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);
     atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
-    for (uint32_t i = 0; d->flights != NULL && i < PLAIT_NFLIGHT; i++) {
-        give_back(d, d->flights[i].memory);
-        d->flights[i].memory = NULL;
+    for (int i = 0; i < 2; i++) {
+        give_back_flights(d, d->flights[i]);
+        give_back(d, d->scaled[i].memory);
     }
-    plait_flights_destroy(d->flights);
     for (size_t i = 0; i < d->nretired; i++)
         give_back(d, d->retired[i]);
     free(d->retired);
-    give_back(d, d->scaled);
     give_back(d, d->flags);
     plait_device_free_stages(d);
     d->plugin->free_mark(d->end);

@@ -11,6 +11,9 @@
  * A rank's flags are in its own memory, two for each message that may be on the way from or to each other rank: the data
  * has arrived; what this rank gave was read. The other rank gives them and this one takes them, so that all are 0 when
  * nothing is under way: what a graph captured can be replayed as often as one likes.
+ *
+ * What goes into graphs has flags and memory of its own. So a graph may run beside the comm's other operations, on another
+ * stream and in no order with them; two graphs may not run beside each other.
  */
 #ifndef PLAIT_LIB_DEVICE_COMM_H
 #define PLAIT_LIB_DEVICE_COMM_H
@@ -30,23 +33,34 @@ struct plait_lent {
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    uint64_t flags;                      /* address of the flags, [PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
-    struct plait_lent flags_lent;        /* their allocation */
+    uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
+    struct plait_lent flags_lent; /* their allocation */
     struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
     struct plait_post post[]; /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block */
 };
 
 enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NPOSTED }; /* channels */
 
-enum { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
+enum plait_flag { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
 
-/* Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is. */
-static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank, int which,
-                                  uint32_t number)
+/* Those of what goes into graphs come behind as many others. */
+static inline size_t plait_flag_words(uint32_t nrank)
+{
+    return (size_t)PLAIT_NFLAGGED * nrank * 2 * PLAIT_WINDOW;
+}
+
+/* Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is; of a graph's, or not. */
+static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank,
+                                  bool captured, enum plait_flag which, uint32_t number)
 {
     const uint64_t line = ((uint64_t)(channel - PLAIT_NPOSTED) * nrank + rank) * 2 + (uint64_t)which;
-    return flags + (line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
+    return flags + (captured * plait_flag_words(nrank) + line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
 }
+
+struct plait_device_scaled { /* as comm->scaled */
+    void *memory;
+    size_t bytes;
+};
 
 struct plait_device_comm {
     const struct plait_device_plugin *plugin;
@@ -54,12 +68,13 @@ struct plait_device_comm {
     struct plait_device_shown *shown;
     void *flags;
     uint64_t nlent;
-    struct plait_flight *flights;
-    struct plait_queue *rescue; /* on it flags are given when the comm has failed */
-    struct plait_queue *queue;  /* on it what comes next is put, see plait_device_aim(); */
-    bool captures;              /* that goes into a graph */
-    struct plait_queue *last;   /* on it something was put, of which the mark does not know if it is `ahead`; */
-    uint64_t last_id;           /* of it */
+    struct plait_flight *flights[2];      /* [1]: of what goes into graphs */
+    struct plait_device_scaled scaled[2]; /* the same */
+    struct plait_queue *rescue;           /* on it flags are given when the comm has failed */
+    struct plait_queue *queue;            /* on it what comes next is put, see plait_device_aim(); */
+    bool captures;                        /* that goes into a graph */
+    struct plait_queue *last; /* on it something was put, of which the mark does not know if it is `ahead`; */
+    uint64_t last_id;         /* of it */
     bool ahead;
     struct plait_mark *end; /* behind all else that was put on any queue; once there was something: `called` */
     _Atomic bool called;
@@ -71,8 +86,6 @@ struct plait_device_comm {
     bool lost;                                  /* others may still use its memory */
     char why[256];                              /* what the device refused: the comm fails with it; "": nothing */
     uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: why is another */
-    void *scaled;                               /* [scaled_bytes] as comm->scaled */
-    size_t scaled_bytes;
     void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
     size_t nretired;
     struct plait_stage *stages; /* device_stage.h */

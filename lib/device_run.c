@@ -46,15 +46,15 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     enum plait_status status = plait_device_captures(comm, job->queue, &captures);
 
     if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
-        if (d->scaled_bytes < n * o->size) {
+        struct plait_device_scaled *s = &d->scaled[captures];
+        if (s->bytes < n * o->size) {
             status = plait_device_room(comm, n * o->size, &to);
             if (status != PLAIT_OK)
                 return status;
-            plait_device_retire(comm, d->scaled);
-            d->scaled = to;
-            d->scaled_bytes = n * o->size;
+            plait_device_retire(comm, s->memory);
+            *s = (struct plait_device_scaled){ to, n * o->size };
         }
-        to = d->scaled;
+        to = s->memory;
     }
     if (status != PLAIT_OK)
         return status;

@@ -67,7 +67,7 @@ static void look_at_others(struct plait_comm *comm)
 static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
-    const size_t words = (size_t)PLAIT_NFLAGGED * comm->nrank * 2 * PLAIT_WINDOW;
+    const size_t words = plait_flag_words(comm->nrank) * (d->captured ? 2 : 1);
     bool given; /* those of the last time: more than it can do would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)

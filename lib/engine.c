@@ -477,7 +477,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
             status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
         if (status != PLAIT_OK)
             return fail_all(comm, status);
-        run->flights = comm->device->flights;
+        run->flights = comm->device->flights[run->captures];
     }
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;

@@ -193,6 +193,20 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
     return status;
 }
 
+enum plait_status plait_stream_captures(struct plait_stream *s, int *out)
+{
+    enum plait_status status = check(s, "plait_stream_captures");
+    bool captures = false;
+
+    if (status == PLAIT_OK && out == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: out is NULL");
+    if (status == PLAIT_OK && s->queue != NULL)
+        status = of_device("plait_stream_captures", plait_device_used()->capturing(s->queue, &captures));
+    if (status == PLAIT_OK)
+        *out = captures;
+    return status;
+}
+
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
 {
     const enum plait_status status = check(s, "plait_stream_call");

@@ -26,6 +26,9 @@ struct nccl_operator;
 struct nccl_pack;
 struct nccl_registration;
 
+/* Memory in which operations are fused. Graphs run beside other operations, so they have their own. */
+enum nccl_pack_kind { NCCL_PACK_HOST, NCCL_PACK_GPU, NCCL_PACK_GRAPH, NCCL_NPACK };
+
 struct ncclComm {
     _Atomic uint32_t life;              /* NCCL_ALIVE, or the handle is good for nothing */
     uint32_t generation;                /* which comm in this memory */
@@ -46,8 +49,8 @@ struct ncclComm {
     struct nccl_operator *operators;
     uint32_t noperator;
     struct nccl_registration *registrations;
-    struct nccl_pack *pack, *gpu_pack; /* memory of fused operations: the host's, the GPU's */
-    struct ncclComm *next;             /* of those that wait to be used again */
+    struct nccl_pack *pack[NCCL_NPACK]; /* memory of fused operations */
+    struct ncclComm *next;              /* of those that wait to be used again */
 };
 
 #define NCCL_ALIVE 0x6e636f6du

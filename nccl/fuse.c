@@ -91,7 +91,18 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
 
 static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *b)
 {
-    return a->first->comm == b->first->comm && nccl_call_streams(a->first) == nccl_call_streams(b->first);
+    return a->first->comm == b->first->comm && a->kind == b->kind;
+}
+
+static enum plait_status find_kind(struct nccl_bucket *b)
+{
+    enum plait_status status = PLAIT_OK;
+    int captures = 0;
+
+    if (nccl_call_streams(b->first))
+        status = plait_stream_captures(b->first->on, &captures);
+    b->kind = captures ? NCCL_PACK_GRAPH : nccl_call_streams(b->first) ? NCCL_PACK_GPU : NCCL_PACK_HOST;
+    return status;
 }
 
 /* All of a comm's in memory of one kind at once, as they are under way together. */
@@ -105,8 +116,7 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
             buckets[k].at = bytes;
             bytes += (buckets[k].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
-    const int gpu = nccl_call_streams(buckets[i].first) ? comm->device : -1;
-    char *memory = bytes > 0 ? nccl_memory_pack(comm, gpu, bytes) : NULL;
+    char *memory = bytes > 0 ? nccl_memory_pack(comm, buckets[i].kind, bytes) : NULL;
     for (size_t k = i; k < n; k++)
         if (lie_together(&buckets[i], &buckets[k])) {
             buckets[k].whole = *buckets[k].first;
@@ -129,6 +139,12 @@ ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
 {
     const size_t n = sort(calls, buckets);
 
+    for (size_t i = 0; i < n; i++)
+        if (find_kind(&buckets[i]) != PLAIT_OK) {
+            fail(&buckets[i]);
+            return nccl_fail(ncclSystemError, buckets[i].first->comm, "a group's operations cannot be fused: %s",
+                             plait_last_error());
+        }
     for (size_t i = 0; i < n; i++)
         if (buckets[i].whole.kind == NULL && !place(buckets, n, i)) {
             fail(&buckets[i]);

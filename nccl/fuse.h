@@ -19,6 +19,7 @@ struct nccl_bucket {
     size_t bytes;
     unsigned nmember;
     bool open;
+    enum nccl_pack_kind kind;
     size_t at; /* in the comm's memory of its kind */
 };
 

@@ -31,26 +31,27 @@ static void free_packs(struct nccl_pack **packs)
 
 static size_t pack_bytes(const struct ncclComm *c)
 {
-    size_t bytes = c->pack != NULL ? c->pack->bytes : 0;
+    size_t bytes = 0;
 
-    for (const struct nccl_pack *p = c->gpu_pack; p != NULL; p = p->older)
-        bytes += p->bytes;
+    for (int k = 0; k < NCCL_NPACK; k++)
+        for (const struct nccl_pack *p = c->pack[k]; p != NULL; p = p->older)
+            bytes += p->bytes;
     return bytes;
 }
 
-void *nccl_memory_pack(struct ncclComm *c, int gpu, size_t bytes)
+void *nccl_memory_pack(struct ncclComm *c, enum nccl_pack_kind kind, size_t bytes)
 {
-    struct nccl_pack **packs = gpu >= 0 ? &c->gpu_pack : &c->pack;
+    struct nccl_pack **packs = &c->pack[kind];
 
     if (*packs != NULL && bytes <= (*packs)->bytes)
         return (*packs)->memory;
-    if (gpu < 0)
+    if (kind == NCCL_PACK_HOST)
         free_packs(packs);
     else if (*packs != NULL && bytes < 2 * (*packs)->bytes)
         bytes = 2 * (*packs)->bytes; /* the older ones are not more than this one */
     struct nccl_pack *p = calloc(1, sizeof *p);
-    if (p == NULL ||
-        (gpu >= 0 ? plait_mem_alloc_on(gpu, bytes, &p->memory) : plait_mem_alloc(bytes, &p->memory)) != PLAIT_OK) {
+    if (p == NULL || (kind != NCCL_PACK_HOST ? plait_mem_alloc_on(c->device, bytes, &p->memory)
+                                             : plait_mem_alloc(bytes, &p->memory)) != PLAIT_OK) {
         free(p);
         return NULL;
     }
@@ -62,8 +63,8 @@ void *nccl_memory_pack(struct ncclComm *c, int gpu, size_t bytes)
 
 void nccl_memory_free(struct ncclComm *c)
 {
-    free_packs(&c->pack);
-    free_packs(&c->gpu_pack);
+    for (int k = 0; k < NCCL_NPACK; k++)
+        free_packs(&c->pack[k]);
     while (c->registrations != NULL) {
         struct nccl_registration *next = c->registrations->next;
         free(c->registrations);

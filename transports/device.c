@@ -18,6 +18,8 @@
 
 #define MOST_MAPPED 64 /* that no graph uses */
 
+enum { OFFERED, COME }; /* messages to the peer, and from it */
+
 struct held { /* a share of an allocation of the peer's process */
     struct plait_mapped *mapped;
     bool captured; /* a graph has its address */
@@ -35,15 +37,17 @@ struct device_link {
     bool one_process;
     uint64_t flags; /* the peer's, as they are here */
     struct plait_mapped *flags_mapped;
-    bool unread[PLAIT_WINDOW]; /* offered, and the queue does not wait yet until it was read */
-    struct held *held;         /* [nheld], of room */
+    bool unread[PLAIT_WINDOW];      /* offered, and the queue does not wait yet until it was read */
+    bool captured[2][PLAIT_WINDOW]; /* what was offered, and what has come: it goes into a graph */
+    struct held *held;              /* [nheld], of room */
     uint32_t nheld, room;
 };
 
 struct letter { /* the message */
     uint64_t address, bytes;
-    uint64_t lent; /* number of the allocation; 0: the address is good here */
-    uint64_t base; /* of the allocation */
+    uint64_t lent;     /* number of the allocation; 0: the address is good here */
+    uint64_t base;     /* of the allocation */
+    uint64_t captured; /* 1: the sender's is part of a graph */
 };
 _Static_assert(sizeof(struct letter) <= PLAIT_POST_DATA, "travels in a line");
 
@@ -254,14 +258,11 @@ static bool device_ready(const struct plait_link *link, uint32_t number)
     return is_there(l) && !l->unread[number % PLAIT_WINDOW] && l->inner->transport->ready(l->inner, number);
 }
 
-static uint64_t own_flag(const struct device_link *l, int which, uint32_t number)
+/* ARRIVED of what this rank has offered, READ of what has come to it. */
+static void give(struct device_link *l, enum plait_flag which, uint32_t number)
 {
-    return plait_flag((uintptr_t)l->comm->device->flags, l->comm->nrank, l->channel, l->peer, which, number);
-}
-
-static void give(struct device_link *l, int which, uint32_t number)
-{
-    const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, which, number);
+    const bool captured = l->captured[which == PLAIT_FLAG_READ ? COME : OFFERED][number % PLAIT_WINDOW];
+    const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, captured, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
     if (l->flags_mapped != NULL && atomic_load(&l->flags_mapped->closed))
@@ -270,25 +271,31 @@ static void give(struct device_link *l, int which, uint32_t number)
         plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
 }
 
-static void take(struct device_link *l, int which, uint32_t number)
+/* ARRIVED of what has come to this rank, READ of what it has offered. */
+static void take(struct device_link *l, enum plait_flag which, uint32_t number)
 {
+    const struct plait_device_comm *d = l->comm->device;
+    const bool captured = l->captured[which == PLAIT_FLAG_ARRIVED ? COME : OFFERED][number % PLAIT_WINDOW];
+    const uint64_t flag = plait_flag((uintptr_t)d->flags, l->comm->nrank, l->channel, l->peer, captured, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
     if (queue != NULL)
-        plait_device_note(l->comm, l->comm->device->plugin->take(queue, own_flag(l, which, number)));
+        plait_device_note(l->comm, d->plugin->take(queue, flag));
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
                          const void *data, size_t bytes, bool copy)
 {
     struct device_link *l = device(link);
-    struct letter letter = { .address = (uintptr_t)data, .bytes = bytes };
+    const bool captures = l->comm->device->captures;
+    struct letter letter = { .address = (uintptr_t)data, .bytes = bytes, .captured = captures };
     const char *why = NULL;
 
     (void)copy;
     if (!l->one_process && bytes > 0)
         letter.lent = plait_device_lend(l->comm, data, &letter.base, &why);
     plait_device_note(l->comm, why);
+    l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     give(l, PLAIT_FLAG_ARRIVED, number);
     if (!plait_device_works(l->comm)) /* the peer must not wait for what was not given */
         return false;
@@ -309,6 +316,13 @@ static bool device_sent(const struct plait_link *link, uint32_t number)
     return true;
 }
 
+static const char part_of_a_graph_there[] =
+    "another rank's stream is being captured, and this one's is not: an operation is "
+    "part of a graph on all its ranks or on none";
+static const char part_of_a_graph_here[] =
+    "the stream is being captured, and another rank's is not: an operation is part of a "
+    "graph on all its ranks or on none";
+
 static const void *device_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
                                   size_t *bytes)
 {
@@ -321,6 +335,11 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
     (void)landing;
     if (letter == NULL)
         return NULL;
+    if (letter->captured != l->comm->device->captures) {
+        plait_device_note(l->comm, letter->captured ? part_of_a_graph_there : part_of_a_graph_here);
+        return NULL;
+    }
+    l->captured[COME][number % PLAIT_WINDOW] = letter->captured;
     const bool wrong = letter->bytes != *bytes;
     *bytes = letter->bytes;
     data = (const char *)(uintptr_t)letter->address;

@@ -34,8 +34,8 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  * A call with it (call->stream) returns when its steps are on the stream, for which the ranks it exchanges data with must
  *          have called too: who drives several ranks from one thread begins their calls in a group. Where the stream is
  *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
- *          every launch. Operations of a comm must not overlap: whoever launches graphs on other streams than those of
- *          its other calls orders them with events.
+ *          every launch. A graph may run beside other operations of the comm, but not beside its other graphs: whoever
+ *          launches those on several streams orders them with events, on all ranks in the same way.
  * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
  * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the
@@ -60,6 +60,14 @@ PLAIT_API enum plait_status plait_stream_create_cuda_on(int device, void *cuda, 
  * Errors: PLAIT_ERR_ARG (one is a host's), PLAIT_ERR_SYSTEM (what the driver said)
  */
 PLAIT_API enum plait_status plait_stream_follow(struct plait_stream *stream, struct plait_stream *other);
+
+/**
+ * Does what is put on it now go into a graph (*out 1), or happen (0)? A host's stream is never captured.
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (what the driver said)
+ */
+PLAIT_API enum plait_status plait_stream_captures(struct plait_stream *stream, int *out);
 
 struct plait_copy {
     void *to;

@@ -93,6 +93,33 @@ static int follow(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+static int ask_what_is_captured(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_stream *host;
+    struct device_rank d;
+    void *graph;
+    int captures = 7;
+
+    (void)comm, (void)arg, (void)rank;
+    CHECK(device_begin(&d, ROOM) && plait_stream_create(&host) == PLAIT_OK);
+    CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 0);
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 1);
+    CHECK(plait_stream_captures(host, &captures) == PLAIT_OK && captures == 0);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 0);
+    CHECK(plait_stream_captures(NULL, &captures) == PLAIT_ERR_ARG);
+    CHECK(plait_stream_captures(host, NULL) == PLAIT_ERR_ARG);
+    CHECK(plait_stream_destroy(host) == PLAIT_OK && device_end(&d));
+    return 0;
+}
+
+static void a_stream_says_if_it_is_captured(void **state)
+{
+    (void)state;
+    device_run(1, 1, ask_what_is_captured, NULL);
+}
+
 static void a_stream_follows_another(void **state)
 {
     (void)state;
@@ -206,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_are_between_the_operations_of_a_comm),
         cmocka_unit_test(a_stream_follows_another),
+        cmocka_unit_test(a_stream_says_if_it_is_captured),
         cmocka_unit_test(gpus_are_named),
         cmocka_unit_test(a_scalar_is_read_in_its_turn),
     };

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 4096, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
+enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 8192, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
 
 struct trace { /* of an access */
     uint32_t next;

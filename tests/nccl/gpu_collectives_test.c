@@ -385,6 +385,105 @@ static int replay(ncclComm_t *comm, int rank, int nrank)
     return failed;
 }
 
+/* A sum, a group of sums that is fused, a message, and a sum of what was scaled. */
+static int call_all(ncclComm_t comm, const struct gpu_rank *g, ncclRedOp_t twice, int rank, int nrank)
+{
+    OK(ncclAllReduce(g->in, g->out, COUNT, ncclFloat, ncclSum, comm, g->stream));
+    OK(ncclGroupStart());
+    for (int t = 0; t < 10; t++)
+        OK(ncclAllReduce(g->in + COUNT + t * 100, g->out + COUNT + t * 100, 100, ncclFloat, ncclSum, comm, g->stream));
+    OK(ncclGroupEnd());
+    OK(ncclGroupStart());
+    OK(ncclSend(g->in + 2 * COUNT, COUNT, ncclFloat, (rank + 1) % nrank, comm, g->stream));
+    OK(ncclRecv(g->out + 2 * COUNT, COUNT, ncclFloat, (rank + nrank - 1) % nrank, comm, g->stream));
+    OK(ncclGroupEnd());
+    OK(ncclReduce(g->in + 3 * COUNT, g->out + 3 * COUNT, COUNT, ncclFloat, twice, 0, comm, g->stream));
+    return 0;
+}
+
+static int expect_all(struct gpu_rank *g, int rank, int nrank, int seed)
+{
+    int failed = expect(g, rank, nrank, 0, 2 * COUNT, -1, 0, seed);
+
+    failed |= expect(g, rank, nrank, 2 * COUNT, COUNT, (rank + nrank - 1) % nrank, 2 * COUNT, seed);
+    if (rank == 0) { /* twice the sum */
+        CHECK(gpu_get(g->host, g->out + 3 * COUNT, COUNT * sizeof(float), g->stream));
+        for (size_t i = 0; i < COUNT; i++)
+            g->host[i] /= 2;
+        CHECK(gpu_put(g->out + 3 * COUNT, g->host, COUNT * sizeof(float), g->stream));
+        failed |= expect(g, rank, nrank, 3 * COUNT, COUNT, -1, 3 * COUNT, seed);
+    }
+    return failed;
+}
+
+/* The graph on one stream and the same calls on another, which nothing orders; one rank begins with the calls. */
+static int replay_beside(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank a, b;
+    void *graph, *exec;
+    ncclRedOp_t twice;
+    float two = 2;
+    int failed = 0;
+
+    CHECK(gpu_use(0) && gpu_begin(&a, 4 * COUNT) && gpu_begin(&b, 4 * COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    OK(ncclRedOpCreatePreMulSum(&twice, &two, ncclFloat, ncclScalarHostImmediate, *comm));
+    CHECK(gpu.capture_begin(a.stream, 0) == 0);
+    CHECK(call_all(*comm, &a, twice, rank, nrank) == 0);
+    CHECK(gpu.capture_end(a.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
+    for (int k = 0; k < 20 && failed == 0; k++) {
+        failed |= fill(&a, rank, k) || fill(&b, rank, k + 5);
+        CHECK((rank + k) % 2 == 0 || gpu.launch(exec, a.stream) == 0);
+        for (int turn = 0; turn < 2; turn++)
+            CHECK(call_all(*comm, &b, twice, rank, nrank) == 0);
+        CHECK((rank + k) % 2 != 0 || gpu.launch(exec, a.stream) == 0);
+        failed |= expect_all(&a, rank, nrank, k) | expect_all(&b, rank, nrank, k + 5);
+    }
+    CHECK(gpu.exec_destroy(exec) == 0 && gpu.graph_destroy(graph) == 0);
+    OK(ncclRedOpDestroy(twice, *comm));
+    CHECK(gpu_end(&a) && gpu_end(&b));
+    return failed;
+}
+
+/* On one host: no operation over hosts is in a graph */
+static void a_graph_runs_beside_calls_of_its_comm_in_no_order_with_them(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 3, replay_beside), 0);
+    assert_int_equal(gpu_run(2, 1, replay_beside), 0);
+    assert_int_equal(gpu_run(2, 2, replay_beside), 0);
+}
+
+static int capture_on_rank_0(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    void *graph = NULL;
+
+    (void)nrank;
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu_careless();
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    OK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream));
+    CHECK(gpu.synchronize(g.stream) == 0);
+    CHECK(rank != 0 || gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream) != ncclSuccess);
+    CHECK(strstr(ncclGetLastError(*comm), "part of a graph on all its ranks or on none") != NULL);
+    if (rank == 0 && gpu.capture_end(g.stream, &graph) == 0)
+        gpu.graph_destroy(graph);
+    OK(ncclCommAbort(*comm));
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+/* On one host: over hosts a capture is refused for another reason */
+static void an_operation_that_one_rank_captures_and_another_does_not_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, capture_on_rank_0), 0);
+    assert_int_equal(gpu_run(2, 1, capture_on_rank_0), 0);
+}
+
 /* On one host: no operation over hosts is in a graph */
 static void captured_calls_run_again_and_again_between_others(void **state)
 {
@@ -400,6 +499,8 @@ int main(void)
         cmocka_unit_test(every_type_is_combined_by_every_operator_on_a_gpu),
         cmocka_unit_test(messages_of_groups_are_exchanged_between_gpus_memories),
         cmocka_unit_test(one_thread_may_hold_ranks_on_several_gpus),
+        test_on_one_host(a_graph_runs_beside_calls_of_its_comm_in_no_order_with_them),
+        test_on_one_host(an_operation_that_one_rank_captures_and_another_does_not_is_an_error),
         test_on_one_host(captured_calls_run_again_and_again_between_others),
     };
 
