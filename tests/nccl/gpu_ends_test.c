@@ -24,11 +24,16 @@ static ncclResult_t sum(ncclComm_t comm, const struct gpu_rank *g)
     return ncclAllReduce(g->in, g->out, COUNT, ncclFloat, ncclSum, comm, g->stream);
 }
 
-static int adds_up(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
+static bool fill(const struct gpu_rank *g, int rank)
 {
     for (int i = 0; i < COUNT; i++)
         g->host[i] = (float)(rank + i);
-    CHECK(gpu_put(g->in, g->host, COUNT * sizeof(float), g->stream));
+    return gpu_put(g->in, g->host, COUNT * sizeof(float), g->stream);
+}
+
+static int adds_up(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
+{
+    CHECK(fill(g, rank));
     OK(sum(comm, g));
     CHECK(gpu_get(g->host, g->out, COUNT * sizeof(float), g->stream));
     for (int i = 0; i < COUNT; i++)
@@ -245,7 +250,13 @@ static int abort_while_it_waits(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
     gpu_careless();
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
-    CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+    if (rank == 0) {
+        CHECK(adds_up(*comm, &g, rank, nrank) == 0);
+    } else {
+        CHECK(fill(&g, rank));
+        const ncclResult_t first = sum(*comm, &g);
+        CHECK(first == ncclSuccess || first == ncclRemoteError); /* it may be about to return when rank 0 is aborted */
+    }
     if (rank == 0) {
         CHECK(pthread_create(&thread, NULL, abort_it, *comm) == 0);
         const ncclResult_t result = sum(*comm, &g);
