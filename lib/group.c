@@ -59,6 +59,7 @@ static void note(struct outcome *o, enum plait_status status, const char *text)
 }
 
 _Thread_local struct plait_group plait_group;
+atomic_bool plait_grouped;
 static _Thread_local struct outcome refusal; /* of the group's calls; once one was */
 static _Thread_local bool creator;           /* this thread creates a comm for another */
 
@@ -125,6 +126,8 @@ enum plait_status plait_group_start(void)
 {
     if (plait_group.depth++ > 0)
         return PLAIT_OK;
+    if (!atomic_load_explicit(&plait_grouped, memory_order_relaxed))
+        atomic_store_explicit(&plait_grouped, true, memory_order_relaxed);
     plait_group.end = &plait_group.first;
     plait_group.last_creation = &plait_group.creations;
     plait_group.refused = PLAIT_OK;

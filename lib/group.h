@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group that this thread has open, if it has one. Every call asks; to find it takes one instruction. */
+/* The group that this thread has open, if it has one. */
 #ifndef PLAIT_LIB_GROUP_H
 #define PLAIT_LIB_GROUP_H
 
 #include <plait/comm.h>
 #include <plait/group.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct plait_request;
@@ -18,12 +19,12 @@ struct plait_group {
     struct plait_creation *creations, **last_creation;
 };
 
-/* Of each thread. Small, as this model has little room for libraries that are loaded later; the usual one is a call. */
-extern _Thread_local struct plait_group plait_group __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct plait_group plait_group; /* this thread's */
+extern atomic_bool plait_grouped; /* some thread has opened one, ever: else none need look for its own */
 
 static inline bool plait_in_group(void)
 {
-    return plait_group.depth > 0;
+    return atomic_load_explicit(&plait_grouped, memory_order_relaxed) && plait_group.depth > 0;
 }
 
 /* For what a group cannot put off, as it has several parts, or calls of the group would come after it: `status`, or an

@@ -80,6 +80,12 @@ struct plait_kernels {
 /* The set for this processor, or the one named by `isa` ("": best). NULL: unknown name or not supported here. */
 const struct plait_kernels *plait_kernels_find(const char *isa);
 
+static inline bool plait_copies_slowly(const void *dst, const void *src)
+{
+    const size_t further = ((uintptr_t)dst - (uintptr_t)src) % 4096;
+    return further > 0 && further < 64;
+}
+
 /*
  * memcpy() without its slow place: glibc copies more than 2 KiB by `rep movsb`, which AMD's Zen 3 and Zen 4 do at a
  * sixteenth of their rate where the copy begins up to 15 bytes further in its page than the original does in its own
@@ -87,9 +93,7 @@ const struct plait_kernels *plait_kernels_find(const char *isa);
  */
 static inline void plait_copy(const struct plait_kernels *k, void *dst, const void *src, size_t bytes)
 {
-    const size_t further = ((uintptr_t)dst - (uintptr_t)src) % 4096;
-
-    if (bytes > 2048 && further > 0 && further < 64)
+    if (__builtin_expect(bytes > 2048, 0) && plait_copies_slowly(dst, src))
         k->copy(dst, src, bytes);
     else
         memcpy(dst, src, bytes);

@@ -59,7 +59,7 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 {
     const unsigned plain = 1U << PLAIT_PASS_STAGED, past = 1U << PLAIT_PASS_PAST, lent = 1U << PLAIT_PASS_LENT;
 
-    if (run->o->geometry.combines || run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
+    if (run->o->geometry.combines || run->queue != NULL || bytes < PLAIT_LEAST_LENT)
         return 0;
     if (!plait_way_is_tried(run->o))
         return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
