@@ -239,6 +239,23 @@ static bool goes_past_caches(const struct plait_run *run, const struct plait_ins
     return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
 }
 
+/* The RECV of what is read where its sender has it, the first of them; NULL: there is none. */
+static const struct plait_instr *first_borrowed(const struct plait_run *run, const struct plait_instr *in)
+{
+    const struct plait_source *s = run->prog->sources + in->source;
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        if (s[k].borrowed != PLAIT_NONE)
+            return &run->prog->instrs[s[k].borrowed];
+    return NULL;
+}
+
+/* Which copy it is when this rank takes the message that arrived last. */
+static inline enum plait_copying taking_of(const struct plait_run *run, const struct plait_instr *recv)
+{
+    return link_to(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+}
+
 static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     enum { MOST = 1024 };
@@ -247,6 +264,10 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     const size_t n = elements(run, f, in);
     const void *from[MOST];
     const double start = stopwatch(run);
+    const struct plait_instr *recv = first_borrowed(run, in);
+    const bool timed = recv != NULL && plait_ways_of_message(run, recv, bytes_of(run, f, recv)) > 0;
+    const enum plait_copying which = timed ? taking_of(run, recv) : PLAIT_TAKING_STAGED;
+    const double alone = plait_lend_clock(run->comm, which, timed ? bytes_of(run, f, recv) : 0);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
@@ -261,6 +282,7 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     else if (n > 0)
         run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
     add_busy(run, start);
+    plait_lend_copied(run->comm, which, n * run->o->size, alone);
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE)
@@ -324,7 +346,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (!in->borrowed) {
             run->landed |= data == to;
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
-            const enum plait_copying which = link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+            const enum plait_copying which = taking_of(run, in);
             const bool timed = data != to && plait_ways_of_message(run, in, bytes) > 0;
             const double start = plait_lend_clock(run->comm, which, timed ? bytes : 0);
             copy(run, to, data, bytes);

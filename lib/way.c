@@ -41,16 +41,13 @@ void plait_way_report(struct plait_run *run)
         plait_trial_again(plait_trial_of(&comm->trials, bytes));
 }
 
-/*
- * May it be lent? Blocks that differ may at any size: whether that takes less is measured. But in a gather one rank does
- * all the copying, and the others can share it.
- */
+/* May it be lent? Of blocks that differ each counts as if all were as big; uncut and staged they would wait. */
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
     const struct plait_op_plan *o = run->o;
-    const size_t all = !o->sized                 ? bytes
-                       : o->coll == PLAIT_GATHER ? plait_sized_block(run, in->blk) * o->size * run->prog->nrank
-                                                 : 0;
+    const size_t all = !o->sized                        ? bytes
+                       : o->selection.slice == SIZE_MAX ? 0
+                                                        : plait_sized_block(run, in->blk) * o->size * run->prog->nrank;
 
     return o->selection.once && plait_copies_once(o->coll, bytes, all);
 }
@@ -59,7 +56,7 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 {
     const unsigned plain = 1U << PLAIT_PASS_STAGED, past = 1U << PLAIT_PASS_PAST, lent = 1U << PLAIT_PASS_LENT;
 
-    if (run->o->geometry.combines || run->queue != NULL || bytes < PLAIT_LEAST_LENT)
+    if (run->queue != NULL || bytes < PLAIT_LEAST_LENT)
         return 0;
     if (!plait_way_is_tried(run->o))
         return plain | past | (is_lendable(run, in, bytes) ? lent : 0);

@@ -18,8 +18,8 @@ void plait_way_choose(struct plait_run *run);
 void plait_way_report(struct plait_run *run);
 
 /*
- * The ways that a message may go whose receive is a copy: 1 << enum plait_passing. 0: there is no choice. How operations
- * are staged that all ranks begin alike trial.h finds out.
+ * The ways that a message may go: 1 << enum plait_passing. 0: there is no choice. How operations are staged that all ranks
+ * begin alike trial.h finds out.
  */
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes);
 
