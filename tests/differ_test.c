@@ -41,7 +41,7 @@ static int disagree_in_pair(struct plait_comm **comm, uint32_t rank, void *arg)
     const struct pair *p = arg;
     const size_t give[2] = { rank == 1 ? p->give[1] : 3, rank == 0 ? p->give[0] : 3 };
     const size_t take[2] = { rank == 1 ? p->take[1] : 3, rank == 0 ? p->take[0] : 3 };
-    int *in = calloc(200000, sizeof *in), *out = calloc(200000, sizeof *out);
+    int *in = calloc(1048580, sizeof *in), *out = calloc(1048580, sizeof *out);
 
     CHECK(in != NULL && out != NULL);
     CHECK(plait_alltoallv(*comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL) != PLAIT_OK ||
@@ -78,6 +78,10 @@ static void two_ranks_whose_sizes_disagree_are_told(void **state)
         { { 190000, 199000 }, /* several slices, the first of which are equal */
           { 199000, 180000 },
           "rank 0 sends 760000 bytes where rank 1 expects 720000",
+          "\n" },
+        { { 524288, 1048576 }, /* whole slices: only the block's size tells */
+          { 1048576, 262144 },
+          "rank 0 sends 2097152 bytes where rank 1 expects 1048576",
           "\n" },
     };
 

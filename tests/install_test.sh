@@ -31,6 +31,8 @@ export LD_LIBRARY_PATH=$lib
 export PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR=$dest
 
 the_library_has_a_soname() {
+    # Who opens it late has next to no room for thread-local memory of the static kind.
+    test -z "$(readelf -d "$lib/libplait.so" | grep STATIC_TLS)"
     readelf -d "$lib/libplait.so" | grep -q 'SONAME.*\[libplait\.so\.[0-9]*\]'
     soname=$(readelf -d "$lib/libplait.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
     test -e "$lib/$soname"

@@ -493,6 +493,10 @@ static int suspend(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned k = 0; k < 3; k++) {
         in[N - 1] = (float)rank;
         CHECK(plait_allreduce(*comm, in, out, N, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && out[N - 1] == 3);
+        CHECK(plait_group_start() == PLAIT_OK); /* messages have staging memory of their own */
+        CHECK(plait_send(*comm, in, N, PLAIT_FLOAT32, (rank + 1) % 3, NULL) == PLAIT_OK);
+        CHECK(plait_recv(*comm, out, N, PLAIT_FLOAT32, (rank + 2) % 3, NULL) == PLAIT_OK);
+        CHECK(plait_group_end() == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK); /* all of them are read */
         plait_comm_memory(*comm, &before);
         CHECK(before.staging > 100000 && before.control > 100000);
         CHECK(plait_comm_suspend(*comm) == PLAIT_OK);

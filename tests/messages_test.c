@@ -477,6 +477,26 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+static int differ_from_itself(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    int32_t in[8] = { 0 }, out[8] = { 0 };
+
+    (void)arg;
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_send(*comm, in, 4, PLAIT_INT32, rank, NULL) == PLAIT_OK);
+    CHECK(plait_recv(*comm, out, 8, PLAIT_INT32, rank, NULL) == PLAIT_OK);
+    CHECK(plait_group_end() != PLAIT_OK && strstr(plait_last_error(), "4 int32, rank ") != NULL);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+static void messages_to_oneself_that_differ_are_named(void **state)
+{
+    (void)state;
+    run_both(1, differ_from_itself, NULL);
+}
+
 static void messages_that_differ_are_named_on_both_ranks(void **state)
 {
     static struct difference all[] = {
@@ -559,6 +579,7 @@ int main(void)
         cmocka_unit_test(a_thousand_random_messages_in_a_group),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(messages_that_differ_are_named_on_both_ranks),
+        cmocka_unit_test(messages_to_oneself_that_differ_are_named),
         cmocka_unit_test(who_does_not_send_or_receive_is_named_in_time),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);

@@ -8,7 +8,9 @@
 #include "specs.h"
 #include "tier.h"
 
+#include <plait/group.h>
 #include <plait/plan.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -254,6 +256,61 @@ static int premultiply(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* The number is read at the call, or when the operation runs, which may be later. */
+static int scale_now(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float v = 1, sum = 0, scale = 2;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+
+    (void)arg;
+    (void)rank;
+    for (int i = 0; i < 20; i++) {
+        CHECK(plait_group_start() == PLAIT_OK); /* it runs at the end of the group */
+        call.request = &r;
+        call.scale = &scale;
+        call.scale_when = i % 2 ? PLAIT_SCALE_LATE : PLAIT_SCALE_NOW;
+        scale = 2;
+        CHECK(plait_allreduce(*comm, &v, &sum, 1, PLAIT_FLOAT32, PLAIT_PREMULSUM, &call) == PLAIT_OK);
+        scale = 5;
+        CHECK(plait_group_end() == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
+        CHECK(sum == (i % 2 ? 10 : 4));
+    }
+    return 0;
+}
+
+static void a_number_is_read_when_it_was_said_to_be(void **state)
+{
+    (void)state;
+    run_ranks(2, 1, scale_now, NULL);
+    run_ranks(1, 2, scale_now, NULL);
+}
+
+/* The same function for another context is another operator. */
+static int two_contexts(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    unsigned calls[2] = { 0, 0 };
+    const struct plait_user_op users[2] = { { sizeof *users, compose, &calls[0], 0 },
+                                            { sizeof *users, compose, &calls[1], 0 } };
+    uint32_t v = rank, out;
+
+    (void)arg;
+    for (int i = 0; i < 6; i++) {
+        const unsigned before[2] = { calls[0], calls[1] };
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        call.user = &users[i % 2];
+        CHECK(plait_allreduce(*comm, &v, &out, 1, PLAIT_UINT32, PLAIT_USER, &call) == PLAIT_OK);
+        CHECK(calls[i % 2] > before[i % 2] && calls[1 - i % 2] == before[1 - i % 2]);
+    }
+    return 0;
+}
+
+static void a_function_is_called_with_its_own_context(void **state)
+{
+    (void)state;
+    run_ranks(2, 1, two_contexts, NULL);
+}
+
 static void every_rank_scales_by_its_own_number(void **state)
 {
     static uint32_t numbers[] = { 1, 2, 3, 5 };
@@ -417,6 +474,8 @@ int main(void)
         cmocka_unit_test(functions_that_commute_run_with_every_algorithm),
         cmocka_unit_test(a_promise_that_differs_is_named),
         cmocka_unit_test(every_rank_scales_by_its_own_number),
+        cmocka_unit_test(a_number_is_read_when_it_was_said_to_be),
+        cmocka_unit_test(a_function_is_called_with_its_own_context),
         cmocka_unit_test(wrong_options_are_named_and_change_nothing),
         cmocka_unit_test(the_table_in_the_documentation_is_what_the_library_answers),
         cmocka_unit_test(names_of_nccl_tests_are_known),

@@ -300,8 +300,7 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
  *         OUT must not overlap (PLAIT_ERR_ARG names two that do)
  * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not,
  * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH).
- * Cost:   one message for each part that is not a rank's own; not cut into slices: parts that must be staged
- *         (memory.h) are staged whole.
+ * Cost:   one message for each slice of a part that is not a rank's own; over hosts one for each part.
  */
 PLAIT_API enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out,
                                                   const size_t *counts, const size_t *starts, enum plait_dtype type,

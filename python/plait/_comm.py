@@ -485,6 +485,8 @@ class Comm:
         for option in options:
             if option not in allowed:
                 raise TypeError(f'{name}: there is no option {option!r}; there are {", ".join(allowed)}')
+        if options.get('slice', 0) < 0:
+            raise ArgError(f'{name}: slice is {options["slice"]}; it must be 0 (chosen by Plait) or more bytes')
         algorithm, stream = options.get('algorithm'), options.get('stream')
         return Call(ctypes.sizeof(Call), algorithm=_text(algorithm), slice=options.get('slice', 0),
                     round=_round(name, options.get('round', 'default')),
