@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 struct held { /* a message that the inner link has shown */
-    bool here;
+    bool here, past;
     uint32_t number;
     const void *data;
     size_t bytes;
@@ -84,6 +84,7 @@ static bool paced_offer(struct plait_link *link, uint32_t number, uint32_t finge
                         size_t bytes, bool take)
 {
     struct plait_link *inner = paced(link)->inner;
+    inner->past_out = link->past_out;
     return inner->transport->offer(inner, number, fingerprint, note, data, bytes, take);
 }
 
@@ -120,8 +121,10 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
         if (h->data == NULL)
             return NULL;
         h->number = number;
+        h->past = p->inner->past_in;
         hold(p, h);
     }
+    link->past_in = h->past;
     if (h->number != number) /* that one cannot come before this one, a window earlier, is released */
         return NULL;
     if (plait_clock_ns() < h->due) {
