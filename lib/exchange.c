@@ -56,14 +56,15 @@ static void give_up(struct plait_comm *comm, uint32_t left)
 static void run(struct plait_request *first)
 {
     struct plait_comm *comm = first->comm;
-    const uint32_t spins = plait_spins(comm);
+    const uint32_t spins = plait_spins(comm),
+                   yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
     uint32_t left = 0;
 
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group, left++) {
         plait_request_open(r);
         plait_message_add(r);
     }
-    for (uint32_t turns = 0; left > 0 && turns <= spins + YIELDS; turns++) {
+    for (uint32_t turns = 0; left > 0 && turns <= spins + yields; turns++) {
         plait_network_turn(comm);
         if (plait_messages_turn(comm, false))
             turns = 0;
