@@ -206,7 +206,7 @@ static void check(const char *name, enum precision precision, double tolerance)
 
     golden_open(&g, name, precision, tolerance);
     model_forward(g.model, g.images, g.labels, true, smoothing, &result);
-    model_backward(g.model, 1, g.gradients, false, NULL, NULL);
+    model_backward(g.model, 1, (void *const *)g.gradients, false, NULL, NULL);
     loss = (float)(result.loss / result.n);
     golden_check(&g, "loss", &loss, 1);
     golden_check(&g, "logits", model_logits(g.model), (size_t)g.options.batch * g.options.nclass);

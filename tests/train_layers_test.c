@@ -110,7 +110,7 @@ static void put(struct pair *p, uint32_t value, const double *from, void *to)
     const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
     const struct dnn_layout *plain =
-        dnn_plain(p->env.dnn, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+        dnn_plain(p->env.dnn, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
     float *values = malloc(n * sizeof *values);
 
     for (size_t k = 0; k < n; k++)
@@ -152,7 +152,7 @@ static void check_value(struct pair *p, const char *what, uint32_t value, void *
     const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
     const struct dnn_layout *plain =
-        dnn_plain(p->env.dnn, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+        dnn_plain(p->env.dnn, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
     float *values = malloc(n * sizeof *values);
 
     if (value == LOGITS)
@@ -287,7 +287,7 @@ static void pair_backward(struct pair *p)
     const struct node *node = &p->lone.node;
 
     put_gradient(p);
-    layer_backward(&p->layer, p->gradients, false);
+    layer_backward(&p->layer, (void *const *)p->gradients, false);
     reference_backward(p->reference);
     if (p->layer.diff_in != NULL)
         check_value(p, "the gradient of the input", node->in, p->layer.diff_in, p->reference->gradients[node->in]);

@@ -81,7 +81,7 @@ static struct model_result train_pass(struct setup *s, double smoothing, bool ac
     struct model_result result;
 
     model_forward(s->model, s->images, s->labels, true, smoothing, &result);
-    model_backward(s->model, 1, s->gradients, accumulate, NULL, NULL);
+    model_backward(s->model, 1, (void *const *)s->gradients, accumulate, NULL, NULL);
     return result;
 }
 
@@ -300,7 +300,7 @@ static void each_gradient_is_ready_once_and_in_order(void **state)
     (void)state;
     setup_init(&s, small_options());
     train_pass(&s, 0, false);
-    model_backward(s.model, 1, s.gradients, false, see, &seen);
+    model_backward(s.model, 1, (void *const *)s.gradients, false, see, &seen);
     assert_int_equal(seen.n, model_ntensor(s.model));
     assert_memory_equal(seen.order, model_backward_order(s.model), seen.n * sizeof *seen.order);
     setup_finish(&s);

@@ -37,7 +37,8 @@ struct bench {
     struct model *model;
     uint32_t n;      /* tensors */
     uint32_t *where; /* [n] of a tensor among the fusion's */
-    float **masters, **gradients;
+    float **masters;
+    void **gradients;
     float *images;
     int32_t *labels;
     struct plait_fusion *fusion;
@@ -52,6 +53,12 @@ static enum precision parse_precision(const char *name)
     return strcmp(name, "bf16") == 0 ? PRECISION_BF16 : PRECISION_FP32;
 }
 
+/* As plait-train: what travels as bf16 is written as such. */
+static enum plait_dtype gradient_type(const struct bench *b)
+{
+    return b->options.gradients == PRECISION_BF16 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
+}
+
 static void make_model(struct bench *b, char **argv)
 {
     b->options = (struct model_options){ .name = argv[1],
@@ -59,6 +66,7 @@ static void make_model(struct bench *b, char **argv)
                                          .pixels = (uint32_t)atoi(argv[2]),
                                          .batch = (uint32_t)atoi(argv[3]),
                                          .precision = parse_precision(argv[4]),
+                                         .gradients = parse_precision(argv[5]),
                                          .threads = 1,
                                          .training = true };
     b->model = model_create(&b->options);
@@ -84,7 +92,7 @@ static void make_batch(struct bench *b)
         b->labels[i] = (int32_t)(i * 7 % NCLASS);
 }
 
-static void make_buckets(struct bench *b, enum precision payload)
+static void make_buckets(struct bench *b)
 {
     const uint32_t *order = model_backward_order(b->model);
     struct plait_tensor *tensors = allocate(b->n, sizeof *tensors);
@@ -94,12 +102,11 @@ static void make_buckets(struct bench *b, enum precision payload)
     b->gradients = allocate(b->n, sizeof *b->gradients);
     for (uint32_t k = 0; k < b->n; k++) {
         const struct tensor *t = model_tensor(b->model, order[k]);
-        tensors[k] = (struct plait_tensor){ t->name, t->count, PLAIT_FLOAT32, NULL };
+        tensors[k] = (struct plait_tensor){ t->name, t->count, gradient_type(b), NULL };
         b->where[order[k]] = k;
     }
     f.tensors = tensors;
     f.ntensor = b->n;
-    f.payload = payload == PRECISION_BF16 ? PLAIT_BFLOAT16 : PLAIT_NDTYPE;
     must(plait_fusion_create(b->comm, &f, &b->fusion), "buckets");
     for (uint32_t t = 0; t < b->n; t++)
         b->gradients[t] = plait_fusion_data(b->fusion, b->where[t]);
@@ -115,7 +122,7 @@ static void make_optimiser(struct bench *b)
         parts[t] = (struct plait_optim_part){ .tensor = t,
                                               .count = model_tensor(b->model, t)->count,
                                               .gradient = b->gradients[t],
-                                              .type = PLAIT_FLOAT32,
+                                              .type = gradient_type(b),
                                               .master = b->masters[t] };
     p.parts = parts;
     p.npart = p.ntensor = b->n;
@@ -220,7 +227,7 @@ int main(int argc, char **argv)
     must(plait_comm_create(&c, &b.comm), "meeting");
     make_model(&b, argv);
     make_batch(&b);
-    make_buckets(&b, parse_precision(argv[5]));
+    make_buckets(&b);
     make_optimiser(&b);
     printf("%zu %zu\n", NORM_PASSES * model_norm_bytes(b.model), (size_t)ADD_PASSES * ADD_BYTES);
     while (scanf("%15s %u", name, &n) == 2)

@@ -128,7 +128,12 @@ const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channe
     return tensor4(dnn, n, channels, height, width, dnnl_f32, dnnl_nhwc);
 }
 
-const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_t *shape)
+static dnnl_data_type_t data_type(enum precision precision)
+{
+    return precision == PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+const struct dnn_layout *dnn_plain(struct dnn *dnn, enum precision precision, uint32_t ndim, const uint32_t *shape)
 {
     dnnl_memory_desc_t desc;
     dnnl_dims_t dims = { 0 }, strides = { 0 };
@@ -138,7 +143,8 @@ const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_
         dims[d] = shape[d];
         strides[d] = stride;
     }
-    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, dnnl_f32, strides), "a plain layout");
+    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, data_type(precision), strides),
+         "a plain layout");
     return layout_create(dnn, desc);
 }
 
@@ -464,7 +470,7 @@ struct dnn *dnn_create(enum precision precision, unsigned threads)
     struct dnn *dnn = allocate(sizeof *dnn);
 
     dnn->threads = threads == 0 ? 1 : threads;
-    dnn->type = precision == PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnn->type = data_type(precision);
     dnn_begin(dnn);
     must(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
     must(dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order), "a stream");

@@ -38,8 +38,8 @@ const struct dnn_layout *dnn_activation(struct dnn *dnn, uint32_t n, uint32_t ch
                                         uint32_t width);
 /** [n][height][width][channels] fp32 */
 const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width);
-/** fp32, row by row. */
-const struct dnn_layout *dnn_plain(struct dnn *dnn, uint32_t ndim, const uint32_t *shape);
+/** Row by row. */
+const struct dnn_layout *dnn_plain(struct dnn *dnn, enum precision precision, uint32_t ndim, const uint32_t *shape);
 size_t dnn_bytes(const struct dnn_layout *layout);
 bool dnn_same(const struct dnn_layout *a, const struct dnn_layout *b);
 

@@ -105,17 +105,18 @@ static double mebibytes(size_t bytes)
 static void print_memory(const struct run *r)
 {
     const struct model_memory m = model_memory(r->model);
-    const size_t weights = r->count * sizeof(float);
+    const size_t weights = r->count * sizeof(float), gradients = r->count * plait_dtype_size(r->gradient_type);
+    const bool packed = r->o->payload != r->gradient_type;
     size_t payload = 0;
     struct plait_fusion_bucket b;
 
-    for (uint32_t k = 0; r->fusion != NULL && k < plait_fusion_nbucket(r->fusion); k++)
+    for (uint32_t k = 0; packed && r->fusion != NULL && k < plait_fusion_nbucket(r->fusion); k++)
         if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK)
             payload += b.bytes;
     printf("Memory of a rank in MiB: activations %.1f, weights as computed with %.1f, workspaces %.1f,\n"
            "  masters %.1f, gradients %.1f, momentum %.1f, payload %.1f, images ahead %.1f\n",
            mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces), mebibytes(weights),
-           mebibytes(weights), mebibytes(weights), mebibytes(payload),
+           mebibytes(gradients), mebibytes(weights), mebibytes(payload),
            mebibytes(r->o->queue * r->o->micro * r->o->pixels * r->o->pixels * 12));
 }
 

@@ -136,6 +136,12 @@ void elements_back_relu(struct elements e, void *a, const void *b, const void *o
         run(e, add_mask_f32, add_mask_bf16, a, b, out);
 }
 
+VECTORS void elements_round(uint16_t *restrict to, const float *restrict from, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] = rounded(from[k]);
+}
+
 /* Infinities and NaNs have all exponent bits set. */
 bool elements_finite(struct elements e, const void *a)
 {

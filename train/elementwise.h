@@ -17,6 +17,8 @@ void elements_add(struct elements e, void *a, const void *b);
 void elements_add_relu(struct elements e, void *a, const void *b);
 /** Backward of it: a = out > 0 ? a + b : 0; b NULL: as zeros. */
 void elements_back_relu(struct elements e, void *a, const void *b, const void *out);
+/** to = from, rounded to nearest even */
+void elements_round(uint16_t *to, const float *from, size_t n);
 /** Whether all are finite. */
 bool elements_finite(struct elements e, const void *a);
 

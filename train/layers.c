@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layers.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,6 +80,20 @@ static const struct dnn_layout *put_out(struct layer *layer)
                dnn_activation(env->dnn, env->batch, out->channels, out->height, out->width);
 }
 
+/* What of a gradient oneDNN did not write in its place itself. */
+static void give(const struct environment *env, void *gradient, const float *from, size_t n, bool accumulate)
+{
+    float *to = gradient;
+
+    assert(!accumulate || env->gradients == PRECISION_FP32);
+    if (env->gradients == PRECISION_BF16) {
+        elements_round(gradient, from, n);
+        return;
+    }
+    for (size_t k = 0; k < n; k++)
+        to[k] = accumulate ? to[k] + from[k] : from[k];
+}
+
 /* ---- Convolution ---- */
 
 static struct dnn_convolution convolution_shape(const struct layer *layer)
@@ -98,17 +113,18 @@ static struct dnn_convolution convolution_shape(const struct layer *layer)
 }
 
 static void convolution_create_back(struct layer *layer, const struct dnn_convolution *shape,
-                                    const struct dnn_layout *plain)
+                                    const struct tensor *tensor)
 {
     struct dnn *dnn = layer->env->dnn;
-    const struct dnn_layout *gradient;
+    const struct dnn_layout *plain = dnn_plain(dnn, layer->env->gradients, tensor->ndim, tensor->shape), *gradient;
 
     if (!shape->images)
         layer->back = dnn_convolution_back_data(dnn, shape, layer->forward);
     layer->back_weights = dnn_convolution_back_weights(dnn, shape, layer->forward);
     gradient = dnn_layout(layer->back_weights, DNN_DIFF_WEIGHTS);
     layer->unpack = dnn_reorder(dnn, gradient, plain, false);
-    layer->unpack_add = dnn_reorder(dnn, gradient, plain, true);
+    if (layer->env->gradients == PRECISION_FP32)
+        layer->unpack_add = dnn_reorder(dnn, gradient, plain, true);
     stage(layer->env, dnn_bytes(gradient));
 }
 
@@ -117,7 +133,8 @@ static void convolution_create(struct layer *layer)
     struct environment *env = layer->env;
     const struct dnn_convolution shape = convolution_shape(layer);
     const struct tensor *tensor = &env->network->tensors[layer->node->tensor];
-    const struct dnn_layout *plain = dnn_plain(env->dnn, tensor->ndim, tensor->shape), *there, *back = NULL;
+    const struct dnn_layout *plain = dnn_plain(env->dnn, PRECISION_FP32, tensor->ndim, tensor->shape),
+                            *there, *back = NULL;
     size_t bytes;
 
     put_out(layer);
@@ -127,7 +144,7 @@ static void convolution_create(struct layer *layer)
     there = dnn_layout(layer->forward, DNN_WEIGHTS);
     layer->pack = dnn_reorder(env->dnn, plain, there, false);
     if (env->training)
-        convolution_create_back(layer, &shape, plain);
+        convolution_create_back(layer, &shape, tensor);
     if (layer->back != NULL)
         back = dnn_layout(layer->back, DNN_WEIGHTS);
     bytes = aligned(dnn_bytes(there));
@@ -172,7 +189,7 @@ static void convolution_back_data(struct layer *layer)
                                 [DNN_DIFF_SRC] = layer->diff_in });
 }
 
-static void convolution_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void convolution_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     float *staging = layer->env->staging;
 
@@ -333,13 +350,8 @@ static void norm_correct(struct layer *layer)
     elements_add(layer_elements(env, layer->node->in), layer->diff_in, env->staging);
 }
 
-static void give(float *gradient, const float *from, size_t n, bool accumulate)
-{
-    for (size_t k = 0; k < n; k++)
-        gradient[k] = accumulate ? gradient[k] + from[k] : from[k];
-}
 
-static void norm_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     const uint32_t k = layer->node->tensor;
     const size_t channels = layer->env->network->tensors[k].count;
@@ -356,8 +368,8 @@ static void norm_backward(struct layer *layer, float *const *gradients, bool acc
                             [DNN_DIFF_SHIFT] = layer->diff_shift });
     if (layer->correct != NULL)
         norm_correct(layer);
-    give(gradients[k], layer->diff_scale, channels, accumulate);
-    give(gradients[k + 1], layer->diff_shift, channels, accumulate);
+    give(layer->env, gradients[k], layer->diff_scale, channels, accumulate);
+    give(layer->env, gradients[k + 1], layer->diff_shift, channels, accumulate);
 }
 
 /* ---- The end of a block: in place ---- */
@@ -373,7 +385,7 @@ static void add_forward(struct layer *layer, enum mode mode)
     elements_add_relu(layer_elements(layer->env, layer->node->out), layer->out, layer->in2);
 }
 
-static void add_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void add_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     (void)gradients;
     (void)accumulate;
@@ -412,7 +424,7 @@ static void pool_forward(struct layer *layer, enum mode mode)
         (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->out, [DNN_WORKSPACE] = layer->workspace });
 }
 
-static void pool_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void pool_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     (void)gradients;
     (void)accumulate;
@@ -433,6 +445,8 @@ static void product_create_back(struct layer *layer, uint32_t in, uint32_t out)
     layer->unpack = dnn_product(dnn, &gradient);
     gradient.add = true;
     layer->unpack_add = dnn_product(dnn, &gradient);
+    if (layer->env->gradients == PRECISION_BF16) /* a product is fp32 */
+        stage(layer->env, (size_t)in * out * sizeof(float));
 }
 
 static void product_create(struct layer *layer)
@@ -440,11 +454,11 @@ static void product_create(struct layer *layer)
     struct environment *env = layer->env;
     const uint32_t n = env->batch, in = value(env, layer->node->in)->channels,
                    out = value(env, layer->node->out)->channels;
-    const struct dnn_layout *flat = dnn_plain(env->dnn, 4, (uint32_t[]){ n, in, 1, 1 });
+    const struct dnn_layout *flat = dnn_plain(env->dnn, PRECISION_FP32, 4, (uint32_t[]){ n, in, 1, 1 });
     const struct dnn_layout *from = env->layouts[layer->node->in];
     const size_t count = (size_t)in * out;
 
-    env->layouts[layer->node->out] = dnn_plain(env->dnn, 2, (uint32_t[]){ n, out });
+    env->layouts[layer->node->out] = dnn_plain(env->dnn, PRECISION_FP32, 2, (uint32_t[]){ n, out });
     layer->workspace_bytes = dnn_bytes(flat);
     layer->pack = dnn_reorder(env->dnn, from, flat, false);
     layer->pack_back = dnn_reorder(env->dnn, flat, from, false);
@@ -453,8 +467,9 @@ static void product_create(struct layer *layer)
         &(struct dnn_product){ .rows = n, .inner = in, .columns = out, .weights_columns = true, .bias = true });
     if (env->training)
         product_create_back(layer, in, out);
-    layer->weights = own(layer, (count + out) * sizeof(float));
+    layer->weights = own(layer, (count + 2 * (size_t)out) * sizeof(float));
     layer->bias = layer->weights + count;
+    layer->diff_shift = layer->bias + out;
 }
 
 static void product_refresh(struct layer *layer, const float *const *masters)
@@ -477,21 +492,23 @@ static void product_forward(struct layer *layer, enum mode mode)
                             [DNN_DST] = layer->out });
 }
 
-static void product_backward(struct layer *layer, float *const *gradients, bool accumulate)
+static void product_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
+    struct environment *env = layer->env;
     const uint32_t k = layer->node->tensor;
-    const size_t nclass = layer->env->network->tensors[k + 1].count;
+    const size_t nclass = env->network->tensors[k + 1].count;
     const float *diff = layer->diff_out;
+    void *to = env->gradients == PRECISION_FP32 ? gradients[k] : env->staging;
 
     run(layer, accumulate ? layer->unpack_add : layer->unpack,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->workspace, [DNN_DST] = gradients[k] });
-    for (size_t c = 0; c < nclass; c++) {
-        float sum = accumulate ? gradients[k + 1][c] : 0;
-
-        for (uint32_t n = 0; n < layer->env->batch; n++)
-            sum += diff[n * nclass + c];
-        gradients[k + 1][c] = sum;
-    }
+        (void *[DNN_NARG]){ [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->workspace, [DNN_DST] = to });
+    if (to != gradients[k])
+        give(env, gradients[k], to, env->network->tensors[k].count, accumulate);
+    memset(layer->diff_shift, 0, nclass * sizeof *layer->diff_shift);
+    for (uint32_t n = 0; n < env->batch; n++)
+        for (size_t c = 0; c < nclass; c++)
+            layer->diff_shift[c] += diff[n * nclass + c];
+    give(env, gradients[k + 1], layer->diff_shift, nclass, accumulate);
     run(layer, layer->back,
         (void *[DNN_NARG]){
             [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->workspace });
@@ -504,7 +521,7 @@ static const struct row {
     void (*create)(struct layer *layer);
     void (*refresh)(struct layer *layer, const float *const *masters); /* NULL: it has no tensors */
     void (*forward)(struct layer *layer, enum mode mode);
-    void (*backward)(struct layer *layer, float *const *gradients, bool accumulate);
+    void (*backward)(struct layer *layer, void *const *gradients, bool accumulate);
 } table[NODE_NKIND] = {
     [NODE_CONVOLUTION] = { convolution_create, convolution_refresh, convolution_forward, convolution_backward },
     [NODE_NORM] = { norm_create, norm_refresh, norm_forward, norm_backward },
@@ -536,7 +553,7 @@ void layer_forward(struct layer *layer, enum mode mode)
     table[layer->node->kind].forward(layer, mode);
 }
 
-void layer_backward(struct layer *layer, float *const *gradients, bool accumulate)
+void layer_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     /* A block's end adds the second part while it does its own. */
     if (layer->diff_more != NULL && layer->node->kind != NODE_ADD)

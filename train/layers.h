@@ -15,7 +15,7 @@ struct environment { /* that the layers of a model share */
     const struct network *network;
     const struct dnn_layout *
         *layouts; /* [nvalue] of the values; a layer sets that of its output, the first also that of the images */
-    enum precision precision;
+    enum precision precision, gradients;
     unsigned threads;
     uint32_t batch;
     bool training;
@@ -54,7 +54,7 @@ struct layer {
     struct dnn_op *forward, *evaluate, *back, *back_weights;
     struct dnn_op *pack, *pack_back, *unpack, *unpack_add; /* weights and gradients from and to the plain ones */
     float *weights, *weights_back, *bias;                  /* norm: scale in weights, shift in bias */
-    float *diff_scale, *diff_shift;
+    float *diff_scale, *diff_shift;                        /* product: shift alone, of the bias */
     /* Synchronised norm: statistics of the own images, and what the other ranks' change in the gradient. */
     struct dnn_op *measure, *correct;
     float *correct_scale, *correct_shift;
@@ -68,8 +68,8 @@ void layer_destroy(struct layer *layer);
 /** masters: [ntensor] of the network */
 void layer_refresh(struct layer *layer, const float *const *masters);
 void layer_forward(struct layer *layer, enum mode mode);
-/** gradients: [ntensor] of the network */
-void layer_backward(struct layer *layer, float *const *gradients, bool accumulate);
+/** gradients: [ntensor] of the network, of env->gradients; accumulate: fp32 only */
+void layer_backward(struct layer *layer, void *const *gradients, bool accumulate);
 
 /** A convolution alone, forward and backward, without what is reordered around it; other kinds: nothing. */
 void layer_convolve(struct layer *layer);

@@ -257,6 +257,7 @@ struct model *model_create(const struct model_options *options)
     model->env = (struct environment){ .dnn = dnn_create(options->precision, options->threads),
                                        .network = network,
                                        .precision = options->precision,
+                                       .gradients = options->gradients,
                                        .threads = options->threads == 0 ? 1 : options->threads,
                                        .batch = options->batch,
                                        .training = options->training,
@@ -426,7 +427,7 @@ const float *model_logits(const struct model *model)
     return model->layers[model->network->nnode - 1].out;
 }
 
-void model_backward(struct model *model, double scale, float *const *gradients, bool accumulate,
+void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context)
 {
     const uint32_t nnode = model->network->nnode;

@@ -7,7 +7,7 @@
  *     dnn.h        convolutions, batch norm, pooling, products: dnn.c is the only file that knows oneDNN
  *
  * Tensors of a network have torchvision's names, shapes and order (conv1.weight, bn1.weight, bn1.bias, layer1.0.conv1.weight,
- * ...). Masters and gradients are plain fp32 in the caller's memory; what a pass computes with is made from the masters by
+ * ...). Masters and gradients are plain arrays in the caller's memory; what a pass computes with is made from the masters by
  * model_refresh(). A program's functions: they end the process with a message when memory is short.
  */
 #ifndef PLAIT_TRAIN_MODEL_H
@@ -21,7 +21,7 @@ struct model;
 
 enum precision {
     PRECISION_FP32,
-    PRECISION_BF16 /* activations and weights; batch norm's statistics, sums, masters and gradients are fp32 */
+    PRECISION_BF16 /* activations and weights; batch norm's statistics, sums and masters are fp32 */
 };
 
 struct model_options {
@@ -30,6 +30,7 @@ struct model_options {
     uint32_t pixels; /* of a side of an image */
     uint32_t batch;  /* images of a pass */
     enum precision precision;
+    enum precision gradients; /* as model_backward() writes them; bf16: never accumulated */
     unsigned threads;
     bool training; /* false: forward in evaluation only, without the memory for the way back */
     /* Synchronised batch norm: adds up [n] floats over all ranks, in place; NULL: the statistics are of this pass's images. */
@@ -109,10 +110,10 @@ const float *model_logits(const struct model *model);
 /**
  * Backward, after a forward pass in training: gradients of (scale x the mean loss over the batch).
  *
- * gradients  [ntensor] where each is written, or, accumulate, added
+ * gradients  [ntensor] where each is written, of options.gradients, or, accumulate, added
  * ready      called as each one is complete, in model_backward_order(); NULL: nothing
  */
-void model_backward(struct model *model, double scale, float *const *gradients, bool accumulate,
+void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
 
 /** Whether the processor computes bf16; otherwise it is emulated, at half the speed of fp32. */

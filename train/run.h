@@ -69,10 +69,11 @@ struct run {
     size_t *start;    /* [ntensor] where each begins */
     float *weights;   /* [count] fp32 masters, in library memory */
     float **master;   /* [ntensor] inside them */
-    float **gradient; /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
+    enum plait_dtype gradient_type;
+    void **gradient;  /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
     uint32_t *place;  /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
     struct tree tree; /* --reproducible: sums of passes */
-    float **scratch;  /* [ntensor] where a pass writes its gradients */
+    void **scratch;   /* [ntensor] where a pass writes its gradients */
     struct statistics *statistics;
     struct norms norms;
 

@@ -88,6 +88,14 @@ static void sum_norms(void *context, float *values, size_t n)
     norms->seconds += now() - begin;
 }
 
+/* bf16 that travels is written at once, in place of fp32 that would be packed, where nothing is added to it before. */
+static enum plait_dtype gradient_type(const struct run *r)
+{
+    const bool once = r->npass == 1 && !r->o->reproducible && r->o->elastic < 0;
+
+    return once && r->o->payload == PLAIT_BFLOAT16 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
+}
+
 static void make_model(struct run *r)
 {
     const struct options *o = r->o;
@@ -96,6 +104,7 @@ static void make_model(struct run *r)
                                .pixels = (uint32_t)o->pixels,
                                .batch = (uint32_t)o->micro,
                                .precision = o->precision,
+                               .gradients = r->gradient_type == PLAIT_BFLOAT16 ? PRECISION_BF16 : PRECISION_FP32,
                                .threads = (unsigned)o->threads,
                                .training = true };
 
@@ -148,14 +157,14 @@ static void make_buckets(struct run *r)
 
     for (uint32_t k = 0; k < r->ntensor; k++) {
         const struct tensor *t = model_tensor(r->model, order[k]);
-        tensors[k] = (struct plait_tensor){ t->name, t->count, PLAIT_FLOAT32, NULL };
+        tensors[k] = (struct plait_tensor){ t->name, t->count, r->gradient_type, NULL };
         r->place[order[k]] = k;
     }
     f.name = "gradients";
     f.tensors = tensors;
     f.ntensor = r->ntensor;
     f.layout.threshold = o->bucket == BUCKET_CHOSEN ? usual_bucket(r) : o->bucket;
-    f.payload = o->payload == PLAIT_FLOAT32 ? PLAIT_NDTYPE : o->payload;
+    f.payload = o->payload == r->gradient_type ? PLAIT_NDTYPE : o->payload;
     f.reproducible = o->reproducible;
     f.algorithm = o->algorithm;
     f.trace = o->trace != NULL || o->dry_run;
@@ -194,7 +203,7 @@ static void make_optimiser(struct run *r)
         parts[t] = (struct plait_optim_part){ t,
                                               tensor->count,
                                               r->gradient[t],
-                                              PLAIT_FLOAT32,
+                                              r->gradient_type,
                                               r->master[t],
                                               NULL,
                                               PLAIT_FLOAT32,
@@ -371,6 +380,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     r->agree = agree_create(r->side);
     open_data(r);
     check_options(r, o, cpus);
+    r->gradient_type = gradient_type(r);
     make_model(r);
     make_weights(r);
     make_gradients(r);

@@ -4,6 +4,7 @@
  * new weights; run.h lists the others.
  */
 #include "agree.h"
+#include "elementwise.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
@@ -32,7 +33,7 @@ static void gradient_ready(void *context, uint32_t t)
 }
 
 /* Where this pass writes its gradients: in the buckets, or where its part of the tree waits for the others. */
-static float *const *targets(struct run *r)
+static void *const *targets(struct run *r)
 {
     float *waits = r->o->reproducible ? tree_place(&r->tree, r->pass) : NULL;
 
@@ -107,12 +108,12 @@ static enum plait_status wait_for_others(struct run *r, struct plait_request **s
 static const char *worst_gradient(const struct run *r)
 {
     const uint32_t *order = model_backward_order(r->model);
+    const enum precision precision = r->gradient_type == PLAIT_BFLOAT16 ? PRECISION_BF16 : PRECISION_FP32;
 
     for (uint32_t k = 0; k < r->ntensor; k++) {
         const struct tensor *tensor = model_tensor(r->model, order[k]);
-        for (size_t i = 0; i < tensor->count; i++)
-            if (!isfinite(r->gradient[order[k]][i]))
-                return tensor->name;
+        if (!elements_finite((struct elements){ precision, 1, tensor->count }, r->gradient[order[k]]))
+            return tensor->name;
     }
     return NULL;
 }
