@@ -281,6 +281,40 @@ static void gradients_accumulate(void **state)
     setup_finish(&s);
 }
 
+/* To nearest even. */
+static uint16_t as_bf16(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void gradients_of_16_bits_are_those_of_32_rounded(void **state)
+{
+    struct model_options options = small_options();
+    struct setup wide, narrow;
+
+    (void)state;
+    setup_init(&wide, options);
+    options.gradients = PRECISION_BF16;
+    setup_init(&narrow, options);
+    train_pass(&wide, 0.1, false);
+    for (uint32_t k = 0; k < model_ntensor(narrow.model); k++)
+        memset(narrow.gradients[k], 0x7f, model_tensor(narrow.model, k)->count * sizeof(float));
+    train_pass(&narrow, 0.1, false);
+    for (uint32_t k = 0; k < model_ntensor(wide.model); k++) {
+        const size_t n = model_tensor(wide.model, k)->count;
+        const uint16_t *half = (const void *)narrow.gradients[k];
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(half[i], as_bf16(wide.gradients[k][i]));
+        for (size_t i = n; i < 2 * n; i++)
+            assert_int_equal(half[i], 0x7f7f);
+    }
+    setup_finish(&wide);
+    setup_finish(&narrow);
+}
+
 struct seen {
     uint32_t n, order[256];
 };
@@ -493,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_model_for_evaluation_gives_the_same_logits),
         cmocka_unit_test(passes_give_the_same_bits_again),
         cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(gradients_of_16_bits_are_those_of_32_rounded),
         cmocka_unit_test(each_gradient_is_ready_once_and_in_order),
         cmocka_unit_test(the_first_layer_that_is_not_finite_is_named),
         cmocka_unit_test(unlabelled_images_count_for_nothing),

@@ -143,8 +143,7 @@ const struct dnn_layout *dnn_plain(struct dnn *dnn, enum precision precision, ui
         dims[d] = shape[d];
         strides[d] = stride;
     }
-    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, data_type(precision), strides),
-         "a plain layout");
+    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, data_type(precision), strides), "a plain layout");
     return layout_create(dnn, desc);
 }
 

@@ -114,7 +114,7 @@ static void print_memory(const struct run *r)
         if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK)
             payload += b.bytes;
     printf("Memory of a rank in MiB: activations %.1f, weights as computed with %.1f, workspaces %.1f,\n"
-           "  masters %.1f, gradients %.1f, momentum %.1f, payload %.1f, images ahead %.1f\n",
+           "  masters %.1f, gradients %.1f, momentum %.1f, packed %.1f, images ahead %.1f\n",
            mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces), mebibytes(weights),
            mebibytes(gradients), mebibytes(weights), mebibytes(payload),
            mebibytes(r->o->queue * r->o->micro * r->o->pixels * r->o->pixels * 12));

@@ -9,7 +9,12 @@ enum { CHUNK = 8192 }; /* elements that a thread takes at a time */
 /* The compiler makes vectors of these loops, for AVX-512, AVX2 and what every processor has. The thread sanitizer's code
  * may not run as early as the choice between them is made. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
-#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#if __GNUC__ >= 12
+#define AVX512 "arch=x86-64-v4"
+#else
+#define AVX512 "arch=skylake-avx512" /* which no other maker's processor is taken for */
+#endif
+#define VECTORS __attribute__((target_clones(AVX512, "avx2", "default")))
 #else
 #define VECTORS
 #endif

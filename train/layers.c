@@ -133,8 +133,8 @@ static void convolution_create(struct layer *layer)
     struct environment *env = layer->env;
     const struct dnn_convolution shape = convolution_shape(layer);
     const struct tensor *tensor = &env->network->tensors[layer->node->tensor];
-    const struct dnn_layout *plain = dnn_plain(env->dnn, PRECISION_FP32, tensor->ndim, tensor->shape),
-                            *there, *back = NULL;
+    const struct dnn_layout *plain = dnn_plain(env->dnn, PRECISION_FP32, tensor->ndim, tensor->shape), *there,
+                            *back = NULL;
     size_t bytes;
 
     put_out(layer);
@@ -349,7 +349,6 @@ static void norm_correct(struct layer *layer)
                             [DNN_SHIFT] = shift });
     elements_add(layer_elements(env, layer->node->in), layer->diff_in, env->staging);
 }
-
 
 static void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {

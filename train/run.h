@@ -65,10 +65,10 @@ struct run {
 
     struct model *model;
     uint32_t ntensor;
-    size_t count;     /* floats of all tensors, each aligned to 64 bytes */
-    size_t *start;    /* [ntensor] where each begins */
-    float *weights;   /* [count] fp32 masters, in library memory */
-    float **master;   /* [ntensor] inside them */
+    size_t count;   /* floats of all tensors, each aligned to 64 bytes */
+    size_t *start;  /* [ntensor] where each begins */
+    float *weights; /* [count] fp32 masters, in library memory */
+    float **master; /* [ntensor] inside them */
     enum plait_dtype gradient_type;
     void **gradient;  /* [ntensor] inside the buckets; elastic averaging: inside memory of our own */
     uint32_t *place;  /* [ntensor] of a tensor among the fusion's, which are in the order of the way back */
