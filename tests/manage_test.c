@@ -165,6 +165,31 @@ static int shrink_twice(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Each is a comm of its own, though all leave out the same rank and a rank may be far ahead. */
+static int shrink_alike(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t last[] = { 3 };
+    struct plait_comm *rest[6];
+
+    (void)arg;
+    for (uint32_t k = 0; k < 6 && rank != 3; k++) {
+        usleep(k % 3 == rank ? 20000 : 0);
+        CHECK(plait_comm_shrink(*comm, last, 1, 0, NULL, &rest[k]) == PLAIT_OK);
+    }
+    for (uint32_t k = 6; k-- > 0 && rank != 3;) {
+        CHECK(sum_of(rest[k], rank, 1 + 2 + 3) == 0);
+        CHECK(plait_comm_destroy(rest[k]) == PLAIT_OK);
+    }
+    return plait_barrier(*comm, NULL) != PLAIT_OK;
+}
+
+static void comms_that_shrank_alike_are_different_ones(void **state)
+{
+    (void)state;
+    run(4, 1, shrink_alike, NULL);
+    run(1, 4, shrink_alike, NULL);
+}
+
 /* The list lives until the call returns, as every argument does. */
 static int shrink_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -870,6 +895,7 @@ int main(void)
         cmocka_unit_test(a_part_has_the_options_of_the_whole),
         cmocka_unit_test(survivors_go_on_in_a_smaller_comm),
         cmocka_unit_test(a_comm_shrinks_again_and_again),
+        cmocka_unit_test(comms_that_shrank_alike_are_different_ones),
         cmocka_unit_test(a_shrink_in_a_group_has_copied_whom_it_excludes),
         cmocka_unit_test(one_thread_splits_for_all_its_ranks),
         cmocka_unit_test(a_split_ends_when_one_aborts_or_dies),

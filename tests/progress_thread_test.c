@@ -88,6 +88,7 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
         const uint64_t both = waits;
         if (job->nap > 0)
             CHECK(both >> 32 <= 1 + (uint32_t)both / PLAIT_CROWDED_SLEEPS);
+        CHECK(job->late == 0 || (uint32_t)both > 0); /* nobody yields for so long */
         CHECK(plait_wait(&request) == PLAIT_OK);
     }
     for (int i = 0; i < COUNT; i++)
@@ -127,6 +128,32 @@ static void the_thread_sleeps_where_others_want_the_processor(void **state)
 {
     (void)state;
     run(150, 20000);
+}
+
+/* Some naps in a third of a second, and no yields, but for one that began before. */
+static int have_nothing_to_do(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+
+    (void)arg;
+    is_rank = true;
+    call.request = &request;
+    CHECK(plait_barrier(*comm, &call) == PLAIT_OK && plait_wait(&request) == PLAIT_OK);
+    usleep(100000);
+    waits = 0;
+    usleep(300000);
+    CHECK(waits >> 32 <= 1 && (uint32_t)waits <= 10);
+    return plait_barrier(*comm, NULL) != PLAIT_OK;
+}
+
+static void a_thread_with_nothing_to_do_sleeps(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = have_nothing_to_do };
+
+    (void)state;
+    r.options.progress = 1;
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Rank 0 waits, so that the thread rests; then it starts again, and is not in the library. */
@@ -178,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_alone_finishes_an_operation),
         cmocka_unit_test(the_thread_sleeps_where_others_want_the_processor),
+        cmocka_unit_test(a_thread_with_nothing_to_do_sleeps),
         cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
     };
 

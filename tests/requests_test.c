@@ -357,6 +357,61 @@ static void wrong_arguments_are_named_and_change_nothing(void **state)
     run(2, 1, ask_wrongly, NULL);
 }
 
+/* ---- Several errors at once ---- */
+
+struct errors {
+    bool stream;     /* or requests */
+    bool late_first; /* the operation whose error comes last is the first of both */
+};
+
+/* One comm's ranks call different things, which is seen at once; rank 1 calls nothing of the other's, which takes a while. */
+static int fail_in_two_comms(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct errors *e = arg;
+    struct plait_comm *silent = NULL;
+    struct plait_request *r[2] = { NULL };
+    struct plait_stream *stream = NULL;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t *v = memory[rank][0], *w = memory[rank][1];
+
+    CHECK(plait_comm_duplicate(*comm, "silent", &silent) == PLAIT_OK);
+    CHECK(plait_barrier(silent, NULL) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 1) {
+        CHECK(plait_allreduce(*comm, v, w, 5000, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
+        CHECK(plait_recv(*comm, w, 1, PLAIT_INT32, 0, NULL) == PLAIT_ERR_FAILED);
+        usleep(1000000); /* alive, and silent */
+        plait_comm_destroy(silent);
+        CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+        *comm = NULL;
+        return 0;
+    }
+    CHECK(plait_stream_create(&stream) == PLAIT_OK);
+    for (unsigned k = 0; k < 2; k++) {
+        const bool late = (k == 0) == e->late_first;
+
+        call.deadline = late ? 0.3 : 0;
+        call.request = e->stream ? NULL : &r[k];
+        call.stream = e->stream ? stream : NULL;
+        CHECK(plait_allreduce(late ? silent : *comm, v, w, late ? 50000 : 6000, PLAIT_INT32, PLAIT_SUM, &call) ==
+              PLAIT_OK);
+    }
+    const enum plait_status first = e->stream ? plait_stream_synchronize(stream) : plait_wait_all(r, 2);
+    CHECK(first == (e->late_first ? PLAIT_ERR_TIMEOUT : PLAIT_ERR_MISMATCH));
+    CHECK(strstr(plait_last_error(), e->late_first ? "no progress for 0.3 s" : "6000") != NULL);
+    CHECK(r[0] == NULL && r[1] == NULL && plait_stream_synchronize(stream) == PLAIT_OK);
+    CHECK(plait_stream_destroy(stream) == PLAIT_OK && plait_comm_destroy(silent) != PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+static void the_first_error_in_the_order_of_the_calls_is_told(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < 4; k++)
+        run(2, 1, fail_in_two_comms, &(struct errors){ k % 2, k / 2 });
+}
+
 /* ---- What is kept ---------------------------------------------------------------------------------------- */
 
 static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -445,6 +500,7 @@ int main(void)
         cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
         cmocka_unit_test(the_logs_callback_may_ask_for_figures),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        cmocka_unit_test(the_first_error_in_the_order_of_the_calls_is_told),
         cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),
         cmocka_unit_test(a_forked_child_has_no_requests_streams_or_groups),
     };
