@@ -66,6 +66,27 @@ rm -r "$data/gone"
 kill -TERM $child
 ended gone 1 'the checkpoint of step .*There is no older one'
 
+# An evaluation that is cut off, by a signal to one rank or its loss, is made by the run that goes on.
+"$train" make-data "$data/many" --classes 3 --train-images 16 --val-images 6000 --pixels 24 >/dev/null || fail "make-data"
+tested() { # NAME: what the epoch came to
+    sed -n 's/.*"event":"epoch".*"loss":\([0-9.]*\),"top1":\([0-9.]*\).*/\1 \2/p' "$data/$1/log.jsonl"
+}
+small=(--pixels 16 --batch 16 --threads 1 --data-threads 1 --epochs 1 --ranks 2 --log-every 1)
+"$train" "$data/many" "${small[@]}" --run "$data/whole" >"$data/whole.out" 2>&1 || fail "$(tail -3 "$data/whole.out")"
+for signal in TERM KILL; do
+    "$train" "$data/many" "${small[@]}" --run "$data/cut$signal" >"$data/cut$signal.out" 2>&1 &
+    child=$!
+    until grep -q '"event":"step"' "$data/cut$signal/log.jsonl" 2>/dev/null || ! kill -0 $child; do sleep 0.02; done
+    kill -$signal "$(rank 1)"
+    ended cut$signal "$([ $signal = TERM ] && echo 143 || echo 4)" 'is saved; go on with'
+    [ -z "$(tested cut$signal)" ] || fail "$signal: the evaluation was over"
+    "$train" "$data/many" --resume "$data/cut$signal" --ranks 2 >>"$data/cut$signal.out" 2>&1 || fail "$(tail -3 "$data/cut$signal.out")"
+    [ -n "$(tested cut$signal)" ] || fail "$signal: the epoch was never tested"
+    # A lost rank's running statistics are lost, too.
+    [ $signal = KILL ] || [ "$(tested cut$signal)" = "$(tested whole)" ] || fail "$(tested cut$signal), not $(tested whole)"
+    [ -e "$data/cut$signal/best.safetensors" ] || fail "$signal: the best is not kept"
+done
+
 # The terminal is closed; who reads the lines leaves.
 if ! ((0x$(sed -n 's/^SigIgn:[[:space:]]*//p' /proc/self/status) & 1)); then # nohup's is not heard
     start hup --ranks 2
@@ -77,6 +98,16 @@ fi
 
 # What rank 0 alone finds is the error of all.
 complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
+complains 1 '--trace .*/nowhere/x: No such file or directory; name another file' "$data/images" --ranks 2 --trace "$data/nowhere/x"
+complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --plot "$(mkdir "$data/d.png" && echo "$data/d.png")"
+
+# What cannot be is said before anything is computed.
+complains 2 '--plot x.gif: expected a name that ends in .png or .svg' "$data/images" --plot x.gif
+complains 2 '--warmup 14: there are only 13 epochs' "$data/images" --epochs 13 --warmup 14
+complains 2 '--tail 100: there are only 13 epochs' "$data/images" --epochs 13 --tail 100
+complains 2 '--threads 1024: at most [0-9]*, four for each processor' "$data/images" --threads 1024
+complains 2 '--algorithm nonsense: .*nonsense' "$data/images" --ranks 2 --algorithm nonsense
+[ "$(grep -c nonsense "$data/out")" = 1 ] || fail "all ranks say the same: $(cat "$data/out")"
 
 # Ranks that a launcher has started, here torchrun's variables: what one of them lacks, or sees otherwise, all know.
 "$train" make-data "$data/others" --train-images 48 --val-images 21 --pixels 24 >/dev/null || fail "make-data"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "agree.h"
 #include "ending.h"
+#include "launch.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -18,21 +20,34 @@ enum plait_status totals_sum(struct plait_comm *comm, struct totals *totals)
     return plait_allreduce(comm, totals, totals, NTOTAL, PLAIT_FLOAT64, PLAIT_SUM, NULL);
 }
 
-/* Every image once: the loader gives each rank its part of the rest, too, with labels -1 where nothing lies. */
-static void pass_over(struct run *r, struct totals *out)
+static enum agreed wanted(void)
 {
+    return asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON;
+}
+
+/* Every image once: the loader gives each rank its part of the rest, too, with labels -1 where nothing lies. All leave when
+ * one was asked to stop. */
+static enum plait_status pass_over(struct run *r, struct totals *out)
+{
+    enum plait_status status = PLAIT_OK;
+    enum agreed agreed = AGREED_GO_ON;
     struct images images;
     struct model_result result;
 
     *out = (struct totals){ 0 };
     loader_begin(r->val_loader, 0, 0);
-    while (loader_next(r->val_loader, &images)) {
+    while (status == PLAIT_OK && agreed == AGREED_GO_ON && loader_next(r->val_loader, &images)) {
         model_forward(r->model, images.images, images.labels, false, 0, &result);
         out->loss += result.loss;
         out->images += result.n;
         out->top1 += result.top1;
         out->top5 += result.top5;
+        status = agree_turn(r->agree, wanted(), &agreed);
     }
+    if (status == PLAIT_OK && agreed == AGREED_GO_ON)
+        status = agree_meet(r->agree, wanted(), &agreed);
+    r->stopping = agreed == AGREED_STOP;
+    return status;
 }
 
 /* Of elastic averaging the centre is tested. */
@@ -57,9 +72,9 @@ enum plait_status evaluate(struct run *r, struct totals *out)
         status = statistics_average(r->statistics);
     if (status != PLAIT_OK)
         return status;
-    pass_over(r, out);
+    status = pass_over(r, out);
     statistics_undo(r->statistics);
     if (r->elastic != NULL)
         model_refresh(r->model, (const float *const *)r->master);
-    return totals_sum(r->comm, out);
+    return status == PLAIT_OK && !r->stopping ? totals_sum(r->comm, out) : status;
 }

@@ -117,10 +117,6 @@ static int run_gnuplot(int script)
 
 int plot_runs(const char *const *folders, uint32_t n, const char *path)
 {
-    const char *ending = strrchr(path, '.');
-
-    if (ending == NULL || (strcmp(ending, ".png") != 0 && strcmp(ending, ".svg") != 0))
-        return complain("--plot %s: expected a name that ends in .png or .svg", path), ENDING_USAGE;
     FILE *f = tmpfile();
     if (f == NULL)
         return complain("--plot %s: no temporary file for gnuplot's script: %s", path, strerror(errno)), ENDING_ERROR;

@@ -262,13 +262,17 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
         return;
     const double seconds = p->epoch_seconds;
     json_t *object = event(p, r, "epoch");
-    char test[120] = "";
+    char test[120] = "", training[120] = "trained before";
 
-    set(object, "train_loss", sum->loss / sum->images);
-    set(object, "train_top1", sum->top1 / sum->images);
-    set(object, "images_per_second", sum->images / seconds);
-    set(object, "exposed", sum->exposed / (seconds * r->nrank));
-    set(object, "data_wait", sum->data / (seconds * r->nrank));
+    if (sum->images > 0) { /* else it was stopped in its evaluation, and goes on there */
+        set(object, "train_loss", sum->loss / sum->images);
+        set(object, "train_top1", sum->top1 / sum->images);
+        set(object, "images_per_second", sum->images / seconds);
+        set(object, "exposed", sum->exposed / (seconds * r->nrank));
+        set(object, "data_wait", sum->data / (seconds * r->nrank));
+        snprintf(training, sizeof training, "training: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s",
+                 sum->loss / sum->images, sum->images / seconds, 100 * sum->exposed / (seconds * r->nrank), seconds);
+    }
     if (tested != NULL) {
         set(object, "loss", tested->loss / tested->images);
         set(object, "top1", tested->top1 / tested->images);
@@ -279,9 +283,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
                  tested->loss / tested->images);
     }
     write_line(p, object);
-    progress_say(p, "epoch %3u/%llu | %straining: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s", r->epoch,
-                 (unsigned long long)r->o->epochs, test, sum->loss / sum->images, sum->images / seconds,
-                 100 * sum->exposed / (seconds * r->nrank), seconds);
+    progress_say(p, "epoch %3u/%llu | %s%s", r->epoch, (unsigned long long)r->o->epochs, test, training);
     p->epoch_begin = p->log_begin = p->window_begin = now();
     p->recent = (struct totals){ 0 };
 }

@@ -7,6 +7,14 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
+
+static bool ends_in(const char *path, const char *ending)
+{
+    const char *last = strrchr(path, '.');
+
+    return last != NULL && strcmp(last, ending) == 0;
+}
 
 bool options_check(const struct options *o)
 {
@@ -21,6 +29,8 @@ bool options_check(const struct options *o)
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
+    if (o->plot != NULL && !ends_in(o->plot, ".png") && !ends_in(o->plot, ".svg"))
+        return complain("--plot %s: expected a name that ends in .png or .svg", o->plot);
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
     if (o->resume != NULL && o->weights != NULL)
@@ -82,6 +92,14 @@ void options_settle_types(struct options *o)
         o->loss_scale = o->payload == PLAIT_FLOAT16 ? 0 : 1;
 }
 
+/* Beyond it passes hardly end: threads wait for each other in turns. */
+static uint64_t most_threads(void)
+{
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return 4 * (uint64_t)(online > 0 ? online : 1);
+}
+
 bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32_t cpus)
 {
     const bool few = images < FEW;
@@ -97,6 +115,12 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
     if (o->polish > o->epochs)
         return complain("--polish %llu: there are only %llu epochs", (unsigned long long)o->polish,
                         (unsigned long long)o->epochs);
+    if (o->warmup > (double)o->epochs || o->tail > (double)o->epochs)
+        return complain("--%s %g: there are only %llu epochs", o->warmup > (double)o->epochs ? "warmup" : "tail",
+                        o->warmup > (double)o->epochs ? o->warmup : o->tail, (unsigned long long)o->epochs);
+    if (o->threads > most_threads())
+        return complain("--threads %llu: at most %llu, four for each processor of this machine",
+                        (unsigned long long)o->threads, (unsigned long long)most_threads());
     o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : cpus;
     o->data_threads = o->data_threads > 0 ? o->data_threads : cpus;
     o->rate = o->rate >= 0 ? o->rate : usual_rate(o);

@@ -11,6 +11,8 @@
 #include <plait/memory.h>
 
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the folder of the run --------------------------------------------------------------------- */
+/* ---- the folder of the run, and other files --------------------------------------------------------------------- */
 
 /* run-1, run-2, ...: the first that is not there. NULL, or why none can be made. */
 static const char *next_folder(char *path, size_t room)
@@ -52,6 +54,31 @@ static const char *take_folder(struct run *r)
     return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);
 }
 
+/* Would a file that is written at the end be refused then? NULL, or why. */
+static const char *refused(const char *option, const char *path)
+{
+    char folder[PATH_MAX];
+    struct stat there;
+    const bool exists = path != NULL && stat(path, &there) == 0;
+
+    if (path == NULL)
+        return NULL;
+    snprintf(folder, sizeof folder, "%s", path);
+    if (access(exists ? path : dirname(folder), W_OK) == 0 && !(exists && S_ISDIR(there.st_mode)))
+        return NULL;
+    return because("--%s %s: %s; name another file", option, path,
+                   exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
+}
+
+/* On rank 0. NULL, or why not. */
+static const char *take_files(struct run *r)
+{
+    const char *why = refused("plot", r->o->plot);
+
+    why = why != NULL ? why : refused("trace", r->o->trace);
+    return why != NULL ? why : take_folder(r);
+}
+
 static void finish_saving(void *keeper)
 {
     keeper_wait(keeper);
@@ -63,7 +90,7 @@ static void finish_saving(void *keeper)
 /* Rank 0 keeps it, all have its name. */
 static void choose_folder(struct run *r)
 {
-    const char *why = share_verdict(r->comm, r->rank == 0 ? take_folder(r) : NULL);
+    const char *why = share_verdict(r->comm, r->rank == 0 ? take_files(r) : NULL);
 
     if (why == NULL)
         why = share_bytes(r->comm, r->folder, sizeof r->folder);
@@ -168,7 +195,12 @@ static void make_buckets(struct run *r)
     f.reproducible = o->reproducible;
     f.algorithm = o->algorithm;
     f.trace = o->trace != NULL || o->dry_run;
-    must(plait_fusion_create(r->comm, &f, &r->fusion), "buckets of gradients");
+    const enum plait_status status = plait_fusion_create(r->comm, &f, &r->fusion);
+    if (o->algorithm != NULL && (status == PLAIT_ERR_CONFIG || status == PLAIT_ERR_UNSUPPORTED)) { /* on all ranks */
+        complain("--algorithm %s: %s", o->algorithm, plait_last_error());
+        leave(ENDING_USAGE);
+    }
+    must(status, "buckets of gradients");
     for (uint32_t t = 0; t < r->ntensor; t++)
         r->gradient[t] = plait_fusion_data(r->fusion, r->place[t]);
     free(tensors);

@@ -245,17 +245,20 @@ static void end_epoch(struct run *r)
 {
     struct totals tested;
     const uint64_t every = r->o->evaluate_every;
+    const bool last = r->epoch + 1 >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
+    const bool test = last || (every > 0 && (r->epoch + 1) % every == 0);
     bool best = false;
 
     progress_pause(r->progress, r);
-    r->epoch++;
-    r->at = 0;
-    const bool test = finished(r) || (every > 0 && r->epoch % every == 0);
     if (test) {
         check(r, evaluate(r, &tested));
+        if (r->stopping) /* the run that goes on begins with this evaluation */
+            return;
         best = tested.top1 / tested.images > r->best;
         r->best = fmax(r->best, tested.top1 / tested.images);
     }
+    r->epoch++;
+    r->at = 0;
     progress_epoch(r->progress, r, &r->epoch_sum, test ? &tested : NULL);
     r->epoch_sum = (struct totals){ 0 };
     if (r->o->save_every == 0 || best || finished(r))
@@ -268,17 +271,21 @@ static void train(struct run *r)
         store_shuffle(r->store, true, r->o->seed, r->epoch, (uint32_t)r->o->batch);
     while (!finished(r)) {
         train_epoch(r);
-        if (r->at == r->epoch_steps && (r->together || !r->stopping))
+        if (r->at == r->epoch_steps && !r->stopping)
             end_epoch(r);
     }
     if (r->at > 0)
         check(r, state_save(r, false));
-    if (r->o->trace != NULL && r->fusion != NULL && plait_fusion_trace(r->fusion, r->o->trace) != PLAIT_OK &&
-        r->rank == 0)
-        complain("--trace %s: %s", r->o->trace, plait_last_error());
     if (loader_broken(r->loader) > 0)
         complain("rank %u: %llu files were broken; other images stood in their places", r->rank,
                  (unsigned long long)loader_broken(r->loader));
+}
+
+static bool write_trace(const struct run *r)
+{
+    if (r->o->trace == NULL || r->fusion == NULL || plait_fusion_trace(r->fusion, r->o->trace) == PLAIT_OK)
+        return true;
+    return complain("--trace %s: %s", r->o->trace, plait_last_error());
 }
 
 /* ---- the program ------------------------------------------------------------------------------- */
@@ -322,11 +329,11 @@ static int run_training(struct options *o)
     else if (r != NULL) {
         describe(r);
         train(r);
-        const bool saved = state_saved(r);
+        const bool traced = write_trace(r), saved = state_saved(r);
         progress_end(r->progress, r, saved);
         if (r->stopping)
             ending = ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
-        if (!saved)
+        if (!saved || !traced)
             ending = ENDING_ERROR;
     }
     const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
