@@ -60,6 +60,11 @@ until compgen -G "$data/centre/step-*" >/dev/null || ! kill -0 $child; do sleep 
 kill -KILL "$(rank 1)"
 ended centre 4 'centre/step-[0-9]*.safetensors stands'
 
+# A full disk ends the log with one message, and nothing else.
+mkdir "$data/full" && ln -s /dev/full "$data/full/log.jsonl"
+"$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 2 --log-every 1 --run "$data/full" >"$data/full.out" 2>&1 || fail "$(cat "$data/full.out")"
+[ "$(grep -c 'log.jsonl cannot be written: No space' "$data/full.out")" = 1 ] || fail "a log that is full: $(cat "$data/full.out")"
+
 # A checkpoint that could not be written is an error, also after a signal: on all ranks.
 start gone --ranks 2 --evaluate-every 0 --save-every 1000000
 rm -r "$data/gone"

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 struct progress {
-    FILE *log;
+    FILE *log; /* NULL: it could not be written */
     bool terminal;
     double begin;                      /* of this process's part of the run */
     uint64_t begin_step;               /* steps that were complete then */
@@ -44,9 +45,15 @@ static void set(json_t *object, const char *name, double value)
 static void write_line(struct progress *p, json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const long whole = p->log != NULL ? ftell(p->log) : 0;
 
-    if (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)
-        complain("log.jsonl cannot be written; it ends here");
+    if (p->log != NULL && (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)) {
+        complain("log.jsonl cannot be written: %s; it ends here, and the training goes on", strerror(errno));
+        if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* no half a line */
+            complain("log.jsonl: its last line is not whole");
+        fclose(p->log);
+        p->log = NULL;
+    }
     free(text);
     json_decref(object);
 }
@@ -61,6 +68,12 @@ static json_t *event(const struct progress *p, const struct run *r, const char *
     set(object, "position", (double)r->epoch + (double)r->at / (double)r->epoch_steps); /* in epochs */
     set(object, "seconds", now() - p->begin);
     return object;
+}
+
+/* Of the time of the steps whose waits these are. */
+static double share(const struct totals *t, double part)
+{
+    return t->seconds > 0 ? part / t->seconds : 0;
 }
 
 static void log_start(struct progress *p, const struct run *r)
@@ -138,7 +151,7 @@ static double steps_left(const struct run *r)
 static void show(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->recent;
-    const double seconds = now() - p->window_begin, share = 100 / (seconds * r->nrank);
+    const double seconds = now() - p->window_begin, waits = share(t, t->data);
     const double done = (double)(r->step - p->begin_step);
     char line[512] = "", left[40];
     size_t room = p->terminal ? width() : 200;
@@ -151,9 +164,9 @@ static void show(struct progress *p, const struct run *r)
     field(line, room, "loss %.3f", t->loss / t->images);
     field(line, room, "top-1 %.1f %%", 100 * t->top1 / t->images);
     field(line, room, "left %s", left);
-    field(line, room, "exposed %.1f %%", t->exposed * share);
-    if (t->data * share > 5)
-        field(line, room, "WAITS FOR DATA %.0f %%", t->data * share);
+    field(line, room, "exposed %.1f %%", 100 * share(t, t->exposed));
+    if (waits > 0.05)
+        field(line, room, "WAITS FOR DATA %.0f %%", 100 * waits);
     field(line, room, "rate %.3g", r->rate);
     if (p->terminal)
         printf("\r\033[K%s", line);
@@ -208,7 +221,8 @@ void progress_destroy(struct progress *p)
 {
     if (p == NULL)
         return;
-    fclose(p->log);
+    if (p->log != NULL)
+        fclose(p->log);
     free(p);
 }
 
@@ -224,8 +238,8 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "scale", r->scale.scale);
     set(object, "images", t->images);
     set(object, "images_per_second", t->images / seconds);
-    set(object, "exposed", t->exposed / (seconds * r->nrank));
-    set(object, "data_wait", t->data / (seconds * r->nrank));
+    set(object, "exposed", share(t, t->exposed));
+    set(object, "data_wait", share(t, t->data));
     write_line(p, object);
     p->window = (struct totals){ 0 };
     p->log_begin = now();
@@ -268,10 +282,10 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
         set(object, "train_loss", sum->loss / sum->images);
         set(object, "train_top1", sum->top1 / sum->images);
         set(object, "images_per_second", sum->images / seconds);
-        set(object, "exposed", sum->exposed / (seconds * r->nrank));
-        set(object, "data_wait", sum->data / (seconds * r->nrank));
+        set(object, "exposed", share(sum, sum->exposed));
+        set(object, "data_wait", share(sum, sum->data));
         snprintf(training, sizeof training, "training: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s",
-                 sum->loss / sum->images, sum->images / seconds, 100 * sum->exposed / (seconds * r->nrank), seconds);
+                 sum->loss / sum->images, sum->images / seconds, 100 * share(sum, sum->exposed), seconds);
     }
     if (tested != NULL) {
         set(object, "loss", tested->loss / tested->images);

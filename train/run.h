@@ -36,9 +36,11 @@
 /* Of a step or an epoch; summed over the ranks it is one vector of doubles. */
 struct totals {
     double loss, images, top1, top5; /* loss: the sum over the images */
-    double exposed;                  /* seconds that waited for communication; added up over ranks */
-    double data;                     /* and for images */
-    double stop;                     /* ranks that were asked to stop */
+    /* Of the step before each, as its own are not over when totals are summed: */
+    double seconds; /* added up over ranks, */
+    double exposed; /* those of them that waited for communication, */
+    double data;    /* and for images */
+    double stop;    /* ranks that were asked to stop */
 };
 enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
 
@@ -86,15 +88,15 @@ struct run {
 
     uint32_t npass, pass; /* passes of a rank in a step; this one */
     uint32_t epoch;
-    uint64_t at;             /* step of the epoch, */
-    uint64_t step;           /* and of all: steps that are complete */
-    double rate;             /* of the latest step */
-    double exposed, waited;  /* seconds of the latest step */
-    struct totals epoch_sum; /* of this epoch so far */
-    double best;             /* top-1 so far */
-    bool frozen;             /* polishing batch norm's statistics: the weights stay */
-    bool stopping;           /* a rank was asked to */
-    char nonfinite[200];     /* what was not finite, and where; "": nothing yet, on this rank */
+    uint64_t at;                     /* step of the epoch, */
+    uint64_t step;                   /* and of all: steps that are complete */
+    double rate;                     /* of the latest step */
+    double seconds, exposed, waited; /* of the latest step: totals.seconds, exposed, data */
+    struct totals epoch_sum;         /* of this epoch so far */
+    double best;                     /* top-1 so far */
+    bool frozen;                     /* polishing batch norm's statistics: the weights stay */
+    bool stopping;                   /* a rank was asked to */
+    char nonfinite[200];             /* what was not finite, and where; "": nothing yet, on this rank */
 
     char folder[4096];
     struct keeper *keeper; /* rank 0 */
@@ -128,6 +130,8 @@ const char *state_save_alone(struct run *r);
 /** Go on where the newest checkpoint of --resume was; the weights of --weights. Collective. */
 void state_load(struct run *r);
 
+/** What of a rank's memory is for what. */
+void memory_text(const struct run *r, char *out, size_t room);
 /** Print what a run would be, after a calibration of 2 seconds. */
 void dry_run(struct run *r);
 

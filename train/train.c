@@ -164,10 +164,10 @@ static enum plait_status heard(struct run *r, const struct totals *totals)
 static enum plait_status step(struct run *r, struct totals *totals)
 {
     struct plait_request *summing = NULL;
-    const double waited = loader_waited(r->loader);
+    const double begin = now(), waited = loader_waited(r->loader);
     enum plait_status status = PLAIT_OK;
 
-    *totals = (struct totals){ .exposed = r->exposed, .data = r->waited };
+    *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
     r->norms.seconds = 0;
     statistics_begin(r->statistics);
@@ -186,6 +186,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
     if (!r->frozen && isfinite(totals->loss))
         update(r);
     r->waited = loader_waited(r->loader) - waited;
+    r->seconds = now() - begin;
     r->step++;
     r->at++;
     return heard(r, totals);
@@ -293,7 +294,9 @@ static bool write_trace(const struct run *r)
 static void describe(const struct run *r)
 {
     const struct options *o = r->o;
+    char memory[400];
 
+    memory_text(r, memory, sizeof memory);
     progress_say(r->progress, "%s, %llu x %llu pixels, %llu images, %u classes; %u %s of %llu %s", o->model,
                  (unsigned long long)o->pixels, (unsigned long long)o->pixels,
                  (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
@@ -303,6 +306,7 @@ static void describe(const struct run *r)
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);
+    progress_say(r->progress, "%s", memory);
     if (o->precision == PRECISION_BF16 && !model_bf16_fast())
         progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
                                   "--precision fp32 keeps it for what travels");
