@@ -103,8 +103,9 @@ fi
 
 # What rank 0 alone finds is the error of all.
 complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
-complains 1 '--trace .*/nowhere/x: No such file or directory; name another file' "$data/images" --ranks 2 --trace "$data/nowhere/x"
-complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --plot "$(mkdir "$data/d.png" && echo "$data/d.png")"
+complains 1 '--trace .*/nowhere/x: No such file or directory; name another file' "$data/images" --ranks 2 --run "$data/refused" --trace "$data/nowhere/x"
+[ ! -e "$data/refused" ] || fail "a run that was refused leaves its folder"
+complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --run "$data/refused" --plot "$(mkdir "$data/d.png" && echo "$data/d.png")"
 
 # What cannot be is said before anything is computed.
 complains 2 '--plot x.gif: expected a name that ends in .png or .svg' "$data/images" --plot x.gif

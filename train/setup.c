@@ -70,13 +70,18 @@ static const char *refused(const char *option, const char *path)
                    exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
 }
 
-/* On rank 0. NULL, or why not. */
+/* On rank 0. NULL, or why not. Other files may lie in the run's folder. */
 static const char *take_files(struct run *r)
 {
-    const char *why = refused("plot", r->o->plot);
+    const char *why = take_folder(r);
 
+    if (why != NULL)
+        return why;
+    why = refused("plot", r->o->plot);
     why = why != NULL ? why : refused("trace", r->o->trace);
-    return why != NULL ? why : take_folder(r);
+    if (why != NULL)
+        rmdir(r->folder); /* if it is empty */
+    return why;
 }
 
 static void finish_saving(void *keeper)
