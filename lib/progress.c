@@ -17,11 +17,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
 #define LATE      1e-4      /* seconds of a yield: others ran meanwhile */
 #define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks */
 #define IDLE_NS   100000000 /* of who waits for this process only */
+#define TURN_NS   100000    /* of the progress thread on a processor that others want; the least that Linux gives */
 
 /* ---- The list ---------------------------------------------------------------------------------------- */
 
@@ -277,9 +280,31 @@ static void rest(void)
     atomic_store(&resting, false);
 }
 
+/*
+ * Beside computing threads: who asks for short turns gets as large a share, and gets it sooner after it is woken. A link that
+ * waits for this thread's next slice stands still for a turn of the others, 3 ms, else. Linux 6.12; older ones take no notice.
+ */
+static void take_short_turns(void)
+{
+    struct { /* the kernel's sched_attr, which glibc has no name for */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = { .size = sizeof attr };
+
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.runtime = TURN_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static void *run_thread(void *arg)
 {
     struct idle idle = { 0 };
+
+    take_short_turns();
     uint32_t crowded = 0; /* sleeps until it yields again */
 
     (void)arg;
