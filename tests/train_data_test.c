@@ -171,6 +171,22 @@ static void batches_do_not_depend_on_ranks_threads_queue_or_micro_batches(void *
     }
 }
 
+/* Though all else is the same. */
+static void an_image_looks_otherwise_in_each_epoch(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+    uint32_t alike = 0;
+
+    (void)state;
+    o.shuffle = false;
+    take_all(&o, 5, &expected);
+    take_all(&o, 6, &got);
+    for (uint64_t i = 0; i < STEPS * BATCH; i++)
+        alike += memcmp(got.images[i], expected.images[i], sizeof got.images[i]) == 0;
+    assert_memory_equal(got.labels, expected.labels, STEPS * BATCH * sizeof *got.labels);
+    assert_true(alike <= 1);
+}
+
 static void an_epoch_begun_at_a_step_goes_on_as_the_whole_one(void **state)
 {
     const struct loader_options o = options_of(train, 0, 1);
@@ -238,10 +254,10 @@ static void no_more_is_decoded_ahead_than_the_queue_holds(void **state)
     loader_begin(l, 0, 0);
     for (uint64_t given = 1; given <= 10; given++) {
         assert_true(loader_next(l, &m));
-        while (loader_broken(l) < (given + o.queue) * o.micro)
+        while (loader_broken(l, NULL) < (given + o.queue) * o.micro)
             usleep(100);
         usleep(2000);
-        assert_int_equal(loader_broken(l), (given + o.queue) * o.micro);
+        assert_int_equal(loader_broken(l, NULL), (given + o.queue) * o.micro);
     }
     loader_destroy(l);
     dataset_close(d);
@@ -265,7 +281,7 @@ static void a_broken_file_is_counted_once_and_replaced_by_the_next_position(void
             assert_int_equal(got.labels[i], dataset_label(d, dataset_at(d, true, 11, epoch, k % TRAIN)));
         }
     }
-    assert_int_equal(loader_broken(l), BROKEN);
+    assert_int_equal(loader_broken(l, NULL), BROKEN);
     loader_destroy(l);
     o.whole = true; /* evaluation counts no sample twice */
     take_all(&o, 0, &got);
@@ -336,6 +352,7 @@ int main(void)
         cmocka_unit_test(an_epoch_has_every_sample_once),
         cmocka_unit_test(orders_are_evenly_distributed),
         cmocka_unit_test(batches_do_not_depend_on_ranks_threads_queue_or_micro_batches),
+        cmocka_unit_test(an_image_looks_otherwise_in_each_epoch),
         cmocka_unit_test(an_epoch_begun_at_a_step_goes_on_as_the_whole_one),
         cmocka_unit_test(a_whole_epoch_has_the_rest_too),
         cmocka_unit_test(no_more_is_decoded_ahead_than_the_queue_holds),

@@ -315,6 +315,36 @@ static void gradients_of_16_bits_are_those_of_32_rounded(void **state)
     setup_finish(&narrow);
 }
 
+/* Each image gets the class that stands at its number: the first for one, the second for the next, ... */
+static void the_first_class_and_the_first_five_count(void **state)
+{
+    enum { CLASSES = 10, IMAGES = 8 };
+    struct model_options options = small_options();
+    struct model_result result;
+    struct setup s;
+
+    (void)state;
+    options.nclass = CLASSES;
+    options.batch = IMAGES;
+    setup_init(&s, options);
+    model_forward(s.model, s.images, s.labels, false, 0, &result);
+    for (uint32_t k = 0; k < IMAGES; k++) {
+        const float *x = model_logits(s.model) + (size_t)k * CLASSES;
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            uint32_t before = 0;
+            for (uint32_t d = 0; d < CLASSES; d++)
+                before += x[d] > x[c] || (x[d] == x[c] && d < c);
+            if (before == k)
+                s.labels[k] = (int32_t)c;
+        }
+    }
+    model_forward(s.model, s.images, s.labels, false, 0, &result);
+    assert_int_equal(result.n, IMAGES);
+    assert_int_equal(result.top1, 1);
+    assert_int_equal(result.top5, 5);
+    setup_finish(&s);
+}
+
 struct seen {
     uint32_t n, order[256];
 };
@@ -526,6 +556,7 @@ int main(void)
         cmocka_unit_test(statistics_are_of_the_batch),
         cmocka_unit_test(a_model_for_evaluation_gives_the_same_logits),
         cmocka_unit_test(passes_give_the_same_bits_again),
+        cmocka_unit_test(the_first_class_and_the_first_five_count),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(gradients_of_16_bits_are_those_of_32_rounded),
         cmocka_unit_test(each_gradient_is_ready_once_and_in_order),

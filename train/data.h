@@ -142,9 +142,10 @@ void loader_begin(struct loader *loader, uint32_t epoch, uint64_t step);
 void loader_set_transform(struct loader *loader, enum transform transform, bool shuffle);
 /** The next micro-batch; valid until the next call. false: the epoch is over. */
 bool loader_next(struct loader *loader, struct images *out);
-/** Since creation: seconds that begin() and next() waited for images, files that this rank saw broken. */
+/** Since creation: seconds that begin() and next() waited for images. */
 double loader_waited(const struct loader *loader);
-uint64_t loader_broken(const struct loader *loader);
+/** And files that any rank saw broken. Collective; comm NULL: this process alone. */
+uint64_t loader_broken(struct loader *loader, struct plait_comm *comm);
 
 /** Write DATA/train and DATA/val with drawn JPEGs. 0, or 1 after a message. */
 int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val, uint32_t pixels, uint64_t seed);

@@ -8,7 +8,10 @@
 #include "ending.h"
 #include "now.h"
 
+#include <plait/coll.h>
+
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +41,6 @@ struct loader {
     uint64_t given; /* micro-batches, the one that is in the caller's hand among them */
     uint32_t busy;  /* threads with an image */
     bool *broken;   /* [samples] named already */
-    _Atomic uint64_t nbroken;
     double waited;
 };
 
@@ -91,7 +93,8 @@ static const char *read_whole(FILE *f, struct bytes *out)
 
 static const char *read_file(const char *path, struct bytes *out)
 {
-    FILE *f = fopen(path, "rb");
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* of a pipe nobody may write the other end */
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
 
     if (f == NULL)
         return strerror(errno);
@@ -130,10 +133,10 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
     pthread_mutex_lock(&l->lock);
     const bool again = l->broken[sample];
     l->broken[sample] = true;
-    l->nbroken += !again;
     pthread_mutex_unlock(&l->lock);
     if (l->options.broken_fatal)
-        give_up(ENDING_ERROR, "%s: %s; mend or remove it, or let broken files be skipped", path, why);
+        give_up(ENDING_ERROR, "%s: %s; mend or remove it, or let broken files be skipped with --broken skip", path,
+                why);
     if (!again)
         tell("%s: %s; it is left out", path, why);
 }
@@ -317,7 +320,20 @@ double loader_waited(const struct loader *l)
     return l->waited;
 }
 
-uint64_t loader_broken(const struct loader *l)
+uint64_t loader_broken(struct loader *l, struct plait_comm *comm)
 {
-    return l->nbroken;
+    const uint64_t count = dataset_count(l->options.dataset);
+    uint8_t *broken = allocate(count, sizeof *broken);
+    uint64_t n = 0;
+
+    pthread_mutex_lock(&l->lock);
+    for (uint64_t i = 0; i < count; i++)
+        broken[i] = l->broken[i];
+    pthread_mutex_unlock(&l->lock);
+    if (comm != NULL)
+        must(plait_allreduce(comm, broken, broken, count, PLAIT_UINT8, PLAIT_MAX, NULL), "broken files");
+    for (uint64_t i = 0; i < count; i++)
+        n += broken[i];
+    free(broken);
+    return n;
 }

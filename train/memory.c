@@ -103,7 +103,7 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
                 "read files",
                 (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
-        FILE *f = fopen(dataset_path(s->dataset, i), "rb");
+        FILE *f = s->sizes[i] > 0 ? fopen(dataset_path(s->dataset, i), "rb") : NULL; /* a pipe would have it wait */
         if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
             s->sizes[i] = 0;
         if (f != NULL)

@@ -126,6 +126,7 @@ NEED(polynomial, "with --decay polynomial", o->decay == PLAIT_DECAY_POLYNOMIAL)
 NEED(decaying, "without --decay none", o->decay != PLAIT_DECAY_NONE)
 NEED(polishing, "with --polish", o->polish > 0)
 NEED(weights, "with --weights", o->weights != NULL)
+NEED(tested, "with --weights or --resume", o->weights != NULL || o->resume != NULL)
 NEED(many_threads, "without --reproducible, which computes with one thread", !o->reproducible || o->threads == 1)
 NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
 #undef NEED
@@ -271,6 +272,7 @@ static const struct row rows[] = {
     NUMBERED("log-every", log_every, 1, 1e9, "steps, to log.jsonl (10)"),
     TEXTS("plot", "FILE", plot, "draw the run in the end; .png or .svg"),
     TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev", .need = &synchronous),
+    SWITCHED("evaluate-only", evaluate_only, "test the weights of --weights or --resume, and leave", .need = &tested),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
     OWN("help", NULL, parse_help, "this text"),
 

@@ -62,7 +62,7 @@ struct options {
 
     const char *run, *resume, *weights, *trace, *plot;
     uint64_t keep, save_every, evaluate_every, log_every;
-    bool dry_run, new_classifier;
+    bool dry_run, evaluate_only, new_classifier;
 
     uint64_t classes, train_images, val_images; /* make-data */
 };

@@ -210,7 +210,7 @@ struct progress *progress_create(const struct run *r)
     p->log = fopen(path, r->o->resume != NULL ? "a" : "w");
     if (p->log == NULL)
         give_up(ENDING_ERROR, "%s: %m; choose another folder with --run", path);
-    p->terminal = isatty(STDOUT_FILENO);
+    p->terminal = isatty(STDOUT_FILENO) && getenv("PMIX_RANK") == NULL; /* mpirun makes one, wherever its output goes */
     p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = now();
     p->begin_step = p->log_step = r->step;
     log_start(p, r);
@@ -270,6 +270,15 @@ void progress_pause(struct progress *p, const struct run *r)
     p->epoch_seconds = now() - p->epoch_begin;
 }
 
+void progress_tested(const struct totals *tested, char *out, size_t room)
+{
+    if (tested->images == 0)
+        snprintf(out, room, "test: no image could be read");
+    else
+        snprintf(out, room, "test: top-1 %5.2f %%, top-5 %5.2f %%, loss %.3f", 100 * tested->top1 / tested->images,
+                 100 * tested->top5 / tested->images, tested->loss / tested->images);
+}
+
 void progress_epoch(struct progress *p, const struct run *r, const struct totals *sum, const struct totals *tested)
 {
     if (p == NULL)
@@ -288,13 +297,12 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
                  sum->loss / sum->images, sum->images / seconds, 100 * share(sum, sum->exposed), seconds);
     }
     if (tested != NULL) {
+        progress_tested(tested, test, sizeof test - 3);
+        strcat(test, " | ");
         set(object, "loss", tested->loss / tested->images);
         set(object, "top1", tested->top1 / tested->images);
         set(object, "top5", tested->top5 / tested->images);
         set(object, "images", tested->images);
-        snprintf(test, sizeof test, "test: top-1 %5.2f %%, top-5 %5.2f %%, loss %.3f | ",
-                 100 * tested->top1 / tested->images, 100 * tested->top5 / tested->images,
-                 tested->loss / tested->images);
     }
     write_line(p, object);
     progress_say(p, "epoch %3u/%llu | %s%s", r->epoch, (unsigned long long)r->o->epochs, test, training);

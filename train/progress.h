@@ -12,6 +12,8 @@
 
 struct progress;
 
+/** What a test came to. */
+void progress_tested(const struct totals *tested, char *out, size_t room);
 /** Only rank 0 has one; NULL elsewhere, and nothing is said. */
 struct progress *progress_create(const struct run *r);
 void progress_destroy(struct progress *p);

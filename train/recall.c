@@ -44,7 +44,7 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
     }
     if (!options_recall(o, out->notes, out->nrank == nrank))
         leave(ENDING_USAGE);
-    if (out->nrank != nrank && !o->reproducible)
+    if (out->nrank != nrank && !o->reproducible && !o->evaluate_only)
         complain("--resume %s: %u ranks wrote it, and %u go on: not the bits of a run that never stopped", o->resume,
                  out->nrank, nrank);
 }

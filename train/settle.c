@@ -33,6 +33,8 @@ bool options_check(const struct options *o)
         return complain("--plot %s: expected a name that ends in .png or .svg", o->plot);
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
+    if (o->evaluate_only && o->dry_run)
+        return complain("--evaluate-only --dry-run: leave one out");
     if (o->resume != NULL && o->weights != NULL)
         return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
     return true;

@@ -405,6 +405,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
 
     r->o = o;
     recall(o, all, &r->recalled);
+    o->elastic = o->evaluate_only ? -1 : o->elastic; /* the centre is what a checkpoint has */
     options_settle_types(o);
     if (!part(r, o, all)) {
         serve(o, all);
@@ -425,14 +426,14 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     r->statistics = statistics_create(r->model, r->comm, o->reproducible ? r->npass : 0);
     make_loaders(r);
     make_schedule(r);
-    if (!o->dry_run)
+    if (!o->dry_run && !o->evaluate_only)
         choose_folder(r);
     r->state = state_create(r);
     state_load(r);
     if (o->elastic >= 0)
         join_elastic(r, all);
     model_refresh(r->model, (const float *const *)r->master);
-    r->progress = o->dry_run ? NULL : progress_create(r);
+    r->progress = o->dry_run || o->evaluate_only ? NULL : progress_create(r);
     return r;
 }
 

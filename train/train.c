@@ -277,9 +277,16 @@ static void train(struct run *r)
     }
     if (r->at > 0)
         check(r, state_save(r, false));
-    if (loader_broken(r->loader) > 0)
-        complain("rank %u: %llu files were broken; other images stood in their places", r->rank,
-                 (unsigned long long)loader_broken(r->loader));
+}
+
+static void count_broken(const struct run *r)
+{
+    const uint64_t training = loader_broken(r->loader, r->comm), tested = loader_broken(r->val_loader, r->comm);
+
+    if (training > 0)
+        complain("%llu files were broken; other images stood in their places", (unsigned long long)training);
+    if (tested > 0)
+        complain("%llu files for the test were broken, and are not in its figures", (unsigned long long)tested);
 }
 
 static bool write_trace(const struct run *r)
@@ -287,6 +294,20 @@ static bool write_trace(const struct run *r)
     if (r->o->trace == NULL || r->fusion == NULL || plait_fusion_trace(r->fusion, r->o->trace) == PLAIT_OK)
         return true;
     return complain("--trace %s: %s", r->o->trace, plait_last_error());
+}
+
+static int evaluate_only(struct run *r)
+{
+    struct totals tested;
+    char text[120];
+
+    check(r, evaluate(r, &tested));
+    if (r->stopping)
+        return ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
+    progress_tested(&tested, text, sizeof text);
+    if (r->rank == 0)
+        printf("%s, %.0f images\n", text, tested.images);
+    return tested.images > 0 ? ENDING_GOOD : ENDING_ERROR;
 }
 
 /* ---- the program ------------------------------------------------------------------------------- */
@@ -330,9 +351,12 @@ static int run_training(struct options *o)
     struct run *r = run_create(o, all);
     if (r != NULL && o->dry_run)
         dry_run(r);
+    else if (r != NULL && o->evaluate_only)
+        ending = evaluate_only(r);
     else if (r != NULL) {
         describe(r);
         train(r);
+        count_broken(r);
         const bool traced = write_trace(r), saved = state_saved(r);
         progress_end(r->progress, r, saved);
         if (r->stopping)
@@ -340,7 +364,7 @@ static int run_training(struct options *o)
         if (!saved || !traced)
             ending = ENDING_ERROR;
     }
-    const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run;
+    const bool draw = r != NULL && r->rank == 0 && o->plot != NULL && !o->dry_run && !o->evaluate_only;
     char *folder = draw ? strdup(r->folder) : NULL;
     if (r != NULL)
         run_destroy(r);
