@@ -16,7 +16,7 @@ struct plait_packing {
     uint32_t *first;                               /* [n + 1] pieces of each */
     char *memory;                                  /* device's: */
     size_t pieces, squares, infinite, zero, bytes; /* where in it they are; of it */
-    double *seen;                                  /* pinned: [npiece] squares, then `infinite` */
+    double *seen;                                  /* pinned: [npiece] squares, then `infinite`; or NULL */
 };
 
 static size_t seen_bytes(const struct plait_packing *p)
@@ -54,7 +54,7 @@ static const char *upload(struct plait_packing *p, const char *tables)
     const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, p->bytes), "cuMemAlloc");
 
     p->memory = (char *)(uintptr_t)memory;
-    if (why == NULL)
+    if (why == NULL && p->look)
         why = plait_cuda_why(plait_cuda.mem_alloc_host(&seen, seen_bytes(p), DRIVER_HOST_PORTABLE), "cuMemHostAlloc");
     p->seen = seen;
     if (why == NULL)

@@ -231,6 +231,26 @@ enum plait_status plait_mem_device(const void *memory, int *out)
     return status;
 }
 
+enum plait_status plait_device_fits(const char *what, const void *memory, const struct plait_queue *queue)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    const int device = queue != NULL ? plugin->device_of(queue) : -1;
+    struct plait_spot at = { .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, &at) : NULL;
+
+    if (why != NULL)
+        return plait_device_fail(what, why);
+    if (queue == NULL && at.kind == PLAIT_MEMORY_DEVICE)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s is %p, memory of GPU %d, but options.stream is NULL: set it to a stream of that GPU",
+                          what, memory, at.device);
+    if (queue != NULL && memory != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s is %p, which is %s memory and not of GPU %d, whose options.stream is: allocate it there",
+                          what, memory, plait_memory_name(at.kind), device);
+    return PLAIT_OK;
+}
+
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)
 {
     const struct plait_device_plugin *plugin = plait_device_used();

@@ -27,6 +27,12 @@ void plait_device_notice(const struct plait_config *config);
 /* Free what plait_mem_alloc_as() gave; false: it did not. */
 bool plait_device_free(void *memory, enum plait_status *status);
 
+/*
+ * For what has options.stream: is this memory of the GPU whose queue that is, or, where it is NULL, of none? Else the
+ * error says what (a call and its argument) is not. memory: NULL is allowed.
+ */
+enum plait_status plait_device_fits(const char *what, const void *memory, const struct plait_queue *queue);
+
 /* For what takes no memory of devices yet: the error that names it, where this is such memory, or else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);
 

@@ -16,6 +16,9 @@ struct plait_item { /* on a stream: a request or a call */
 /* A device's: its queue; else NULL. */
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
+/* For what has options.stream: its queue; NULL where that is NULL. A host's stream is refused by name. */
+enum plait_status plait_stream_of_device(const char *call, const struct plait_stream *s, struct plait_queue **out);
+
 /* The request's turn comes after all that is on its stream; the stream takes it when it has ended. No memory is
  * needed. */
 void plait_stream_add(struct plait_request *r);

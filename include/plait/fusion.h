@@ -32,8 +32,9 @@
  * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what
  *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
  *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
- *         they are there. Not while the stream is captured; sharded is not supported yet. Factors and `check` as on the
- *         host, but for the last digits of sums of squares.
+ *         they are there. The same holds for weights: plait_fusion_gather() spreads what the stream has written, and
+ *         what comes behind finds all. Not while the stream is captured. Factors, shards and `check` as on the host, but
+ *         for the last digits of sums of squares.
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
  *         nothing is in flight.
  */
@@ -205,7 +206,8 @@ PLAIT_API enum plait_status plait_fusion_piece(const struct plait_fusion *fusion
 PLAIT_API void *plait_fusion_weights(struct plait_fusion *fusion, uint32_t tensor);
 
 /**
- * Sharded: spread the weights that each rank has written to its pieces; returns when all of them are there.
+ * Sharded: spread the weights that each rank has written to its pieces; returns when all of them are there (on a GPU:
+ * when they are on their way there, in the order of options.stream).
  *
  * Order: collective, after plait_fusion_wait_all()
  */

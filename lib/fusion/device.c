@@ -9,53 +9,21 @@
 #include "../status.h"
 #include "../stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- What is possible ---------------------------------------------------------------------------------------- */
 
-static enum plait_status check_memory(const struct plait_fusion_options *o, uint32_t t,
-                                      const struct plait_queue *stream)
-{
-    const struct plait_device_plugin *plugin = plait_device_used();
-    const struct plait_tensor *x = &o->tensors[t];
-    const int device = stream != NULL ? plugin->device_of(stream) : -1;
-    struct plait_spot at = { .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    const char *why = plugin != NULL && x->data != NULL ? plugin->place(x->data, &at) : NULL;
-
-    if (why != NULL)
-        return plait_device_fail(x->name, why);
-    if (stream == NULL && at.kind == PLAIT_MEMORY_DEVICE)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_fusion_create: tensor %u '%s': data is %p, memory of GPU %d, but options.stream is NULL: "
-            "set it to a stream of that GPU",
-            t, x->name, x->data, at.device);
-    if (stream != NULL && x->data != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_fusion_create: tensor %u '%s': data is %p, which is %s memory and not of GPU %d, whose "
-            "options.stream is: allocate it there, or leave data NULL",
-            t, x->name, x->data, plait_memory_name(at.kind), device);
-    return PLAIT_OK;
-}
-
 enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o)
 {
-    const struct plait_queue *stream = o->stream != NULL ? plait_stream_queue(o->stream) : NULL;
-    enum plait_status status = PLAIT_OK;
+    struct plait_queue *queue;
+    enum plait_status status = plait_stream_of_device("plait_fusion_create", o->stream, &queue);
+    char what[256];
 
-    if (o->stream != NULL && stream == NULL)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: options.stream is %p, a host's: use one of "
-                          "plait_stream_create_cuda(), or NULL",
-                          (void *)o->stream);
-    if (stream != NULL && o->sharded)
-        return plait_fail(
-            PLAIT_ERR_UNSUPPORTED,
-            "plait_fusion_create: options.sharded is 1, which is not supported yet with memory of a GPU: use "
-            "0");
-    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++)
-        status = check_memory(o, t, stream);
+    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
+        snprintf(what, sizeof what, "plait_fusion_create: tensor %u '%s': data", t, o->tensors[t].name);
+        status = plait_device_fits(what, o->tensors[t].data, queue);
+    }
     return status;
 }
 
@@ -75,24 +43,43 @@ enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t
                        : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for a fusion: %s", bytes, device, why);
 }
 
-/* stretches: [ntensor] scratch. The k-th stretch of a bucket is its k-th tensor. */
-static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_stretch *stretches)
+/* stretches: [ntensor] scratch. The k-th stretch of a bucket is its k-th tensor, or this rank's k-th piece. */
+static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pieces, struct plait_stretch *stretches,
+                                struct plait_packing **out)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    struct plait_bucket *b = &f->buckets[bucket];
-    const int device = plugin()->device_of(f->stream);
     uint32_t n = 0;
 
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket)
-            stretches[n++] = (struct plait_stretch){ plait_fusion_place(f, t), f->tensors[t].type,
-                                                     f->flat.places[t].start, f->tensors[t].count };
-    const char *why = plugin()->make_packing(device, stretches, n, s->type, f->options.check != 0, &b->packing);
+    for (uint32_t t = s->first; t <= s->last; t++) {
+        const struct plait_piece *piece = f->piece_of[t] != PLAIT_NO_PIECE ? &f->pieces[f->piece_of[t]] : NULL;
+        if (f->flat.places[t].bucket != bucket || (pieces && piece == NULL))
+            continue;
+        stretches[n++] =
+            (struct plait_stretch){ pieces ? piece->gradient : plait_fusion_place(f, t), f->tensors[t].type,
+                                    f->flat.places[t].start + (pieces ? piece->start : 0),
+                                    pieces ? piece->count : f->tensors[t].count };
+    }
+    if (n == 0)
+        return NULL;
+    return plugin()->make_packing(plugin()->device_of(f->stream), stretches, n, s->type,
+                                  pieces && f->options.check != 0, out);
+}
+
+static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_stretch *stretches)
+{
+    struct plait_bucket *b = &f->buckets[bucket];
+    const int device = plugin()->device_of(f->stream);
+    const char *why = make_packing(f, bucket, false, stretches, &b->packing);
+
+    if (why == NULL)
+        why = make_packing(f, bucket, true, stretches, &b->pieces);
     if (why == NULL)
         why = plugin()->make_mark(device, &b->ready);
     if (why == NULL)
         why = plugin()->make_mark(device, &b->done);
     b->request->through = false; /* what comes behind it is put there at once */
+    if (b->gather != NULL)
+        b->gather->through = false;
     return why;
 }
 
@@ -124,6 +111,7 @@ void plait_fusion_device_drop(struct plait_fusion *f)
 {
     for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
         plugin()->free_packing(f->buckets[k].packing);
+        plugin()->free_packing(f->buckets[k].pieces);
         plugin()->free_mark(f->buckets[k].ready);
         plugin()->free_mark(f->buckets[k].done);
     }
@@ -158,6 +146,13 @@ void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from
 
 /* ---- A round ------------------------------------------------------------------------------------------------------ */
 
+static enum plait_status refuse_capture(const struct plait_fusion *f, const char *call)
+{
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
+                      f->name);
+}
+
 /* By several threads: the last one's mark is behind all, as each has put its gradient's work on the stream before. */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
@@ -165,10 +160,7 @@ enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *
     const char *why = plugin()->capturing(f->stream, &captures);
 
     if (captures)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: %s: its stream is being captured, which a fusion cannot be: end "
-                          "the capture first",
-                          call, f->name);
+        return refuse_capture(f, call);
     if (why == NULL)
         why = plugin()->set_mark(f->stream, f->buckets[bucket].ready);
     return why == NULL ? PLAIT_OK : plait_device_fail(call, why);
@@ -224,22 +216,22 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
 
     aim(f);
     struct plait_queue *queue = plait_device_here(f->comm);
-    if (queue != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
-        plait_device_note(f->comm, plugin()->unpack(queue, b->packing, b->payload, f->out));
+    if (queue != NULL && b->pieces != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
+        plait_device_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
     if (plait_device_works(f->comm))
         plait_device_note(f->comm, plugin()->set_mark(queue, b->done));
     plait_device_rest(f->comm);
 }
 
-/* What was found in the bucket's tensors. */
+/* What was found in this rank's pieces of the bucket. */
 static void look(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
     uint32_t k = 0;
 
     for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket &&
-            !plugin()->looked(f->buckets[bucket].packing, k++, &f->pieces[f->piece_of[t]].square))
+        if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE &&
+            !plugin()->looked(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
             atomic_store(&f->infinite, 1);
 }
 
@@ -262,4 +254,48 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
     const char *why = plugin()->follow(f->stream, f->buckets[bucket].done);
 
     return why == NULL ? PLAIT_OK : plait_device_fail("a stream cannot wait for a fusion", why);
+}
+
+/* ---- Weights ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * As no round is under way, the first bucket's marks serve. What the device refuses fails the comm: the others must not
+ * wait for this rank.
+ */
+enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
+{
+    struct plait_mark *ready = f->buckets[0].ready;
+    bool captures = false;
+    const char *why = plugin()->capturing(f->stream, &captures);
+
+    if (captures)
+        return refuse_capture(f, "plait_fusion_gather");
+    if (why == NULL)
+        why = plugin()->set_mark(f->stream, ready);
+    pthread_mutex_lock(&f->comm->lock);
+    plait_device_note(f->comm, why);
+    aim(f);
+    struct plait_queue *queue = plait_device_here(f->comm);
+    if (queue != NULL)
+        plait_device_note(f->comm, plugin()->follow(queue, ready));
+    const enum plait_status status = plait_device_status(f->comm);
+    pthread_mutex_unlock(&f->comm->lock);
+    return status;
+}
+
+enum plait_status plait_fusion_device_gathered(struct plait_fusion *f)
+{
+    struct plait_mark *done = f->buckets[0].done;
+
+    pthread_mutex_lock(&f->comm->lock);
+    aim(f);
+    struct plait_queue *queue = plait_device_here(f->comm);
+    if (queue != NULL)
+        plait_device_note(f->comm, plugin()->set_mark(queue, done));
+    if (plait_device_works(f->comm))
+        plait_device_note(f->comm, plugin()->follow(f->stream, done));
+    plait_device_rest(f->comm);
+    const enum plait_status status = plait_device_status(f->comm);
+    pthread_mutex_unlock(&f->comm->lock);
+    return status;
 }

@@ -428,19 +428,25 @@ enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const ch
     return PLAIT_OK;
 }
 
+static void copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
+{
+    if (f->stream != NULL)
+        plait_fusion_device_copy(f, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
 /* What lives in buckets moves to its new place. */
 static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 {
     for (uint32_t t = 0; t < to->ntensor; t++) {
         const size_t count = to->tensors[t].count;
-        const size_t bytes = count * plait_dtype_size(to->tensors[t].type);
-        if (lives_in_bucket(to, t) && to->stream != NULL)
-            plait_fusion_device_copy(to, plait_fusion_place(to, t), plait_fusion_place(from, t), bytes);
-        else if (lives_in_bucket(to, t))
-            memcpy(plait_fusion_place(to, t), plait_fusion_place(from, t), bytes);
+        if (lives_in_bucket(to, t))
+            copy(to, plait_fusion_place(to, t), plait_fusion_place(from, t),
+                 count * plait_dtype_size(to->tensors[t].type));
         if (to->options.weights != PLAIT_NDTYPE)
-            memcpy(plait_fusion_weights(to, t), plait_fusion_weights(from, t),
-                   count * plait_dtype_size(to->options.weights));
+            copy(to, plait_fusion_weights(to, t), plait_fusion_weights(from, t),
+                 count * plait_dtype_size(to->options.weights));
     }
 }
 
@@ -514,24 +520,6 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
         compare_factor(f, k);
     return PLAIT_OK;
-}
-
-enum plait_status plait_fusion_gather(struct plait_fusion *f)
-{
-    enum plait_status status =
-        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_gather"), "plait_fusion_gather");
-
-    if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_gather: %s has no weights; see the options sharded and weights",
-                          f->name);
-    uint32_t n = 0;
-    while (n < f->flat.nbucket && status == PLAIT_OK)
-        status = plait_start(f->buckets[n++].gather);
-    for (uint32_t k = 0; k < n; k++) { /* all, so that none is pending after an error */
-        const enum plait_status ended = plait_wait(&f->buckets[k].gather);
-        status = status == PLAIT_OK ? ended : status;
-    }
-    return status;
 }
 
 /* ---- Asking ----------------------------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ struct plait_bucket {
     struct plait_request *request; /* persistent */
     bool unpacked;                 /* on a device: its round's unpacking is on the queue; under the lock */
     struct plait_packing *packing; /* there; */
+    struct plait_packing *pieces;  /* of it, this rank's, which are unpacked; NULL: there are none; */
     struct plait_mark *ready;      /* behind its gradients on the caller's stream; */
     struct plait_mark *done;       /* behind the unpacking */
     struct plait_request *gather;  /* of weights; or NULL */
@@ -130,6 +131,9 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);
 bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket);
 enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket);
+/* Weights are gathered after what is on the caller's stream; then that is made to follow. */
+enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
+enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
 enum plait_status plait_fusion_device_drain(struct plait_fusion *f); /* both queues */
 void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A step: tensors are marked, buckets begin in their order, end, and are waited for. */
+/* A step: tensors are marked, buckets begin in their order, end, and are waited for; weights are gathered. */
 #include "fusion.h"
 
 #include "../call.h"
@@ -362,4 +362,25 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
     if (status == PLAIT_OK && result != NULL)
         result->finite = finite;
     return status;
+}
+
+/* ---- Weights ---------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_fusion_gather(struct plait_fusion *f)
+{
+    static const char call[] = "plait_fusion_gather";
+    enum plait_status status = plait_not_in_group(plait_fusion_check_idle(f, call), call);
+    uint32_t n = 0;
+
+    if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s has no weights; see the options sharded and weights", call, f->name);
+    if (status == PLAIT_OK && f->stream != NULL)
+        status = plait_fusion_device_gather(f);
+    while (status == PLAIT_OK && n < f->flat.nbucket)
+        status = plait_start(f->buckets[n++].gather);
+    for (uint32_t k = 0; k < n; k++) { /* all, so that none is pending after an error */
+        const enum plait_status ended = plait_wait(&f->buckets[k].gather);
+        status = status == PLAIT_OK ? ended : status;
+    }
+    return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_gathered(f) : status;
 }

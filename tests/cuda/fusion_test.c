@@ -48,7 +48,7 @@ struct setup {
     enum plait_op op;
     size_t threshold;
     double in, out;
-    int check, progress;
+    int check, progress, sharded;
 };
 
 static const struct setup setups[] = {
@@ -81,6 +81,8 @@ static enum plait_status create(struct plait_comm *comm, struct gradients *g, co
     o.op = s->op;
     o.check = s->check;
     o.progress = s->progress;
+    o.sharded = s->sharded;
+    o.weights = s->sharded ? PLAIT_FLOAT32 : PLAIT_NDTYPE;
     o.stream = g->d.stream;
     return plait_fusion_create(comm, &o, &g->fusion);
 }
@@ -192,6 +194,115 @@ static void ranks_of_several_processes_fuse(void **state)
     (void)state;
     device_run(2, 1, every_setup, NULL);
     device_run(2, 2, every_setup, NULL);
+}
+
+/* ---- Shards ------------------------------------------------------------------------------------------------------ */
+
+static const struct setup shards[] = {
+    { PLAIT_NDTYPE, PLAIT_SUM, 4096, 1, 1, 1, 1, 1 },
+    { PLAIT_FLOAT16, PLAIT_SUM, SIZE_MAX, 0.5, 2, 1, 0, 1 },
+    { PLAIT_BFLOAT16, PLAIT_SUM, 0, 1, 0.5, 0, 1, 1 }, /* of the shortest most ranks have nothing */
+};
+#define NSHARDS (sizeof shards / sizeof *shards)
+
+static float weight(uint32_t t, size_t i, uint32_t k)
+{
+    return (float)(t * 100000 + i) + (float)k / 8;
+}
+
+/* The stream writes this rank's weights and spreads them, and reads all, while the host waits for nothing. */
+static int spread(struct gradients *g, uint32_t rank, uint32_t k)
+{
+    float *host = (float *)(void *)g->d.host;
+    struct plait_piece piece;
+
+    for (uint32_t n = 0; n < plait_fusion_npiece(g->fusion); n++) {
+        CHECK(plait_fusion_piece(g->fusion, n, &piece) == PLAIT_OK && piece.weight != NULL);
+        float *at = host + piece.tensor * MOST;
+        for (size_t i = 0; i < piece.count; i++)
+            at[i] = weight(piece.tensor, piece.start + i, k);
+        CHECK(device_write(&g->d, piece.weight, at, piece.count * sizeof *at));
+    }
+    CHECK(plait_fusion_gather(g->fusion) == PLAIT_OK);
+    return 0;
+}
+
+static int check_weights(struct gradients *g, uint32_t rank, uint32_t k)
+{
+    static _Thread_local float got[MOST];
+
+    for (uint32_t t = 0; t < NTENSOR; t++) {
+        CHECK(device_read(&g->d, got, plait_fusion_weights(g->fusion, t), count_of(t) * sizeof *got));
+        for (size_t i = 0; i < count_of(t); i++)
+            CHECK(got[i] == weight(t, i, k));
+    }
+    return 0;
+}
+
+static int check_pieces(struct gradients *g, uint32_t rank, uint32_t nrank, uint32_t k, const struct setup *s)
+{
+    const double factor = s->in * s->out / (s->op == PLAIT_AVG ? nrank : 1);
+    static _Thread_local float got[MOST];
+    struct plait_piece piece;
+
+    for (uint32_t n = 0; n < plait_fusion_npiece(g->fusion); n++) {
+        double square = 0;
+        CHECK(plait_fusion_piece(g->fusion, n, &piece) == PLAIT_OK);
+        CHECK(device_read(&g->d, got, piece.gradient, piece.count * sizeof *got));
+        for (size_t i = 0; i < piece.count; i++) {
+            const double want = (double)sum_of(nrank, piece.tensor, piece.start + i, k) * factor;
+            CHECK((double)got[i] == (double)(float)want);
+            square += want * want;
+        }
+        CHECK(!s->check || fabs(piece.square - square) <= 1e-6 * square);
+    }
+    return 0;
+}
+
+/* Each rank gets its shard of every bucket, and all get the weights, which move with the buckets. */
+static int train_shards(struct plait_comm *comm, uint32_t rank, struct gradients *g, const struct setup *s)
+{
+    const uint32_t nrank = plait_comm_nrank(comm);
+    struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
+
+    CHECK(create(comm, g, s) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(g->fusion, s->in, s->out) == PLAIT_OK);
+    for (uint32_t k = 0; k < 4; k++) {
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            if (give(g, rank, t, k) != 0)
+                return 1;
+        CHECK(plait_fusion_wait_all(g->fusion, NULL) == PLAIT_OK);
+        if (check_pieces(g, rank, nrank, k, s) != 0 || spread(g, rank, k) != 0)
+            return 1;
+        if (k == 1)
+            CHECK(plait_fusion_set_layout(g->fusion, &layout) == PLAIT_OK);
+        if (check_weights(g, rank, k) != 0)
+            return 1;
+    }
+    CHECK(plait_fusion_destroy(g->fusion) == PLAIT_OK);
+    return 0;
+}
+
+static int every_shard(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct gradients g;
+
+    (void)arg;
+    CHECK(device_begin(&g.d, ROOM));
+    for (unsigned i = 0; i < NSHARDS; i++)
+        if (train_shards(*comm, rank, &g, &shards[i]) != 0)
+            return 1;
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void shards_have_their_sums_and_all_the_weights(void **state)
+{
+    (void)state;
+    device_run(1, 1, every_shard, NULL);
+    device_run(1, 3, every_shard, NULL);
+    device_run(2, 1, every_shard, NULL);
+    device_run(2, 2, every_shard, NULL);
 }
 
 /* ---- What is found, and other layouts -------------------------------------------------------------------------- */
@@ -332,9 +443,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.stream = d.stream;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "is host memory") != NULL);
     tensor.data = d.in;
-    o.sharded = 1;
-    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "sharded") != NULL);
-    o.sharded = 0;
     o.stream = NULL;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "options.stream") != NULL);
     o.stream = threads;
@@ -345,9 +453,12 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(strstr(plait_last_error(), "memory a GPU's") != NULL &&
           strstr(plait_last_error(), "memory the host's") != NULL);
     o.stream = d.stream;
+    o.sharded = 1;
+    o.weights = PLAIT_FLOAT32;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     CHECK(device.capture_begin(d.cuda, 0) == 0);
     CHECK(plait_fusion_ready(f, 0) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "captured") != NULL);
+    CHECK(plait_fusion_gather(f) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "captured") != NULL);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
     CHECK(plait_fusion_destroy(f) == PLAIT_OK && plait_stream_destroy(threads) == PLAIT_OK);
     CHECK(device_end(&d));
@@ -365,6 +476,7 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_every_payload_layout_and_factor),
         cmocka_unit_test(ranks_of_several_processes_fuse),
+        cmocka_unit_test(shards_have_their_sums_and_all_the_weights),
         cmocka_unit_test(infinities_are_found_and_layouts_change),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
