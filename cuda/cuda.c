@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The plug-in for NVIDIA GPUs: lib/device.h over CUDA's driver. */
+#include "optim.h"
 #include "pack.h"
 
 #include "../lib/device.h"
@@ -493,6 +494,10 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .zero = plait_cuda_zero,
     .unpack = plait_cuda_unpack_from,
     .looked = plait_cuda_looked,
+    .make_stepper = plait_cuda_make_stepper,
+    .free_stepper = plait_cuda_free_stepper,
+    .step = plait_cuda_step,
+    .stepped = plait_cuda_stepped,
     .make_mark = make_mark,
     .free_mark = free_mark,
     .set_mark = set_mark,

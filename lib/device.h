@@ -16,13 +16,14 @@
 
 #include <plait/coll.h>
 #include <plait/memory.h>
+#include <plait/optim.h>
 #include <plait/stream.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    4 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    5 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -56,9 +57,24 @@ struct plait_stretch { /* of a payload: where an array's elements are in it, and
     uint64_t count;
 };
 
+struct plait_model { /* of an optimiser; all memory is the device's */
+    const struct plait_optim_options *options;
+    float *momentum;  /* of all parts: */
+    const size_t *at; /* [npart] where a part's begins */
+    double *sums;     /* [nsum] as in lib/optim/optim.h; of LARS at all times */
+};
+
+struct plait_stepping { /* a step, or one half of it: the sums; what comes of them. Both are three launches */
+    const struct plait_optim_step *step;
+    bool sums, updates;
+    double call;    /* tells it from others, see lib/optim/optim.h; */
+    uint32_t nrank; /* that make it */
+};
+
 struct plait_queue;
 struct plait_mark;    /* a place on a queue */
 struct plait_packing; /* stretches, in tables of the device's */
+struct plait_stepper; /* a model, likewise */
 
 struct plait_device_plugin {
     uint32_t abi;
@@ -120,6 +136,13 @@ struct plait_device_plugin {
     const char *(*unpack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
     /* The sum of a stretch's squares; false: there was an infinity or a NaN in any of them. */
     bool (*looked)(const struct plait_packing *packing, uint32_t stretch, double *square);
+
+    /* An optimiser's step, as lib/optim/optim.c. Where it is not finite, or not the same on all ranks, nothing changes. */
+    const char *(*make_stepper)(int device, const struct plait_model *model, struct plait_stepper **out);
+    void (*free_stepper)(struct plait_stepper *stepper); /* NULL is allowed; nothing on any queue uses it */
+    const char *(*step)(struct plait_queue *queue, const struct plait_stepper *stepper, const struct plait_stepping *s);
+    /* Of the latest step that has happened; returns how many there were up to now in which ranks differed. */
+    uint32_t (*stepped)(const struct plait_stepper *stepper, struct plait_optim_result *result);
 
     /* A mark says how far a queue was when it was set last; new ones are passed. */
     const char *(*make_mark)(int device, struct plait_mark **out);

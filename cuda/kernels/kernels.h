@@ -188,6 +188,7 @@ struct plait_cuda_update { /* struct plait_update, of a part */
 struct plait_cuda_result { /* plait_optim_result */
     double norm;
     uint32_t finite;
+    uint32_t ndiffer; /* steps that were not the same on all ranks */
 };
 
 /* Of plait_cuda_optim.sums: as in lib/optim/optim.h. */
@@ -202,10 +203,11 @@ enum { PLAIT_CUDA_VERDICT, PLAIT_CUDA_CALL, PLAIT_CUDA_CALL_SQUARE, PLAIT_CUDA_N
  *
  *   plait_optim_squares  gradient_squares and weight_squares of each piece. Grid: npiece blocks, or fewer
  *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
- *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST. (The places CALL and CALL_SQUARE
- *                        are left alone.)
+ *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
+ * call      what tells this step from others: 18 bits. Where the sums in the places CALL and CALL_SQUARE are not those of
+ *           nrank times the same, nothing is changed, as where the result is not finite
  * known     gradient_squares are there already (of plait_unpack with the same pieces)
  * ranges    [ntensor] pieces are sorted by tensor
  * late      where the kernels read `step` instead, when they run; or NULL
@@ -228,6 +230,8 @@ struct plait_cuda_optim {
     double eta;
     double eps;
     double norm_decay;
+    double call;
+    uint32_t nrank;
     uint32_t lars; /* 0: SGD */
     uint32_t nesterov;
     uint32_t lr_in_momentum;

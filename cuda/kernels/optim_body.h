@@ -169,15 +169,26 @@ BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t step, uin
     for (uint32_t t = thread; step == PLAIT_OWN && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
         own += a->sums[PLAIT_CUDA_NORMS + a->ntensor + t];
     plait_add_all(step, thread, own, shared);
-    if (step == PLAIT_ALL && thread == 0)
+    if (step == PLAIT_ALL && thread == 0) {
         a->sums[PLAIT_CUDA_VERDICT] = shared[0];
+        a->sums[PLAIT_CUDA_CALL] = a->call;
+        a->sums[PLAIT_CUDA_CALL_SQUARE] = a->call * a->call;
+    }
+}
+
+/* Have all ranks made the same step? As lib/optim/optim.c; where one has not, no rank finds its own number. */
+BODY bool plait_is_alike(const struct plait_cuda_optim *a)
+{
+    return a->sums[PLAIT_CUDA_CALL] == a->nrank * a->call &&
+           a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
 }
 
 /* The verdict counts what is not finite. */
 BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
 {
     const uint32_t nsum = PLAIT_CUDA_NORMS + 2 * a->ntensor;
-    double own = step == PLAIT_OWN && thread == 0 && !plait_is_finite(a->sums[PLAIT_CUDA_VERDICT]) ? 1 : 0;
+    const bool good = plait_is_finite(a->sums[PLAIT_CUDA_VERDICT]) && plait_is_alike(a);
+    double own = step == PLAIT_OWN && thread == 0 && !good ? 1 : 0;
 
     for (uint32_t i = PLAIT_CUDA_NORMS + thread; step == PLAIT_OWN && i < nsum; i += PLAIT_CUDA_THREADS_TRUST)
         own += plait_is_finite(a->sums[i]) ? 0 : 1;
@@ -186,6 +197,7 @@ BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t 
         plait_make_updates(a, thread);
     if (step == PLAIT_ALL && thread == 0) {
         a->result->finite = shared[0] == 0 ? 1 : 0;
+        a->result->ndiffer += plait_is_alike(a) ? 0 : 1;
         a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor;
     }
 }

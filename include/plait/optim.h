@@ -40,6 +40,11 @@
  * TensorFlow's. decay in the norm or not: norm_decay. lr_in_momentum 0: a change of lr acts on old gradients too, as
  * PyTorch's SGD. Yamazaki et al. 2019 (arXiv 1903.12650) as released: norm_decay is decay times the base rate, and
  * step.decay lets the decay follow a schedule of its own.
+ * GPUs: with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, and a step is put on
+ *         the stream: it reads what the stream has written, and what comes behind it finds the new weights. It returns
+ *         when it is on its way there, but waits for the stream where a result is asked for. In graphs that are captured
+ *         it has the numbers (step) of the capture. The bits are those of the host but where norms differ in the last
+ *         digits of a double.
  * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 3 doubles (SGD: 3) brings norms, the
  * verdict on infinities, and whether all ranks make the same step.
  */
@@ -87,11 +92,12 @@ struct plait_optim_options {
     double eps;         /* LARS: 0 or more */
     double norm_decay;  /* LARS: of |w| in the denominator, 0 or more; below 0: what decay is in the step */
     int check;          /* 1: look for infinities and NaNs in all gradients; 0: only in those whose norm is needed */
-    struct plait_comm *comm; /* sharded; it must live as long as the optimiser. NULL: parts are whole tensors */
+    struct plait_comm *comm;     /* sharded; it must live as long as the optimiser. NULL: parts are whole tensors */
+    struct plait_stream *stream; /* of CUDA's, there on all ranks or on none, see above. NULL: parts are the host's */
 };
-#define PLAIT_OPTIM_OPTIONS_DEFAULT                                                                             \
-    {                                                                                                           \
-        sizeof(struct plait_optim_options), NULL, 0, 0, PLAIT_OPTIM_LARS, 0.9, 0, 1, 5e-5, 1e-3, 0, -1, 1, NULL \
+#define PLAIT_OPTIM_OPTIONS_DEFAULT                                                                                   \
+    {                                                                                                                 \
+        sizeof(struct plait_optim_options), NULL, 0, 0, PLAIT_OPTIM_LARS, 0.9, 0, 1, 5e-5, 1e-3, 0, -1, 1, NULL, NULL \
     }
 
 /**
@@ -101,19 +107,20 @@ struct plait_optim_options {
  * out      written only on success; free it with plait_optim_destroy()
  * Order:   with comm collective
  * Thread:  one for an optimiser; with comm also as for plait_allreduce()
- * Errors:  PLAIT_ERR_ARG (with comm also: a group is open), PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm
+ * Errors:  PLAIT_ERR_ARG (with comm also: a group is open; memory that is not where options.stream says, named),
+ *          PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm
  *          PLAIT_ERR_MISMATCH on every rank: names the option that differs, or the rank whose arguments were wrong and
  *          what was; those of plait_allgather()
  * Cost:    4 bytes for every element, and 8 for every tensor
  */
 PLAIT_API enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out);
 
-/** Free it. NULL is allowed. Thread: one for an optimiser. */
+/** Free it, on a GPU when all on options.stream has happened. NULL is allowed. Thread: one for an optimiser. */
 PLAIT_API void plait_optim_destroy(struct plait_optim *optim);
 
 /**
  * The momentum of the part-th part: [count] floats of the optimiser's, aligned to 64 bytes, to be saved and restored
- * between steps. NULL: no such part.
+ * between steps; on a GPU its memory, in the order of options.stream. NULL: no such part.
  *
  * Thread: any; nobody may write it during a step
  */
@@ -126,7 +133,8 @@ struct plait_optim_step {
     double factor;         /* of gradients, before anything else: 1 / loss scale, 1 / ranks. Above 0 */
     double decay;          /* of the options' decay, 0 or more */
     const double *squares; /* [npart] sums of the squares of each part's gradient as it lies, where they are known
-                            * (plait_piece.square, of a fusion with options.check); NULL: the first pass reads it */
+                            * (plait_piece.square, of a fusion with options.check); NULL: the first pass reads it.
+                            * On a GPU NULL */
 };
 #define PLAIT_OPTIM_STEP_DEFAULT                             \
     {                                                        \
@@ -148,7 +156,10 @@ struct plait_optim_result {
  *         with SGD, gets the bits that it gets without comm; the norm of one in parts is a sum of sums, which
  *         may differ from the whole's in the last digits of a double.
  * Errors: PLAIT_ERR_ARG (with comm also: a group is open; nothing was changed); with comm PLAIT_ERR_MISMATCH on every
- *         rank (lr, factor or decay differ; nothing was changed) and those of plait_allreduce()
+ *         rank (lr, factor or decay differ; nothing was changed) and those of plait_allreduce(). On a GPU
+ *         PLAIT_ERR_UNSUPPORTED (a result is asked for, and the stream is captured), PLAIT_ERR_SYSTEM (the driver; with
+ *         comm it has failed); without a result a mismatch is told by a later step, when that step has happened. Where
+ *         the comm fails while a step is on the stream, the weights are lost
  * Cost:   reads gradient (twice, without squares), master (twice, for LARS) and momentum, writes master, momentum and
  *         copy
  */

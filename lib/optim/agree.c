@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-static const char *const names[] = { "ntensor", "method", "momentum", "nesterov",   "lr_in_momentum",
-                                     "decay",   "eta",    "eps",      "norm_decay", "check" };
+static const char *const names[] = { "ntensor", "method", "momentum",   "nesterov", "lr_in_momentum",          "decay",
+                                     "eta",     "eps",    "norm_decay", "check",    "a stream (1) or none (0)" };
 #define NFIELD (sizeof names / sizeof *names)
 
 /* Numbers that mean the same are equal. */
@@ -26,7 +26,8 @@ static void describe(const struct plait_optim_options *o, double fields[NFIELD])
                            !lars               ? 0
                            : o->norm_decay < 0 ? -1
                                                : o->norm_decay,
-                           o->check != 0 };
+                           o->check != 0,
+                           o->stream != NULL };
 
     _Static_assert(sizeof all / sizeof *all == NFIELD, "a name for each");
     for (size_t i = 0; i < NFIELD; i++)

@@ -10,6 +10,7 @@
 #include "../call.h"
 #include "../fusion/past.h"
 #include "../hash.h"
+#include "../stream.h"
 
 #include <float.h>
 #include <math.h>
@@ -43,28 +44,32 @@ static size_t room_of(const struct plait_optim_part *p)
     return PLAIT_ROUND_UP(p->count * sizeof(float)) / sizeof(float);
 }
 
+static enum plait_status take_sums(struct plait_optim *o, size_t weights)
+{
+    o->own = calloc(o->nsum, sizeof *o->own);
+    o->sums = calloc(o->nsum, sizeof *o->sums);
+    o->momentum = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(weights * sizeof *o->momentum + 1));
+    if (o->own == NULL || o->sums == NULL || o->momentum == NULL)
+        return plait_fail_memory("out of memory for the momentum of %zu weights", weights);
+    memset(o->momentum, 0, weights * sizeof *o->momentum);
+    return PLAIT_OK;
+}
+
 static enum plait_status take_memory(struct plait_optim *o)
 {
     const uint32_t n = o->options.npart;
-    size_t total = 0;
 
     o->nsum = NORMS + (o->options.method == PLAIT_OPTIM_LARS ? 2 * (size_t)o->options.ntensor : 0);
     o->parts = calloc(n + 1, sizeof *o->parts);
     o->at = calloc(n + 1, sizeof *o->at);
-    o->own = calloc(o->nsum, sizeof *o->own);
-    o->sums = calloc(o->nsum, sizeof *o->sums);
-    for (uint32_t k = 0; k < n; k++)
-        total += room_of(&o->options.parts[k]);
-    o->momentum = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(total * sizeof *o->momentum + 1));
-    if (o->parts == NULL || o->at == NULL || o->own == NULL || o->sums == NULL || o->momentum == NULL)
-        return plait_fail_memory("out of memory for the momentum of %zu weights", total);
-    memset(o->momentum, 0, total * sizeof *o->momentum);
+    if (o->parts == NULL || o->at == NULL)
+        return plait_fail_memory("out of memory for %u parts", n);
     for (uint32_t k = 0; k < n; k++) {
         o->parts[k] = o->options.parts[k];
         o->at[k + 1] = o->at[k] + room_of(&o->parts[k]);
     }
     o->options.parts = o->parts;
-    return PLAIT_OK;
+    return o->queue != NULL ? plait_optim_device_make(o, o->at[n]) : take_sums(o, o->at[n]);
 }
 
 static enum plait_status make(const struct plait_optim_options *options, struct plait_optim **out)
@@ -77,7 +82,8 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     if (o == NULL)
         return plait_fail_memory("out of memory for an optimiser");
     o->options = *options;
-    status = find_kernels(o);
+    o->queue = options->stream != NULL ? plait_stream_queue(options->stream) : NULL;
+    status = o->queue == NULL ? find_kernels(o) : PLAIT_OK;
     if (status == PLAIT_OK)
         status = take_memory(o);
     if (status == PLAIT_OK)
@@ -87,8 +93,7 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     return status;
 }
 
-/* Sharded: are calls of the comm possible here and now? */
-static enum plait_status may_meet(struct plait_comm *comm, const char *call)
+enum plait_status plait_optim_may_meet(struct plait_comm *comm, const char *call)
 {
     return comm != NULL ? plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call) : PLAIT_OK;
 }
@@ -103,7 +108,7 @@ enum plait_status plait_optim_create(const struct plait_optim_options *options, 
         plait_check_struct("plait_optim_create", "options", options, sizeof *options, "PLAIT_OPTIM_OPTIONS_DEFAULT");
     if (status != PLAIT_OK)
         return status;
-    status = may_meet(options->comm, "plait_optim_create");
+    status = plait_optim_may_meet(options->comm, "plait_optim_create");
     if (status != PLAIT_OK)
         return status;
     status = make(options, &o);
@@ -120,11 +125,15 @@ void plait_optim_destroy(struct plait_optim *o)
 {
     if (o == NULL)
         return;
+    if (o->queue != NULL) {
+        plait_optim_device_drop(o);
+    } else {
+        free(o->momentum);
+        free(o->own);
+        free(o->sums);
+    }
     free(o->parts);
     free(o->at);
-    free(o->momentum);
-    free(o->own);
-    free(o->sums);
     free(o);
 }
 
@@ -169,13 +178,10 @@ static void add_squares(struct plait_optim *o, const double *squares)
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-/*
- * lr, factor and decay in 18 bits, so that sums of it and of its square are exact. Other ones in each step: what differs and
- * has the same bits once is found in the next step.
- */
-static double call_of(const struct plait_optim_step *s, uint64_t nstep)
+/* Other ones in each step: what differs and has the same bits once is found in the next step. */
+double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s)
 {
-    const double numbers[] = { s->lr, s->factor, s->decay, (double)nstep };
+    const double numbers[] = { s->lr, s->factor, s->decay, (double)o->nstep++ };
     const uint64_t h = plait_hash(PLAIT_HASH_START, numbers, sizeof numbers);
 
     return (double)((h ^ h >> 18 ^ h >> 36) & 0x3ffff);
@@ -187,7 +193,7 @@ static double call_of(const struct plait_optim_step *s, uint64_t nstep)
  */
 static enum plait_status meet(struct plait_optim *o, const struct plait_optim_step *s)
 {
-    const double call = call_of(s, o->nstep++);
+    const double call = plait_optim_call(o, s);
 
     o->own[CALL] = call;
     o->own[CALL_SQUARE] = call * call;
@@ -302,9 +308,11 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     enum plait_status status = plait_optim_check_step(o, s);
 
     if (status == PLAIT_OK)
-        status = may_meet(o->options.comm, "plait_optim_step");
+        status = plait_optim_may_meet(o->options.comm, "plait_optim_step");
     if (status != PLAIT_OK)
         return status;
+    if (o->queue != NULL)
+        return plait_optim_device_step(o, s, result);
     const uint32_t environment = plait_fpenv_enter();
     add_squares(o, s->squares);
     if (o->options.comm != NULL)

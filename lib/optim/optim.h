@@ -4,6 +4,7 @@
 
 #include <plait/optim.h>
 
+#include "../device.h"
 #include "../reduce.h"
 
 /*
@@ -22,11 +23,28 @@ struct plait_optim {
     size_t nsum;
     double *own, *sums; /* [nsum] this rank's; all ranks' */
     uint64_t nstep;     /* with a comm: steps in which the ranks met */
+
+    /* On a GPU (device.c) momentum and sums are in its memory, `own` is in the place of `sums`, and: */
+    struct plait_queue *queue; /* of options.stream; NULL: on the host */
+    struct plait_stepper *stepper;
+    uint32_t ndiffer; /* steps that differed between ranks, of which the caller was told */
 };
 
 /* What is wrong with the options. */
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o);
 enum plait_status plait_optim_check_step(const struct plait_optim *optim, const struct plait_optim_step *s);
+
+/* Are calls of the comm, if there is one, possible here and now? */
+enum plait_status plait_optim_may_meet(struct plait_comm *comm, const char *call);
+
+/* lr, factor and decay of the next step, and its number, in 18 bits: sums of them and of their squares are exact. */
+double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s);
+
+/* On a GPU: momentum of so many weights, and the rest. What is there of it is freed by drop(). */
+enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights);
+void plait_optim_device_drop(struct plait_optim *o);
+enum plait_status plait_optim_device_step(struct plait_optim *o, const struct plait_optim_step *s,
+                                          struct plait_optim_result *result);
 
 /*
  * Do all ranks have the same options? status is this rank's own so far; every rank is told of one that failed, and

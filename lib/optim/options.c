@@ -2,11 +2,14 @@
 #include "optim.h"
 
 #include "../arguments.h"
+#include "../device_comm.h"
 #include "../devices.h"
 #include "../ranges.h"
 #include "../status.h"
+#include "../stream.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static bool is_float(enum plait_dtype type)
@@ -15,7 +18,23 @@ static bool is_float(enum plait_dtype type)
            type == PLAIT_FLOAT8E5M2;
 }
 
-static enum plait_status check_part(const struct plait_optim_options *o, uint32_t k)
+static enum plait_status check_memory(const struct plait_queue *queue, const struct plait_optim_part *p, uint32_t k)
+{
+    const struct {
+        const char *name;
+        const void *memory;
+    } rows[] = { { "gradient", p->gradient }, { "master", p->master }, { "copy", p->copy } };
+    enum plait_status status = PLAIT_OK;
+    char what[64];
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == PLAIT_OK; i++) {
+        snprintf(what, sizeof what, "plait_optim_create: parts[%u].%s", k, rows[i].name);
+        status = plait_device_fits(what, rows[i].memory, queue);
+    }
+    return status;
+}
+
+static enum plait_status check_part(const struct plait_optim_options *o, const struct plait_queue *queue, uint32_t k)
 {
     const struct plait_optim_part *p = &o->parts[k];
 
@@ -35,8 +54,7 @@ static enum plait_status check_part(const struct plait_optim_options *o, uint32_
             k, is_float(p->type) ? "copy_type" : "type", plait_dtype_name(is_float(p->type) ? p->copy_type : p->type));
     if ((p->flags & ~PLAIT_OPTIM_PLAIN) != 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].flags is %#x; there are 1 and 2", k, p->flags);
-    const enum plait_status status = plait_device_refuse("plait_optim_create", "a gradient", p->gradient);
-    return status == PLAIT_OK ? plait_device_refuse("plait_optim_create", "a master", p->master) : status;
+    return plait_device_used() != NULL ? check_memory(queue, p, k) : PLAIT_OK;
 }
 
 /* All parts of a tensor have the same, or its weights would not be one tensor's. */
@@ -106,10 +124,26 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
     return PLAIT_OK;
 }
 
+/* A rank has one GPU with a comm. */
+static enum plait_status check_comm(const struct plait_comm *comm, const struct plait_queue *queue)
+{
+    const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
+
+    if (queue == NULL || comm == NULL || comm->device == NULL || comm->device->device == device)
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_ARG,
+        "plait_optim_create: options.stream is of GPU %d, but this rank has used GPU %d with options.comm", device,
+        comm->device->device);
+}
+
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 {
-    enum plait_status status = PLAIT_OK;
+    struct plait_queue *queue;
+    enum plait_status status = plait_stream_of_device("plait_optim_create", o->stream, &queue);
 
+    if (status != PLAIT_OK)
+        return status;
     if ((unsigned)o->method > PLAIT_OPTIM_LARS)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: method is %d; PLAIT_OPTIM_SGD and PLAIT_OPTIM_LARS exist",
                           (int)o->method);
@@ -121,8 +155,10 @@ enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
             "plait_optim_create: parts is %s, npart is %u; 1 to 1048576 are possible, none only with comm",
             o->parts == NULL ? "NULL" : "there", o->npart);
     status = check_numbers(o);
+    if (status == PLAIT_OK)
+        status = check_comm(o->comm, queue);
     for (uint32_t k = 0; k < o->npart && status == PLAIT_OK; k++)
-        status = check_part(o, k);
+        status = check_part(o, queue, k);
     if (status == PLAIT_OK)
         status = check_apart(o);
     return status == PLAIT_OK ? check_flags(o) : status;
@@ -141,6 +177,9 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: factor is %g; it must be above 0, and finite", s->factor);
     if (!(s->decay >= 0) || !isfinite(s->decay))
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: decay is %g; it must be 0 or more, and finite", s->decay);
+    if (s->squares != NULL && optim->queue != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares is %p; with options.stream it must be NULL",
+                          (const void *)s->squares);
     for (uint32_t k = 0; s->squares != NULL && k < optim->options.npart; k++)
         if (s->squares[k] < 0)
             return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares[%u] is %g; a sum of squares is not below 0", k,

@@ -122,7 +122,7 @@ class OptimOptions(Structure):
     _fields_ = [('size', c_size_t), ('parts', POINTER(OptimPart)), ('npart', c_uint32), ('ntensor', c_uint32),
                 ('method', c_int), ('momentum', c_double), ('nesterov', c_int), ('lr_in_momentum', c_int),
                 ('decay', c_double), ('eta', c_double), ('eps', c_double), ('norm_decay', c_double), ('check', c_int),
-                ('comm', POINTER(CommHandle))]
+                ('comm', POINTER(CommHandle)), ('stream', POINTER(StreamHandle))]
 
 
 class OptimStep(Structure):
