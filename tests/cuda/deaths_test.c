@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that die, abort or never call while operations are on the streams of a device: the others get an error that
- * says who, soon; their streams pass; nothing of the device's is left; and they make a comm of those that are left.
+ * Ranks that die, abort or never call while operations are on the streams of a device (collectives, requests, messages,
+ * fused sums): the others get an error that says who, soon; their streams pass; nothing of the device's is left; and they
+ * make a comm of those that are left.
  */
 #include "../random.h"
 #include "../ranks.h"
@@ -10,7 +11,11 @@
 #include "device.h"
 #include "device_run.h"
 
+#include <plait/fusion.h>
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 #include <plait/stream.h>
 
 #include <setjmp.h>
@@ -48,12 +53,75 @@ static bool is_over(void)
     return plait_clock() - started > SOON;
 }
 
-static enum plait_status sum(struct plait_comm *comm, const struct device_rank *d, bool blocking)
+/* request: NULL, it is none */
+static enum plait_status begin_sum(struct plait_comm *comm, const struct device_rank *d, bool blocking,
+                                   struct plait_request **request)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.stream = blocking ? NULL : d->stream;
+    call.request = request;
     return plait_allreduce(comm, d->in, d->out, COUNT, PLAIT_INT32, PLAIT_SUM, &call);
+}
+
+static enum plait_status sum(struct plait_comm *comm, const struct device_rank *d, bool blocking)
+{
+    return begin_sum(comm, d, blocking, NULL);
+}
+
+/* From each rank to the next. */
+static enum plait_status ring(struct plait_comm *comm, const struct device_rank *d)
+{
+    const uint32_t nrank = plait_comm_nrank(comm), rank = plait_comm_rank(comm);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.stream = d->stream;
+    enum plait_status status = plait_group_start();
+    if (status == PLAIT_OK)
+        status = plait_send(comm, d->in, COUNT, PLAIT_INT32, (rank + 1) % nrank, &call);
+    if (status == PLAIT_OK)
+        status = plait_recv(comm, d->out, COUNT, PLAIT_INT32, (rank + nrank - 1) % nrank, &call);
+    const enum plait_status all = plait_group_end();
+    return all != PLAIT_OK ? all : status;
+}
+
+enum { NTENSOR = 3 };
+
+static enum plait_status make_fusion(struct plait_comm *comm, const struct device_rank *d, struct plait_fusion **out)
+{
+    const struct plait_tensor tensors[NTENSOR] = { { "a", 5, PLAIT_FLOAT32, NULL },
+                                                   { "b", COUNT, PLAIT_FLOAT32, NULL },
+                                                   { "c", 70, PLAIT_FLOAT32, NULL } };
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+
+    o.tensors = tensors;
+    o.ntensor = NTENSOR;
+    o.layout.threshold = 1024;
+    o.sharded = 1;
+    o.weights = PLAIT_FLOAT32;
+    o.stream = d->stream;
+    return plait_fusion_create(comm, &o, out);
+}
+
+static enum plait_status fuse(struct plait_fusion *f)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t t = 0; t < NTENSOR && status == PLAIT_OK; t++)
+        status = plait_fusion_ready(f, t);
+    if (status == PLAIT_OK)
+        status = plait_fusion_wait_all(f, NULL);
+    return status == PLAIT_OK ? plait_fusion_gather(f) : status;
+}
+
+/* As device_leave(). */
+static void leave_fusion(struct plait_fusion *f)
+{
+    const double start = plait_clock();
+
+    plait_fusion_destroy(f);
+    if (plait_clock() - start >= 2)
+        device_kept = true;
 }
 
 /* The ranks but one make a comm of their own, and use it. */
@@ -231,13 +299,25 @@ static void *kill_later(void *arg)
 static int killed_at_any_time(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
     uint64_t random = shared->seed * 7;
+    enum plait_status status = PLAIT_OK;
+    struct plait_fusion *fusion;
     pthread_t killer;
 
+    CHECK(make_fusion(comm, d, &fusion) == PLAIT_OK);
     meet(plait_comm_nrank(comm));
     CHECK(rank != VICTIM || pthread_create(&killer, NULL, kill_later, NULL) == 0);
-    while (sum(comm, d, random_next(&random) % 4 == 0) == PLAIT_OK)
-        if (random_next(&random) % 8 == 0)
+    while (status == PLAIT_OK) {
+        const unsigned what = random_next(&random) >> 33 & 7;
+        struct plait_request *request = NULL;
+        status = what == 0  ? fuse(fusion)
+                 : what < 3 ? ring(comm, d)
+                            : begin_sum(comm, d, what < 5, what == 3 || what == 5 ? &request : NULL);
+        if (status == PLAIT_OK && random_next(&random) % 8 == 0)
             plait_stream_synchronize(d->stream);
+        const enum plait_status ended = plait_wait(&request);
+        status = status == PLAIT_OK ? ended : status;
+    }
+    leave_fusion(fusion);
     return 0;
 }
 
@@ -245,16 +325,24 @@ static int killed_at_any_time(struct plait_comm *comm, uint32_t rank, struct dev
 
 static int aborted(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
+    struct plait_request *request = NULL;
+    struct plait_fusion *fusion;
+
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
+    CHECK(make_fusion(comm, d, &fusion) == PLAIT_OK);
     CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
-        CHECK(sum(comm, d, false) == PLAIT_OK);
+        CHECK(sum(comm, d, false) == PLAIT_OK && ring(comm, d) == PLAIT_OK && fuse(fusion) == PLAIT_OK);
+    CHECK(begin_sum(comm, d, false, &request) == PLAIT_OK);
     meet(plait_comm_nrank(comm));
     if (rank == 0) {
         CHECK(plait_comm_abort(comm, "enough") == PLAIT_OK);
+        CHECK(plait_comm_abort(plait_fusion_comm(fusion), "enough") == PLAIT_OK);
         CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK);
         atomic_store(&shared->gate, 1);
     }
+    CHECK(plait_wait(&request) != PLAIT_OK && strstr(plait_last_error(), "enough") != NULL);
+    leave_fusion(fusion);
     return 0;
 }
 
