@@ -317,6 +317,8 @@ static int killed_at_any_time(struct plait_comm *comm, uint32_t rank, struct dev
         const enum plait_status ended = plait_wait(&request);
         status = status == PLAIT_OK ? ended : status;
     }
+    while (sum(comm, d, false) == PLAIT_OK) /* where only the fusion's comm has seen it */
+        ;
     leave_fusion(fusion);
     return 0;
 }

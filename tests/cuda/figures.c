@@ -14,6 +14,7 @@
 #include "../../bench/tensors.h"
 
 #include <plait/coll.h>
+#include <plait/fusion.h>
 #include <plait/memory.h>
 #include <plait/stream.h>
 
@@ -280,19 +281,54 @@ static enum plait_status call_once(struct plait_comm *comm, const struct device_
     }
 }
 
-/* n operations, by a graph if there is one; the slowest rank's time. */
-static int run_many(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, enum plait_coll coll,
-                    size_t bytes, void *exec, unsigned n, struct timing *out)
+/* All tensors' gradients in turn, in d->in; fused, if there is a fusion. */
+static char *gradient(const struct device_rank *d, uint32_t tensor)
+{
+    size_t at = 0;
+
+    for (uint32_t t = 0; t < tensor; t++)
+        at += (tensors.count[t] + 15) / 16 * 64;
+    return d->in + at;
+}
+
+static enum plait_status sum_tensors(struct plait_comm *comm, const struct device_rank *d, struct plait_fusion *fusion)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    enum plait_status status = PLAIT_OK;
+
+    call.stream = d->stream;
+    for (uint32_t t = 0; t < tensors.n && status == PLAIT_OK; t++) {
+        char *const at = gradient(d, t);
+        status = fusion != NULL ? plait_fusion_ready(fusion, t)
+                                : plait_allreduce(comm, at, at, tensors.count[t], PLAIT_FLOAT32, PLAIT_SUM, &call);
+    }
+    return fusion == NULL || status != PLAIT_OK ? status : plait_fusion_wait_all(fusion, NULL);
+}
+
+struct work { /* what is measured: a collective, perhaps in a graph; or all tensors, perhaps by a fusion */
+    enum plait_coll coll;
+    size_t bytes; /* 0: all tensors */
+    void *exec;
+    struct plait_fusion *fusion;
+};
+
+static bool do_once(struct plait_comm *comm, const struct device_rank *d, const struct work *w)
+{
+    if (w->exec != NULL)
+        return device.launch(w->exec, d->cuda) == 0;
+    return (w->bytes > 0 ? call_once(comm, d, w->coll, w->bytes) : sum_tensors(comm, d, w->fusion)) == PLAIT_OK;
+}
+
+/* n times; the slowest rank's time. */
+static int run_many(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, const struct work *w,
+                    unsigned n, struct timing *out)
 {
     double mine[2], worst[2];
 
     CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
     const double start = plait_clock();
     for (unsigned i = 0; i < n; i++)
-        if (exec != NULL)
-            CHECK(device.launch(exec, d->cuda) == 0);
-        else
-            CHECK(call_once(comm, d, coll, bytes) == PLAIT_OK);
+        CHECK(do_once(comm, d, w));
     mine[1] = (plait_clock() - start) / n;
     CHECK(device.stream_synchronize(d->cuda) == 0);
     mine[0] = (plait_clock() - start) / n;
@@ -301,14 +337,14 @@ static int run_many(struct plait_comm *comm, uint32_t rank, const struct device_
     return 0;
 }
 
-static int measure(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, enum plait_coll coll,
-                   size_t bytes, void *exec, struct timing *out)
+static int measure(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, struct work w,
+                   struct timing *out)
 {
     unsigned n = 2;
 
     do {
         n *= 2;
-        if (run_many(comm, rank, d, coll, bytes, exec, n, out) != 0)
+        if (run_many(comm, rank, d, &w, n, out) != 0)
             return 1;
     } while (out->each * n < LEAST && !small);
     return 0;
@@ -325,12 +361,39 @@ static int measure_graph(struct plait_comm *comm, uint32_t rank, const struct de
     CHECK(device.capture_begin(d->cuda, 0) == 0);
     CHECK(call_once(comm, d, PLAIT_ALLREDUCE, bytes) == PLAIT_OK);
     CHECK(device.capture_end(d->cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
-    if (measure(comm, rank, d, PLAIT_ALLREDUCE, bytes, exec, &t) != 0)
+    if (measure(comm, rank, d, (struct work){ PLAIT_ALLREDUCE, bytes, exec, NULL }, &t) != 0)
         return 1;
     snprintf(what, sizeof what, "all-reduce of 8 KiB in a graph, %s", ranks_are);
     if (rank == 0)
         row(what, strcmp(ranks_are, "2 threads") == 0 ? "15 us" : "", "%.1f us", t.each * 1e6);
     CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    return 0;
+}
+
+static int measure_fusion(struct plait_comm *comm, uint32_t rank, const struct device_rank *d)
+{
+    struct plait_tensor *all = calloc(tensors.n, sizeof *all);
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct work w = { .bytes = 0 };
+    struct timing fused, apart;
+    char what[96];
+
+    CHECK(all != NULL);
+    for (uint32_t t = 0; t < tensors.n; t++)
+        all[t] = (struct plait_tensor){ "gradient", tensors.count[t], PLAIT_FLOAT32, gradient(d, t) };
+    o.tensors = all;
+    o.ntensor = tensors.n;
+    o.stream = d->stream;
+    if (measure(comm, rank, d, w, &apart) != 0)
+        return 1;
+    CHECK(plait_fusion_create(comm, &o, &w.fusion) == PLAIT_OK);
+    if (measure(comm, rank, d, w, &fused) != 0)
+        return 1;
+    snprintf(what, sizeof what, "all-reduce of %u tensors, fused, %s", tensors.n, ranks_are);
+    if (rank == 0)
+        row(what, "3 times", "%.0f us, %.1f times as fast as one by one", fused.each * 1e6, apart.each / fused.each);
+    CHECK(plait_fusion_destroy(w.fusion) == PLAIT_OK);
+    free(all);
     return 0;
 }
 
@@ -349,7 +412,7 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned k = 0; k < sizeof colls / sizeof *colls; k++)
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {
             const double bytes = (double)sizes[i];
-            if (measure(*comm, rank, &d, colls[k], sizes[i], NULL, &t) != 0)
+            if (measure(*comm, rank, &d, (struct work){ colls[k], sizes[i], NULL, NULL }, &t) != 0)
                 return 1;
             if (rank != 0)
                 continue;
@@ -360,7 +423,7 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
                 row(what, sizes[i] == 8 << 10 && nrank == 2 && k == 0 ? "6 us in the call" : "",
                     "%.1f us, %.1f us in the call", t.each * 1e6, t.enqueue * 1e6);
         }
-    if (measure_graph(*comm, rank, &d, 8 << 10) != 0)
+    if (measure_graph(*comm, rank, &d, 8 << 10) != 0 || (nrank <= 4 && measure_fusion(*comm, rank, &d) != 0))
         return 1;
     CHECK(device_end(&d));
     return 0;

@@ -16,7 +16,7 @@ it_says_that_there_is_no_gpu() {
 }
 its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
     "$check" --stand-in "$build" >"$room/out" 2>&1 && grep -q 'cuda_gpu_kernels: passed' "$room/out" &&
-        grep -q 'cuda_devices: passed' "$room/out" && grep -q 'nccl_gpu_ends: passed' "$room/out" && grep -q 'all figures measured: passed' "$room/out" &&
+        grep -q 'cuda_devices: passed' "$room/out" && grep -q 'cuda_optim: passed' "$room/out" && grep -q 'nccl_gpu_ends: passed' "$room/out" && grep -q 'all figures measured: passed' "$room/out" &&
         grep -q 'no GPU was seen, and there are no figures' "$room/out" || { cat "$room/out"; return 1; }
 }
 other_options_are_refused() {
