@@ -156,11 +156,12 @@ struct plait_tiny_plan {
     uint32_t turn;               /* operation s uses slot s & turn of its size; */
     size_t slots, apart;         /* in a control block, where they begin; from each to the next; */
     size_t data;                 /* in a slot, where the data begins */
-    size_t bytes;                /* that each who gives puts there, at most: its IN */
-    size_t at;                   /* in it, what this rank takes */
-    size_t stride;               /* OUT takes what is from rank r at r * stride; */
-    size_t part;                 /* where blocks differ in size, in the place of both: from each to the next; else 0 */
-    bool parts;                  /* one for each who takes, else one for all */
+    size_t bytes;                /* that each who gives puts there, at most */
+    bool parts;                  /* a part for each who takes, else one for all; */
+    size_t part;                 /* from each to the next; */
+    size_t head;                 /* what is before each: where blocks differ in size, their bytes */
+    size_t at;                   /* in IN, what it takes of its own */
+    size_t stride;               /* OUT takes what is from rank r at r * stride */
 };
 
 struct plait_unread { /* a message that came and could not be read */

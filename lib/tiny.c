@@ -14,9 +14,10 @@
  * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
  *   the slot is written. One look usually covers several slots (plait_peer.finished).
  *
- * Blocks of different sizes (the v-forms) are in a slot as parts, one for each rank that takes one of its own, all with
- * the room of the largest: so everyone finds its part without the others' sizes. Before a part are its bytes, which who
- * takes it compares with those that it expects.
+ * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
+ * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
+ * so everyone finds its part without the others' sizes. Before such a part are its bytes, which who takes it compares
+ * with those that it expects.
  *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
@@ -51,10 +52,9 @@ static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32
 size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
 {
     const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
+    const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
 
-    if (!sized)
-        return plait_side_bytes(&root, &root.in, bytes);
-    return part_bytes(bytes) * (root.in.nslot > 1 ? nrank - 1 : 1);
+    return sized ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
 }
 
 /* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
@@ -80,7 +80,8 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
                                          : offsetof(struct plait_tiny_large, data) - head,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
-        .part = o->sized ? part_bytes(bytes) : 0,
+        .head = head,
+        .part = o->sized ? part_bytes(bytes) : bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,
     };
@@ -152,11 +153,26 @@ static void put_part(const struct plait_kernels *k, uint8_t *to, const void *par
         plait_copy(k, to + PART_HEAD, part, bytes);
 }
 
+/* All of IN but this rank's own. */
+static void put_blocks(const struct plait_comm *comm, const struct plait_tiny_plan *t, const uint8_t *in, uint8_t *to)
+{
+    const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
+
+    if (behind > 0)
+        plait_copy(comm->kernels, to, in + before + t->part, behind);
+    if (before > 0)
+        plait_copy(comm->kernels, to + behind, in, before);
+}
+
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
                                                 const struct plait_sizes *v, const void *in, uint8_t *to)
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
+    if (t->head == 0) {
+        put_blocks(comm, t, in, to);
+        return;
+    }
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
         const uint32_t slot = slot_of(&o->geometry.in, r);
         put_part(comm->kernels, to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size,
@@ -172,7 +188,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     const struct plait_tiny_plan *t = &o->tiny;
     struct plait_given *given = given_at(comm->own, slot);
 
-    if (t->part > 0)
+    if (t->parts || t->head > 0)
         put_parts(comm, o, v, in, (uint8_t *)given + t->data);
     else if (t->bytes > 0)
         plait_copy(comm->kernels, (uint8_t *)given + t->data, in, t->bytes);
@@ -196,12 +212,10 @@ static inline bool has_given(const struct plait_comm *comm, uint32_t rank, size_
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
                                    size_t slot)
 {
-    const uint8_t *data = (const uint8_t *)comm->peers[rank].control + slot + t->data;
-
-    if (t->part == 0)
-        return data + t->at;
+    const uint8_t *data = (const uint8_t *)comm->peers[rank].control + slot + t->data + t->head;
     const uint32_t before = comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1;
-    return data + (t->parts ? before * t->part : 0) + PART_HEAD;
+
+    return data + (t->parts ? before * t->part : 0);
 }
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
@@ -235,7 +249,7 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
-    if (t->part > 0)
+    if (t->head > 0)
         copy_part(comm, o, v, comm->rank,
                   (const uint8_t *)in + v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size, out);
     else
@@ -302,7 +316,7 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->part > 0 && t->takes) {
+    if (t->head > 0 && t->takes) {
         const enum plait_status status = take_parts(comm, o, v, from, in, out);
         if (status != PLAIT_OK)
             return status;
@@ -318,7 +332,7 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
         expect(comm, t, comm->sequence + 1);
     comm->stats.messages += t->to.n;
-    comm->stats.bytes_sent += t->part > 0 ? bytes_given(comm, o, v) : t->to.n * bytes;
+    comm->stats.bytes_sent += t->head > 0 ? bytes_given(comm, o, v) : t->to.n * bytes;
     return plait_look_for_failures(comm);
 }
 

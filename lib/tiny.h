@@ -5,8 +5,8 @@
 #include "run.h"
 
 /*
- * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes all of it
- * once into its own control block, then the operation's word. Who has an OUT takes: it waits for the words of those who
+ * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes once what
+ * others take of it into its own control block, then the operation's word. Who has an OUT takes: it waits for the words of those who
  * give and copies or combines what they gave where it lies. v: of o->sized.
  */
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
