@@ -86,14 +86,18 @@ static inline bool plait_copies_slowly(const void *dst, const void *src)
     return further > 0 && further < 64;
 }
 
+#define PLAIT_COPY_MEMCPY 2048  /* bytes to which glibc's memcpy() is a loop of vectors; */
+#define PLAIT_COPY_LOOP   32768 /* to which ours is at least as fast as what comes then */
+
 /*
- * memcpy() without its slow place: glibc copies more than 2 KiB by `rep movsb`, which AMD's Zen 3 and Zen 4 do at a
- * sixteenth of their rate where the copy begins up to 15 bytes further in its page than the original does in its own
- * (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and at three quarters up to 63. Parts of v-forms lie so.
+ * memcpy() without its slow places: glibc copies more than 2 KiB by `rep movsb`, which begins slowly, and which AMD's
+ * Zen 3 and Zen 4 do at a sixteenth of their rate where the copy begins up to 15 bytes further in its page than the
+ * original does in its own (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and at three quarters up to 63. Parts
+ * of v-forms lie so.
  */
 static inline void plait_copy(const struct plait_kernels *k, void *dst, const void *src, size_t bytes)
 {
-    if (__builtin_expect(bytes > 2048, 0) && plait_copies_slowly(dst, src))
+    if (__builtin_expect(bytes > PLAIT_COPY_MEMCPY, 0) && (bytes <= PLAIT_COPY_LOOP || plait_copies_slowly(dst, src)))
         k->copy(dst, src, bytes);
     else
         memcpy(dst, src, bytes);
