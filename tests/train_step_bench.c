@@ -7,6 +7,7 @@
  *
  *     step N        training steps
  *     alone N       the same without the other ranks
+ *     meet N        the same without gradients of others: where one would wait for those ranks wait for each other
  *     convolve N    the convolutions of a step alone
  *     add N         a += b on 128 MiB each
  *
@@ -45,7 +46,7 @@ struct bench {
     struct plait_optim *optim;
     void *memory[2]; /* ADD_BYTES each */
     double exposed;
-    bool alone;
+    enum company { TOGETHER, MEETING, ALONE } company;
 };
 
 static enum precision parse_precision(const char *name)
@@ -137,7 +138,7 @@ static void gradient_ready(void *context, uint32_t t)
 {
     struct bench *b = context;
 
-    if (!b->alone)
+    if (b->company == TOGETHER)
         must(plait_fusion_ready(b->fusion, b->where[t]), "a gradient");
 }
 
@@ -152,20 +153,29 @@ static void step(struct bench *b)
     model_forward(b->model, b->images, b->labels, true, 0.1, &result);
     model_backward(b->model, 1, b->gradients, false, gradient_ready, b);
     begin = now();
-    if (!b->alone)
+    if (b->company == TOGETHER)
         must(plait_fusion_wait_all(b->fusion, NULL), "the gradients");
+    if (b->company == MEETING)
+        must(plait_barrier(b->comm, NULL), "meeting");
     b->exposed += now() - begin;
     s.lr = 0.001;
-    s.factor = 1.0 / (b->alone ? 1 : b->place.nrank);
+    s.factor = 1.0 / (b->company == TOGETHER ? b->place.nrank : 1);
     must(plait_optim_step(b->optim, &s, &updated), "the optimiser");
     model_refresh(b->model, (const float *const *)b->masters);
 }
 
 static void step_alone(struct bench *b)
 {
-    b->alone = true;
+    b->company = ALONE;
     step(b);
-    b->alone = false;
+    b->company = TOGETHER;
+}
+
+static void step_meeting(struct bench *b)
+{
+    b->company = MEETING;
+    step(b);
+    b->company = TOGETHER;
 }
 
 static void convolve(struct bench *b)
@@ -183,7 +193,9 @@ static void add(struct bench *b)
 static const struct row {
     const char *name;
     void (*run)(struct bench *b);
-} rows[] = { { "step", step }, { "alone", step_alone }, { "convolve", convolve }, { "add", add } };
+} rows[] = {
+    { "step", step }, { "alone", step_alone }, { "meet", step_meeting }, { "convolve", convolve }, { "add", add }
+};
 
 static void measure(struct bench *b, const struct row *row, unsigned n)
 {
@@ -208,7 +220,7 @@ static long most_memory(void)
 int main(int argc, char **argv)
 {
     struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
-    struct bench b = { .alone = false };
+    struct bench b = { .company = TOGETHER };
     char name[16];
     unsigned n;
 

@@ -11,8 +11,9 @@ decay, gradients that travel in the precision of the passes. All processes live 
 its steps while the other sleeps. Ratios are of rounds; the table has their medians.
 
 The least: the convolutions alone, as our steps make them, and the bytes that batch norms must move at the bandwidth of
-a += b on 128 MiB, each by all ranks at once, measured in every round. Exposed: what a step takes longer than one without the
-other ranks.
+a += b on 128 MiB, each by all ranks at once, measured in every round. Exposed: what a step takes longer than one whose
+ranks only wait for each other where they would wait for gradients, in pairs of single steps (median and quartiles of all pairs).
+Waiting: the part of its steps that a rank waits for gradients, and so for slower ranks too (the most of any rank).
 """
 import argparse
 import os
@@ -120,9 +121,15 @@ class Side:
         return memory
 
 
+def pair(ours, turned):
+    """A step, and one without data, in turns the first of them: what the data adds, %."""
+    seconds = {name: ours.measure(name, 1) for name in (("meet", "step") if turned else ("step", "meet"))}
+    return (seconds["step"] - seconds["meet"]) / seconds["step"] * 100
+
+
 def round_(ours, theirs, steps):
     r = {"ours": ours.measure("step", steps), "waits": ours.seconds[1], "theirs": theirs.measure("step", steps)}
-    r["alone"] = ours.measure("alone", steps)
+    r["pairs"] = [pair(ours, k % 2) for k in range(3 * steps)]
     r["add"] = ours.measure("add", 4)
     r["convolve"] = ours.measure("convolve", max(1, steps // 2))
     return r
@@ -133,8 +140,7 @@ def derive(r, bytes_, options):
     least = r["convolve"] + bytes_[0] / (bytes_[1] / r["add"])
     return {"ours": images / r["ours"], "PyTorch's": images / r["theirs"], "ratio": r["theirs"] / r["ours"],
             "convolutions' rate": images / r["convolve"], "the least's rate": images / least, "of that": least / r["ours"],
-            "GB/s of a rank": bytes_[1] / r["add"] / 1e9, "exposed %": (r["ours"] - r["alone"]) / r["ours"] * 100,
-            "waiting %": r["waits"] / r["ours"] * 100}
+            "GB/s of a rank": bytes_[1] / r["add"] / 1e9, "waiting %": r["waits"] / r["ours"] * 100}
 
 
 def main():
@@ -154,12 +160,15 @@ def main():
                 options.ranks)
     theirs = Side([sys.executable, __file__, "worker", *sys.argv[2:]], options.ranks)
     round_(ours, theirs, 1)
-    rounds = [derive(round_(ours, theirs, options.steps), ours.first, options) for _ in range(options.rounds)]
+    measured = [round_(ours, theirs, options.steps) for _ in range(options.rounds)]
+    rounds = [derive(r, ours.first, options) for r in measured]
+    exposed = statistics.quantiles([p for r in measured for p in r["pairs"]])
     memory, other = ours.end(), theirs.end()
     print(f"{options.model}, {options.pixels} pixels, {options.precision}, {options.ranks} ranks, {options.batch} images each")
     for name in rounds[0]:
         values = [r[name] for r in rounds]
         print(f"  {name:20} {statistics.median(values):8.3g}   {min(values):.3g} to {max(values):.3g}")
+    print(f"  {'exposed %':20} {exposed[1]:8.3g}   {exposed[0]:.3g} to {exposed[2]:.3g}, {3 * options.steps * len(measured)} pairs")
     print(f"  {'peak MiB of a rank':20} {memory / 2**20:8.0f}   PyTorch's {other / 2**20:.0f}, ratio {memory / other:.2f}")
 
 
