@@ -64,6 +64,14 @@ void plait_bells_announce(struct plait_bells *bells, struct plait_comm *comm, co
         add_network(bells, comm->port);
 }
 
+static atomic_bool hears_one; /* the kernel has no futex_waitv(): before 5.16, or forbidden */
+
+bool plait_bells_hear(const struct plait_bells *bells)
+{
+    return bells->n > 0 && bells->n < PLAIT_BELLS && bells->nnetwork == 0 && !bells->awake &&
+           (bells->n == 1 || !atomic_load_explicit(&hears_one, memory_order_relaxed));
+}
+
 /* With all signals as they are. */
 static void sleep_on_networks(const struct plait_bells *bells, long ns)
 {
@@ -99,7 +107,10 @@ void plait_bells_sleep(const struct plait_bells *bells, long ns)
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
-    if (syscall(SYS_futex_waitv, list, bells->n, 0, &until, CLOCK_MONOTONIC) < 0 && (errno == ENOSYS || errno == EPERM))
+    if (syscall(SYS_futex_waitv, list, bells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
+        (errno == ENOSYS || errno == EPERM)) {
+        atomic_store_explicit(&hears_one, true, memory_order_relaxed);
         syscall(SYS_futex, bells->at[0].bell, FUTEX_WAIT, bells->at[0].value, &most, NULL, 0);
+    }
     errno = saved;
 }

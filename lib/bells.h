@@ -4,8 +4,8 @@
  * in its control block that every process maps, and wakes who sleeps on it.
  *
  * Announce and read the bells; poll once more; sleep. A rank that has news after that poll sees the announcement and
- * rings, which changes its bell, so the sleep ends at once. Sleeps are at most a millisecond long: a ring that is
- * missed costs no more than that.
+ * rings, which changes its bell, so the sleep ends at once. A ring that is missed, as no fence keeps that poll and the
+ * announcement in order, costs a sleep; so the first ones are at most a millisecond long.
  *
  * Who awaits a rank that is reached over a network sleeps on that network's descriptor instead, and misses the bells.
  */
@@ -43,6 +43,9 @@ void plait_bells_announce(struct plait_bells *bells, struct plait_comm *comm, co
 /* Until one of them has changed, or `ns` nanoseconds (below a second) have passed. With none: let others run. Keeps
  * errno. */
 void plait_bells_sleep(const struct plait_bells *bells, long ns);
+
+/* Does each of them end such a sleep? Not if there are too many, beside a network, or on a kernel that waits for one. */
+bool plait_bells_hear(const struct plait_bells *bells);
 
 /* Change a bell and wake who sleeps on it. */
 void plait_bells_ring(_Atomic uint32_t *bell);

@@ -22,7 +22,8 @@
 
 #define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
 #define LATE      1e-4      /* seconds of a yield: others ran meanwhile */
-#define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks */
+#define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks; */
+#define DOUBLINGS 3         /* of it, when it was in vain */
 #define IDLE_NS   100000000 /* of who waits for this process only */
 #define TURN_NS   100000    /* of the progress thread on a processor that others want; the least that Linux gives */
 
@@ -161,11 +162,16 @@ static long until_alarm(long most)
     return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
 }
 
-void plait_progress_sleep(const struct plait_bells *bells)
+static void sleep_for(const struct plait_bells *bells, long for_ranks)
 {
     atomic_fetch_add(&sleepers, 1);
-    plait_bells_sleep(bells, until_alarm(atomic_load(&plait_nactive) > 0 || bells->n > 1 ? SLEEP_NS : IDLE_NS));
+    plait_bells_sleep(bells, until_alarm(atomic_load(&plait_nactive) > 0 || bells->n > 1 ? for_ranks : IDLE_NS));
     atomic_fetch_sub(&sleepers, 1);
+}
+
+void plait_progress_sleep(const struct plait_bells *bells)
+{
+    sleep_for(bells, SLEEP_NS);
 }
 
 void plait_progress_announce(struct plait_bells *bells)
@@ -185,16 +191,24 @@ void plait_progress_announce(struct plait_bells *bells)
 
 struct idle { /* a thread without progress */
     uint32_t turns;
-    double since; /* clock when it had spun enough */
+    double since;    /* clock when it had spun enough */
+    uint32_t sleeps; /* since then */
     bool announced;
     struct plait_bells bells;
 };
 
-/* Announce; the next time, which is after another poll, sleep. */
+/*
+ * Announce; the next time, which is after another poll, sleep. Longer each time: a look around costs a thread that computes
+ * beside this one some 20 us of its processor.
+ */
 static void doze(struct idle *idle)
 {
-    if (idle->announced)
-        plait_progress_sleep(&idle->bells);
+    const uint32_t doublings = idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS;
+
+    if (idle->announced) {
+        sleep_for(&idle->bells, plait_bells_hear(&idle->bells) ? (long)SLEEP_NS << doublings : SLEEP_NS);
+        idle->sleeps++;
+    }
     idle->announced = true;
     plait_bells_init(&idle->bells);
     plait_progress_announce(&idle->bells);
@@ -220,6 +234,7 @@ static void idle_over(struct idle *idle)
 {
     idle->turns = 0;
     idle->since = 0;
+    idle->sleeps = 0;
     idle->announced = false;
 }
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +59,7 @@ long __wrap_syscall(long number, ...)
 struct job {
     int done[2];        /* a pipe: rank 1 has its result */
     unsigned nap, late; /* microseconds: see above; by which rank 1 is late */
+    uint32_t most;      /* sleeps meanwhile; 0: any number */
 };
 
 /* Rank 0 starts, and is not in the library until rank 1 has its result, which needs rank 0's part. */
@@ -89,6 +91,7 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
         if (job->nap > 0)
             CHECK(both >> 32 <= 1 + (uint32_t)both / PLAIT_CROWDED_SLEEPS);
         CHECK(job->late == 0 || (uint32_t)both > 0); /* nobody yields for so long */
+        CHECK(job->most == 0 || (uint32_t)both <= job->most);
         CHECK(plait_wait(&request) == PLAIT_OK);
     }
     for (int i = 0; i < COUNT; i++)
@@ -98,9 +101,9 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
     return plait_mem_free(memory) == PLAIT_OK ? 0 : 1;
 }
 
-static void run(unsigned nap_us, unsigned late_us)
+static void run(unsigned nap_us, unsigned late_us, uint32_t most)
 {
-    struct job job = { .nap = nap_us, .late = late_us };
+    struct job job = { .nap = nap_us, .late = late_us, .most = most };
     struct ranks r = {
         .nprocess = 2,
         .nthread = 1,
@@ -119,15 +122,26 @@ static void run(unsigned nap_us, unsigned late_us)
 static void the_thread_alone_finishes_an_operation(void **state)
 {
     (void)state;
-    run(0, 0);
-    run(0, 20000);
+    run(0, 0, 0);
+    run(0, 20000, 0);
 }
 
 /* Once a yield has come back late. */
 static void the_thread_sleeps_where_others_want_the_processor(void **state)
 {
     (void)state;
-    run(150, 20000);
+    run(150, 20000, 0);
+}
+
+/* 8 ms at a time at last; always 1 ms would be 400 sleeps, each of which takes the processor from who computes. */
+static void the_thread_looks_around_less_while_it_waits_long(void **state)
+{
+    (void)state;
+    if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && (errno == ENOSYS || errno == EPERM)) {
+        print_message("skipped: this kernel has no futex_waitv()\n");
+        skip();
+    }
+    run(0, 400000, 100);
 }
 
 /* Some naps in a third of a second, and no yields, but for one that began before. */
@@ -205,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_alone_finishes_an_operation),
         cmocka_unit_test(the_thread_sleeps_where_others_want_the_processor),
+        cmocka_unit_test(the_thread_looks_around_less_while_it_waits_long),
         cmocka_unit_test(a_thread_with_nothing_to_do_sleeps),
         cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
     };
