@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What of a step's communication could not have been hidden, from the timeline of plait-train --trace.
 
-    tools/trace_tail.py TRACE [--link 1gbit]
+    tools/trace_tail.py TRACE [TRACE ...] [--link 1gbit] [--schedule FILE]
 
 A bucket can travel when its last gradient is there on all ranks. A link that sends nothing but buckets, in their order, at
 what TCP leaves of the cable's rate, from then on would have the last one across at
@@ -11,6 +11,7 @@ what TCP leaves of the cable's rate, from then on would have the last one across
 
 The tail of a rank is what of that lies behind the end of its own backward pass; it is exposed whatever a library does.
 docs/training.md has the figures. The clocks of all ranks must be one: ranks of one machine, as those of tools/hosts are.
+Several files are parts of one trace. --schedule writes what tests/train_link_bench.c makes the same of by bare sockets.
 """
 import argparse
 import json
@@ -30,9 +31,11 @@ def bytes_per_second(link):
 class Timeline:
     """Of a trace: for each step and rank, in seconds, when buckets were ready and what happened to them."""
 
-    def __init__(self, path):
-        with open(path, encoding="utf-8") as f:
-            events = json.load(f)["traceEvents"]
+    def __init__(self, *paths):
+        events = []
+        for path in paths:
+            with open(path, encoding="utf-8") as f:
+                events += json.load(f)["traceEvents"]
         self.names = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
         events = [e for e in events if e["ph"] != "M"]
         self.nrank = 1 + max(e["pid"] for e in events)
@@ -100,16 +103,28 @@ def tails(timeline, rate, skip=2):
     return {name: statistics.fmean(values) for name, values in sums.items()}
 
 
+def write_schedule(timeline, path, skip=2):
+    """Milliseconds of a rank's mean step: to the first gradient; of each bucket its bytes, and from there until it is ready."""
+    pairs = [(steps[k - 1], steps[k]) for steps in timeline.ranks for k in range(skip, timeline.nstep)]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"{1e3 * statistics.fmean(step['begin'] - last['end'] for last, step in pairs):.3f}\n")
+        for k, (_, size) in enumerate(timeline.buckets):
+            f.write(f"{size} {1e3 * statistics.fmean(step['ready'][k] - step['begin'] for _, step in pairs):.3f}\n")
+
+
 def of_file(path, link):
     return tails(Timeline(path), TCP * bytes_per_second(link))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace")
+    parser.add_argument("trace", nargs="+")
     parser.add_argument("--link", type=bytes_per_second, default="1gbit", help="rate of each rank's link, each way (1gbit)")
+    parser.add_argument("--schedule", help="a file to write for train_link_bench")
     arguments = parser.parse_args()
-    timeline = Timeline(arguments.trace)
+    timeline = Timeline(*arguments.trace)
+    if arguments.schedule:
+        write_schedule(timeline, arguments.schedule)
     print(f"{timeline.nrank} ranks, {timeline.nstep} steps, {len(timeline.buckets)} buckets; milliseconds of a step:")
     found = tails(timeline, TCP * arguments.link)
     for who, prefix in (("all ranks", ""), ("the last rank", "last_")):
