@@ -173,6 +173,35 @@ static void a_graph_runs_again_and_again_between_other_calls(void **state)
     device_run(1, 3, replay, NULL);
 }
 
+static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+    void *graph;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) < 0);
+    CHECK(strstr(plait_last_error(), "3 ranks of this process") != NULL &&
+          strstr(plait_last_error(), "2 hardware queues") != NULL);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d));
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_UNSUPPORTED);
+    *comm = NULL;
+    return 0;
+}
+
+/* Their graphs could wait for each other in a queue. */
+static void more_ranks_than_hardware_queues_are_named_when_they_capture(void **state)
+{
+    (void)state;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+    device_run(1, 3, capture_too_many, NULL);
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------------------- */
 
 static _Atomic int gate, called;
@@ -340,6 +369,7 @@ int main(void)
         cmocka_unit_test(ranks_of_several_processes_share_a_device),
         cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
         test_on_one_host(a_graph_runs_again_and_again_between_other_calls),
+        test_on_one_host(more_ranks_than_hardware_queues_are_named_when_they_capture),
         test_on_one_host(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
