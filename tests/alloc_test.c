@@ -359,10 +359,11 @@ static int run_phase(struct scene *s, uint32_t rank, unsigned nth)
     return 0;
 }
 
-/* What the library does without: sizes of caches and limits that it cannot read, and a way to empty freed pages. */
+/* What the library does without: sizes of caches and limits that it cannot read, a way to empty freed pages, a look whether
+ * who is slow to answer still lives. */
 static bool is_optional(const char *call)
 {
-    static const char *const calls[] = { "", "fopen64", "opendir", "open64", "fallocate64" };
+    static const char *const calls[] = { "", "fopen64", "opendir", "open64", "fallocate64", "pidfd_open of another" };
 
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(call, calls[i]) == 0)

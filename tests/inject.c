@@ -189,7 +189,7 @@ long __wrap_syscall(long number, ...)
     for (unsigned i = 0; i < 6; i++)
         a[i] = va_arg(args, long);
     va_end(args);
-    if (number == SYS_pidfd_open && fails("pidfd_open", EMFILE))
+    if (number == SYS_pidfd_open && fails(a[0] == getpid() ? "pidfd_open" : "pidfd_open of another", EMFILE))
         return -1;
     return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
