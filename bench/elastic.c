@@ -18,8 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_RANKS = 3 };
-
 struct line { /* of the table */
     enum plait_elastic_mode mode;
     double round;     /* seconds: the median of the turns */

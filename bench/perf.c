@@ -31,7 +31,7 @@
 #define START_SECONDS 60 /* for ranks to come, unless --timeout is longer */
 #define MAX_CELLS     10000
 
-enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_RANKS = 3, EXIT_SIGNAL = 128 };
+enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 /* The first signal ends the run in order, the second at once: ranks follow this process, see worker_follow(). */
 static void on_signal(int number)

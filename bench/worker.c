@@ -564,7 +564,7 @@ static void *watch(void *argument)
     while (poll(&p, 1, -1) <= 0)
         ;
     if (!atomic_load(&finished))
-        _exit(1);
+        _exit(EXIT_RANKS);
     return NULL;
 }
 

@@ -163,7 +163,9 @@ void worker_pin(uint32_t rank);
 /* Processors that this process may run on. */
 uint32_t worker_cpus(void);
 
-/* End this process when the coordinator closes its end of `fd`, also in the middle of an operation, but not after
+enum { EXIT_RANKS = 3 }; /* exit status: a rank or a peer failed */
+
+/* End this process, with that, when the coordinator closes its end of `fd`, also in the middle of an operation, but not after
  * VERB_QUIT. For processes of one rank. */
 void worker_watch(int fd);
 

@@ -112,7 +112,7 @@ bool plait_progress_comm(struct plait_comm *comm, bool rarely)
     return moved;
 }
 
-bool plait_progress(void)
+static bool drive(bool rarely)
 {
     struct plait_comm *comm;
     bool moved = false;
@@ -121,10 +121,15 @@ bool plait_progress(void)
         return false;
     for (uint32_t k = 0; take(k, &comm); k++)
         if (comm != NULL) {
-            moved |= plait_progress_comm(comm, false);
+            moved |= plait_progress_comm(comm, rarely);
             pthread_mutex_unlock(&comm->lock);
         }
     return moved;
+}
+
+bool plait_progress(void)
+{
+    return drive(false);
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------------------- */
@@ -197,16 +202,11 @@ struct idle { /* a thread without progress */
     struct plait_bells bells;
 };
 
-/*
- * Announce; the next time, which is after another poll, sleep. Longer each time: a look around costs a thread that computes
- * beside this one some 20 us of its processor.
- */
-static void doze(struct idle *idle)
+/* Announce; the next time, which is after another poll, sleep: so long at most. */
+static void doze(struct idle *idle, long most)
 {
-    const uint32_t doublings = idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS;
-
     if (idle->announced) {
-        sleep_for(&idle->bells, plait_bells_hear(&idle->bells) ? (long)SLEEP_NS << doublings : SLEEP_NS);
+        sleep_for(&idle->bells, plait_bells_hear(&idle->bells) ? most : SLEEP_NS);
         idle->sleeps++;
     }
     idle->announced = true;
@@ -227,7 +227,7 @@ static void wait_a_little(struct idle *idle, uint32_t spins)
         sched_yield();
         return;
     }
-    doze(idle);
+    doze(idle, SLEEP_NS);
 }
 
 static void idle_over(struct idle *idle)
@@ -264,7 +264,8 @@ static atomic_bool stop;
 /*
  * The thread waits beside somebody who may compute. Where the processor is idle a yield returns at once and sees news
  * sooner than a sleeper is woken. Where it is not, each yield hands it over for a time slice, while who sleeps runs
- * soon after it is woken. A yield that comes back late tells which it is.
+ * soon after it is woken. A yield that comes back late tells which it is. Sleeps that are in vain get longer: a look
+ * around takes some 20 us of the processor from who computes.
  */
 static void idle_beside(struct idle *idle, uint32_t *crowded)
 {
@@ -280,7 +281,7 @@ static void idle_beside(struct idle *idle, uint32_t *crowded)
     }
     if (idle->announced && *crowded > 0)
         (*crowded)--;
-    doze(idle);
+    doze(idle, (long)SLEEP_NS << (idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS));
 }
 
 /* Others drive: this thread would only be in their way. The last of them rings, unless it leaves nothing to drive. */
@@ -326,7 +327,7 @@ static void *run_thread(void *arg)
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
             rest();
-        else if (plait_progress())
+        else if (drive(idle.sleeps > 1)) /* after a long sleep it looks around at once */
             idle_over(&idle);
         else
             idle_beside(&idle, &crowded);
