@@ -438,12 +438,14 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
         return PLAIT_OK;
     status = plait_comm_settle(comm);
-    if (status != PLAIT_OK) {
+    if (status != PLAIT_OK)
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
+    if (status != PLAIT_OK || plait_device_leaves_some(comm)) {
         plait_device_settle(comm); /* it may have failed after the first time */
         wait_for_insiders(comm);
-        plait_fail(status, "%s", comm->own->failure);
     }
+    if (status != PLAIT_OK)
+        plait_fail(status, "%s", comm->own->failure);
     plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     free_private(comm);

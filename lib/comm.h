@@ -91,7 +91,7 @@ struct plait_control {
     uint32_t rank, nrank;      /* nrank is 0 once the block is freed */
     _Atomic uint32_t departed; /* destroy was called; `done` is final */
     char name[64];
-    _Atomic uint32_t quiet;  /* the comm has failed, and nothing of this rank's is under way on a device any more */
+    _Atomic uint32_t quiet;  /* it leaves, and nothing of this rank's is under way on a device any more */
     _Atomic uint64_t device; /* where in its arena the lines of its device are (device_comm.h); 0: it has used none */
     _Atomic uint32_t reads;  /* this rank can read the memory of all other processes through the kernel, and does */
 
@@ -305,7 +305,8 @@ struct plait_comm {
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
     uint64_t next_flight;
 
-    struct plait_device_comm *device; /* what it has on a device; NULL: nothing yet */
+    struct plait_device_comm *device; /* what it has on a device; NULL: nothing yet. When it has left, */
+    struct plait_device_shown *shown; /* what others may still read of that */
     struct plait_queue *own_queue;    /* of a device, for calls without a stream; NULL: there was none */
 
     struct plait_remote *remote; /* it spans hosts (remote/remote.h); else NULL */

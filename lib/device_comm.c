@@ -108,6 +108,17 @@ static const char *lend_flags(struct plait_device_comm *d)
     return why;
 }
 
+const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+    const struct plait_arena *arena;
+
+    if (p->process == NULL || plait_arena_get(0, &arena) != PLAIT_OK)
+        return NULL;
+    const uint64_t at = atomic_load(&p->control->device);
+    return at > 0 ? (const void *)((p->process->base == NULL ? arena->base : p->process->base) + at) : NULL;
+}
+
 static enum plait_status show(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
@@ -118,7 +129,9 @@ static enum plait_status show(struct plait_comm *comm)
     enum plait_status status = plait_arena_get(0, &arena);
 
     if (status == PLAIT_OK)
-        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_post) + sizeof(uint32_t)), &memory);
+        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_post) + sizeof(uint32_t)) +
+                                       comm->nrank * sizeof(uint64_t),
+                                   &memory);
     if (status != PLAIT_OK)
         return status;
     d->shown = memory;
@@ -128,7 +141,7 @@ static enum plait_status show(struct plait_comm *comm)
         why = lend_flags(d);
     if (why != NULL)
         return plait_device_fail("memory of a GPU cannot be shown to other processes", why);
-    atomic_store_explicit(&comm->own->device, (uint64_t)((char *)memory - arena->base), memory_order_release);
+    atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
     return PLAIT_OK;
 }
 
@@ -141,9 +154,11 @@ static enum plait_status create(struct plait_comm *comm, int device)
     enum plait_status status;
     const char *why;
 
-    comm->stats.allocations++;
-    if (d == NULL)
+    comm->stats.allocations += 2;
+    if (d == NULL || (d->taken = calloc(comm->nrank, sizeof *d->taken)) == NULL) {
+        free(d);
         return plait_fail_memory("out of memory for what a comm has on a GPU");
+    }
     comm->device = d;
     d->comm = comm;
     d->plugin = plugin;
@@ -231,7 +246,8 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     plait_device_free_stages(d);
     d->plugin->free_mark(d->end);
     d->plugin->close_queue(d->rescue);
-    plait_arena_free(d->shown);
+    comm->shown = d->shown;
+    free(d->taken);
     free(d);
     comm->device = NULL;
 }
@@ -393,4 +409,30 @@ void plait_device_settle(struct plait_comm *comm)
         if (!plait_progress()) /* it may be a rank of this thread's */
             usleep(200);
     d->lost |= !others_are_quiet(comm);
+}
+
+/* The stream of one that has called an operation that this rank has not, or sends what it does not receive, gives its flags. */
+static bool flags_are_to_come(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_device_shown *shown = r != comm->rank ? plait_device_shown_by(comm, r) : NULL;
+        if (shown != NULL && atomic_load(plait_device_given(shown, comm->nrank, comm->rank)) != comm->device->taken[r])
+            return true;
+    }
+    return false;
+}
+
+bool plait_device_leaves_some(struct plait_comm *comm)
+{
+    char text[128];
+
+    if (comm->device == NULL)
+        return false;
+    atomic_store(&comm->own->quiet, 1); /* from here on nobody gives this rank a flag that it does not see below */
+    if (!flags_are_to_come(comm))
+        return false;
+    snprintf(text, sizeof text, "comm '%s': rank %u left the comm after operation #%llu", comm->name, comm->rank,
+             (unsigned long long)atomic_load(&comm->own->done));
+    plait_announce_failure(comm, PLAIT_ERR_PEER, text, comm->rank + 1);
+    return true;
 }

@@ -36,8 +36,8 @@ struct plait_device_shown {
     uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
     struct plait_lent flags_lent; /* their allocation */
     struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
-    struct plait_post post[]; /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block */
-};
+    struct plait_post post[]; /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
+};                            /* how many flags it has given to each rank: [nrank] of 64 bits */
 
 enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NPOSTED }; /* channels */
 
@@ -57,6 +57,16 @@ static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_cha
     return flags + (captured * plait_flag_words(nrank) + line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
 }
 
+static inline _Atomic uint64_t *plait_device_given(const struct plait_device_shown *of, uint32_t nrank, uint32_t to)
+{
+    const size_t lines = (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW;
+    const char *acks = (const char *)(of->post + lines);
+    return (_Atomic uint64_t *)(uintptr_t)(acks + lines * sizeof(uint32_t)) + to;
+}
+
+/* Where it is, once the rank has used its device and until it leaves; else NULL. It stays as the control block does. */
+const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank);
+
 struct plait_device_scaled { /* as comm->scaled */
     void *memory;
     size_t bytes;
@@ -67,6 +77,7 @@ struct plait_device_comm {
     int device;
     struct plait_device_shown *shown;
     void *flags;
+    uint64_t *taken; /* [nrank] flags of each rank that this one's queues wait for, or have waited */
     uint64_t nlent;
     struct plait_flight *flights[2];      /* [1]: of what goes into graphs */
     struct plait_device_scaled scaled[2]; /* the same */
@@ -128,6 +139,12 @@ enum plait_status plait_device_status(struct plait_comm *comm);
 
 /* Wait until what is on the queues has happened, in a failed comm after its flags were given. */
 void plait_device_settle(struct plait_comm *comm);
+
+/*
+ * Of a comm that has not failed, and that this rank leaves: do others' streams still wait for this one? Then it fails, so
+ * that they end, and can be waited for.
+ */
+bool plait_device_leaves_some(struct plait_comm *comm);
 void plait_device_comm_destroy(struct plait_comm *comm);
 
 /* Memory for the comm's slices; given back when the comm is left. */

@@ -30,6 +30,7 @@ void plait_comm_release(struct plait_comm *comm)
     plait_messages_destroy(comm);
     if (comm->own != NULL)
         plait_arena_hide(&comm->own->shown);
+    plait_arena_free(comm->shown);
     plait_arena_free(comm->own);
     pthread_mutex_destroy(&comm->lock);
     free(comm);

@@ -13,6 +13,7 @@
 #include "../lib/device_comm.h"
 #include "../lib/device_maps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -225,18 +226,18 @@ static bool find_flags(struct device_link *l)
     return l->flags_mapped != NULL;
 }
 
+static bool has_left(const struct device_link *l)
+{
+    return atomic_load(&l->comm->peers[l->peer].control->quiet) != 0;
+}
+
+/* One that leaves a failed comm is quiet first, and then waits for those whose device it sees: for this rank, or not. */
 static bool is_there(struct device_link *l)
 {
-    const struct plait_peer *p = &l->comm->peers[l->peer];
-    const struct plait_arena *arena;
-
     if (l->inner != NULL)
         return true;
-    const uint64_t at = atomic_load_explicit(&p->control->device, memory_order_acquire);
-    if (at == 0 || plait_arena_get(0, &arena) != PLAIT_OK)
-        return false;
-    l->shown = (const void *)((l->one_process ? arena->base : p->process->base) + at);
-    if (!find_flags(l))
+    l->shown = plait_device_shown_by(l->comm, l->peer);
+    if (l->shown == NULL || has_left(l) || !find_flags(l))
         return false;
     l->inner = plait_connect_behind(&plait_transport_device, l->comm, l->peer, l->channel);
     return l->inner != NULL;
@@ -255,7 +256,24 @@ static bool device_reaches(const struct plait_link *link, const void *data, size
 static bool device_ready(const struct plait_link *link, uint32_t number)
 {
     struct device_link *l = device(link);
-    return is_there(l) && !l->unread[number % PLAIT_WINDOW] && l->inner->transport->ready(l->inner, number);
+    return is_there(l) && !has_left(l) && !l->unread[number % PLAIT_WINDOW] &&
+           l->inner->transport->ready(l->inner, number);
+}
+
+/* Is the peer's flag there to be given? What is counted it waits for, or it does not free its flags. */
+static bool may_give(const struct device_link *l)
+{
+    const struct plait_device_comm *d = l->comm->device;
+    char text[64];
+
+    atomic_fetch_add(plait_device_given(d->shown, l->comm->nrank, l->peer), 1);
+    if (l->flags_mapped != NULL && atomic_load(&l->flags_mapped->closed)) {
+        plait_device_note(l->comm, "another process has freed what its comm had on a GPU");
+    } else if (has_left(l) && atomic_load(&l->comm->peers[l->peer].control->failed) == PLAIT_OK) {
+        snprintf(text, sizeof text, "rank %u has left the comm", l->peer);
+        plait_device_note(l->comm, text);
+    }
+    return plait_device_works(l->comm);
 }
 
 /* ARRIVED of what this rank has offered, READ of what has come to it. */
@@ -265,9 +283,7 @@ static void give(struct device_link *l, enum plait_flag which, uint32_t number)
     const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, captured, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (l->flags_mapped != NULL && atomic_load(&l->flags_mapped->closed))
-        plait_device_note(l->comm, "another process has freed what its comm had on a GPU");
-    else if (queue != NULL)
+    if (queue != NULL && may_give(l))
         plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
 }
 
@@ -279,8 +295,10 @@ static void take(struct device_link *l, enum plait_flag which, uint32_t number)
     const uint64_t flag = plait_flag((uintptr_t)d->flags, l->comm->nrank, l->channel, l->peer, captured, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL)
-        plait_device_note(l->comm, d->plugin->take(queue, flag));
+    if (queue == NULL)
+        return;
+    d->taken[l->peer]++;
+    plait_device_note(l->comm, d->plugin->take(queue, flag));
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,

@@ -384,6 +384,33 @@ static int never_called(struct plait_comm *comm, uint32_t rank, struct device_ra
     return 0;
 }
 
+/* One leaves, and another is in an operation with it, for which its stream gives a flag of the one that leaves. */
+static int left_behind(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct standin_left before, after;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(begin(&d, rank, &before) == 0);
+    CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
+    meet(plait_comm_nrank(*comm));
+    if (rank == VICTIM) {
+        usleep(20000);
+        CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    } else {
+        CHECK(sum(*comm, &d, false) == PLAIT_ERR_PEER);
+        CHECK(strstr(plait_last_error(), "rank 1 left the comm after operation #1") != NULL);
+        CHECK(device_leave(*comm) == PLAIT_ERR_PEER);
+    }
+    *comm = NULL;
+    pthread_barrier_wait(&in_process);
+    ask.standin_left(&after);
+    CHECK(device_kept || memcmp(&after, &before, sizeof after) == 0);
+    pthread_barrier_wait(&in_process);
+    CHECK(device_end(&d));
+    return 0;
+}
+
 /* One rank has never used the device at all. */
 static int never_came(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
@@ -472,6 +499,15 @@ static void an_abort_ends_what_is_queued(void **state)
     run(1, 3, &abort_waiting, 600, 0);
 }
 
+/* On one host: over hosts no rank gives another's flag */
+static void who_leaves_is_waited_for_no_more(void **state)
+{
+    (void)state;
+    run_with(2, 1, left_behind, NULL, 600, 0);
+    run_with(1, 2, left_behind, NULL, 600, 0);
+    run_with(4, 1, left_behind, NULL, 600, 0);
+}
+
 static void a_rank_that_never_calls_is_named(void **state)
 {
     (void)state;
@@ -486,7 +522,7 @@ int main(void)
     struct CMUnitTest tests[] = {
         test_on_one_host(a_rank_that_dies_holds_no_stream), test_on_one_host(a_rank_that_dies_holds_no_graph),
         cmocka_unit_test(a_rank_may_die_at_any_time),       cmocka_unit_test(an_abort_ends_what_is_queued),
-        cmocka_unit_test(a_rank_that_never_calls_is_named),
+        test_on_one_host(who_leaves_is_waited_for_no_more), cmocka_unit_test(a_rank_that_never_calls_is_named),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

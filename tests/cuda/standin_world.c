@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ALLOCATIONS = 4096, RECORDS = 65536, WORDS = 8192, WRITES = 64, TEXT = 48, NONE = UINT32_MAX };
@@ -96,10 +97,21 @@ void world_open(void)
     close(fd);
 }
 
+/*
+ * A process that was killed may have held it. What it was writing then is a trace too many or too few. Or it had let go, but
+ * not woken who waits: so that one looks again.
+ */
 void world_lock(void)
 {
-    /* A process that was killed may have held it. What it was writing then is a trace too many or too few. */
-    if (pthread_mutex_lock(&world->lock) == EOWNERDEAD)
+    struct timespec until;
+    int error;
+
+    do {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        error = pthread_mutex_timedlock(&world->lock, &until);
+    } while (error == ETIMEDOUT);
+    if (error == EOWNERDEAD)
         pthread_mutex_consistent(&world->lock);
 }
 
