@@ -101,6 +101,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->prog != NULL ? o->prog->hash : 0,
                                 o->what.ordered,
                                 o->device,
+                                o->call.mark,
                                 bits_of(o->factor) };
 
     return plait_fingerprint(fields, sizeof fields);
@@ -118,6 +119,7 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .root = (uint16_t)o->root,
         .sized = o->sized,
         .device = o->device,
+        .mark = o->call.mark,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
@@ -209,7 +211,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
                          (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^
-                         (uint64_t)(a->queue != NULL) << 14;
+                         (uint64_t)(a->queue != NULL) << 14 ^ (uint64_t)call->mark << 24;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     enum plait_status status;
 

@@ -17,7 +17,8 @@ static inline bool plait_same_user(const struct plait_op_plan *o, const struct p
 static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
     return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 && plait_same_user(o, call->user);
+           o->call.mark == call->mark && strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 &&
+           plait_same_user(o, call->user);
 }
 
 /* Is `o` this operation, but for the count and where its buffers lie? `call` NULL: without options. */

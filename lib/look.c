@@ -55,8 +55,10 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     else if (a->factor != b->factor)
         snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g here and %.9g", (double)a->factor,
                  (double)b->factor);
+    else if (a->mark != b->mark)
+        snprintf(what, sizeof what, "call->mark is 0x%x here and 0x%x", a->mark, b->mark);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.25s here and %.25s", a->algorithm, b->algorithm);
+        snprintf(what, sizeof what, "algorithm is %.21s here and %.21s", a->algorithm, b->algorithm);
     else
         snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
                  (unsigned long long)a->plan, (unsigned long long)b->plan);

@@ -28,7 +28,7 @@
 struct card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, cache, last_level, node_hash, algorithms_hash;
+    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
     struct plait_pace pace;
     int32_t pid, reproducible, round;
     bool has_pidfd; /* the second descriptor it passes tells of its death */
@@ -84,6 +84,7 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
             { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
             { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
             { "PLAIT_SLICE", all[0].slice, all[r].slice },
+            { "PLAIT_NCCL_FUSION", all[0].nccl_fusion, all[r].nccl_fusion },
             { "PLAIT_PACE's latency (ns)", all[0].pace.latency, all[r].pace.latency },
             { "PLAIT_PACE's bandwidth (bytes/s)", all[0].pace.bandwidth, all[r].pace.bandwidth },
             { "PLAIT_HOSTS", all[0].hosts, all[r].hosts },
@@ -128,6 +129,7 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
         .control = (uint64_t)((char *)comm->own - arena->base),
         .arena_size = arena->size,
         .slice = comm->config.slice,
+        .nccl_fusion = comm->config.nccl_fusion,
         .pace = comm->config.pace,
         .cache = comm->cache,
         .last_level = comm->last_level,

@@ -32,8 +32,9 @@ struct plait_what { /* an operation as a rank called it */
     uint16_t root;
     float factor;  /* of a fusion's sums (plait_fusion_set_scale()); 0: no fusion's bucket */
     uint8_t sized; /* blocks differ in size; count: in the largest, where all ranks know that; else 0 */
-    char algorithm[26];
+    char algorithm[22];
     uint8_t device; /* its buffers are in a device's memory */
+    uint32_t mark;  /* the caller's */
 };
 
 /* Also what mismatches are found and named by. */

@@ -25,6 +25,7 @@ enum plait_status nccl_call_run(const struct nccl_call *c)
     if (status != PLAIT_OK)
         return status;
     options.algorithm = algorithm[0] != '\0' ? algorithm : NULL;
+    options.mark = c->mark;
     options.stream = nccl_call_streams(c) ? c->on : NULL;
     return c->kind->run(c, atomic_load(&c->comm->plait), &options);
 }
@@ -122,6 +123,7 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result == ncclSuccess)
         result = nccl_stream_open(&c, stream);
     c.generation = c.comm->generation;
+    c.number = c.kind->coll >= 0 ? atomic_fetch_add(&c.comm->ncollective, 1) : 0;
     if (result == ncclSuccess && nccl_group_is_open())
         result = nccl_stream_check(&c);
     if (result == ncclSuccess)

@@ -23,6 +23,8 @@ struct nccl_call {
     const struct nccl_kind *kind;
     struct ncclComm *comm;
     uint32_t generation; /* the comm's */
+    uint32_t number;     /* of the comm's calls so far, messages not counted */
+    uint32_t mark;       /* struct plait_call; 0 but of a bucket */
     cudaStream_t native;
     struct plait_stream *on;        /* NULL: memory of the host, no stream; */
     const struct nccl_call *shared; /* whose `on` it is: an earlier one's of the group; NULL: its own */

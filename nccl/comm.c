@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT_REST 1024 /* handles that stay unused before the oldest one is taken again */
-#define DEAD    0x64656164u
+#define AT_REST  1024 /* handles that stay unused before the oldest one is taken again */
+#define DEAD     0x64656164u
+#define PATIENCE 5000 /* looks, 200 us apart */
 
 static pthread_mutex_t resting_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *oldest, *youngest;
@@ -50,6 +51,8 @@ struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool b
     c->next = NULL;
     atomic_store(&c->plait, NULL);
     atomic_store(&c->trouble, ncclSuccess);
+    atomic_store(&c->ncollective, 0);
+    atomic_store(&c->orphaned, false);
     atomic_store(&c->revoked, false);
     atomic_store(&c->making, NCCL_MAKING);
     atomic_store(&c->life, NCCL_ALIVE);
@@ -77,7 +80,7 @@ ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
     atomic_fetch_add(&c->users, 1);
     if (atomic_load(&c->life) == NCCL_ALIVE)
         return ncclSuccess;
-    atomic_fetch_sub(&c->users, 1);
+    nccl_leave(c);
     return nccl_fail(ncclInvalidArgument, NULL, "%s: comm %p was destroyed or aborted, or never was a comm", call,
                      (void *)c);
 }
@@ -100,9 +103,35 @@ ncclResult_t nccl_enter_ready(struct ncclComm *c, const char *call)
     return result;
 }
 
+static bool is_in_use(struct ncclComm *c)
+{
+    return atomic_load(&c->users) > 0 || atomic_load(&c->working) > 0;
+}
+
+/* Whoever sees it unused first ends it. */
+static void bury_if_orphan(struct ncclComm *c)
+{
+    bool orphaned = true;
+
+    if (!atomic_load(&c->orphaned) || is_in_use(c) || !atomic_compare_exchange_strong(&c->orphaned, &orphaned, false))
+        return;
+    struct plait_comm *p = atomic_load(&c->plait);
+    if (p != NULL)
+        plait_comm_abort(p, "ncclCommAbort()"); /* it may have been made since */
+    plait_comm_destroy(p);                      /* whose error is the abort */
+    nccl_comm_free(c);
+}
+
 void nccl_leave(struct ncclComm *c)
 {
     atomic_fetch_sub(&c->users, 1);
+    bury_if_orphan(c);
+}
+
+void nccl_comm_worked(struct ncclComm *c)
+{
+    atomic_fetch_sub(&c->working, 1);
+    bury_if_orphan(c);
 }
 
 bool nccl_comm_made(struct ncclComm *c)
@@ -128,6 +157,14 @@ bool nccl_comm_close(struct ncclComm *c)
 
 void nccl_comm_drain(struct ncclComm *c)
 {
-    while (atomic_load(&c->users) > 0 || atomic_load(&c->working) > 0)
+    while (is_in_use(c))
         usleep(200);
+}
+
+void nccl_comm_orphan(struct ncclComm *c)
+{
+    for (int i = 0; i < PATIENCE && is_in_use(c); i++)
+        usleep(200);
+    atomic_store(&c->orphaned, true);
+    bury_if_orphan(c);
 }

@@ -4,7 +4,7 @@
  *
  * A handle outlives its comm: its memory is never unmapped and is used again only after many others, so that a call with
  * a handle that was destroyed finds `life` and is refused. Who works with a comm enters it and leaves; ncclCommAbort(),
- * which may come from any thread at any time, makes the comm fail and waits until all have left.
+ * which may come from any thread at any time, makes the comm fail, and who leaves last ends it.
  */
 #ifndef PLAIT_NCCL_COMM_H
 #define PLAIT_NCCL_COMM_H
@@ -36,6 +36,8 @@ struct ncclComm {
     _Atomic uint32_t users;             /* calls that have entered */
     _Atomic uint32_t queued;            /* calls of open groups */
     _Atomic uint32_t working;           /* jobs in the background */
+    _Atomic uint32_t ncollective;       /* called so far */
+    _Atomic bool orphaned;              /* aborted; who leaves last ends it */
     _Atomic(struct plait_comm *) plait; /* NULL: not there yet */
     _Atomic int trouble;                /* ncclResult_t with which a job in the background ended */
     _Atomic bool revoked;
@@ -76,5 +78,12 @@ bool nccl_comm_leave_to_maker(struct ncclComm *comm);
 bool nccl_comm_close(struct ncclComm *comm);
 /* Wait until all have left. */
 void nccl_comm_drain(struct ncclComm *comm);
+/*
+ * End one that is closed and aborted as soon as all have left, which is waited for, but not for long: a call in a group may
+ * wait for ranks of another comm, a split for ranks that never come.
+ */
+void nccl_comm_orphan(struct ncclComm *comm);
+/* A job in the background has no more to do with it. */
+void nccl_comm_worked(struct ncclComm *comm);
 
 #endif

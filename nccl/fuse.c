@@ -20,14 +20,7 @@ static size_t bytes_of(const struct nccl_call *c)
 static bool can_be_fused(const struct nccl_call *c)
 {
     return c->kind->coll == PLAIT_ALLREDUCE && c->count > 0 && c->in != NULL && c->out != NULL &&
-           c->count <= c->comm->fusion / plait_dtype_size(c->type);
-}
-
-static bool same_scale(const struct nccl_scale *a, const struct nccl_scale *b)
-{
-    if (a->op != b->op || a->op != PLAIT_PREMULSUM)
-        return a->op == b->op;
-    return a->when == b->when && a->late == b->late && memcmp(a->scalar, b->scalar, sizeof a->scalar) == 0;
+           c->scale.op != PLAIT_PREMULSUM && c->count <= c->comm->fusion / plait_dtype_size(c->type);
 }
 
 static bool fits(const struct nccl_bucket *b, const struct nccl_call *c)
@@ -35,7 +28,7 @@ static bool fits(const struct nccl_bucket *b, const struct nccl_call *c)
     const struct nccl_call *f = b->first;
 
     return b->open && f->comm == c->comm && nccl_call_streams(f) == nccl_call_streams(c) && f->type == c->type &&
-           same_scale(&f->scale, &c->scale) && f->forced == c->forced && strcmp(f->algorithms, c->algorithms) == 0;
+           f->scale.op == c->scale.op && f->forced == c->forced && strcmp(f->algorithms, c->algorithms) == 0;
 }
 
 static void close_all(struct nccl_bucket *buckets, size_t n, const struct ncclComm *comm)
@@ -45,8 +38,17 @@ static void close_all(struct nccl_bucket *buckets, size_t n, const struct ncclCo
             buckets[i].open = false;
 }
 
+/* Ranks that fuse other calls, which are an error one by one, are to have other marks. */
+static uint32_t mix(uint32_t mark, uint64_t value)
+{
+    for (; value != 0; value >>= 16)
+        mark = (mark ^ (uint32_t)(value & 0xffff)) * 0x9e3779b1u;
+    return mark ^ mark >> 15;
+}
+
 static void join(struct nccl_bucket *b, struct nccl_call *c)
 {
+    b->mark = mix(mix(b->mark, c->number - b->first->number + 1), c->count);
     b->bytes += bytes_of(c);
     if (b->last != NULL)
         b->last->fellow = c;
@@ -120,6 +122,7 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
     for (size_t k = i; k < n; k++)
         if (lie_together(&buckets[i], &buckets[k])) {
             buckets[k].whole = *buckets[k].first;
+            buckets[k].whole.mark = buckets[k].mark;
             buckets[k].whole.in = buckets[k].whole.out = memory + (memory != NULL ? buckets[k].at : 0);
             buckets[k].whole.count = buckets[k].bytes / plait_dtype_size(buckets[k].whole.type);
         }

@@ -53,6 +53,8 @@ static void leave_open(void *arg)
 
     nccl_log(PLAIT_LOG_WARN,
              "a thread has ended between ncclGroupStart() and ncclGroupEnd(): %zu operations never began", g->n);
+    for (struct nccl_job *j = g->jobs; j != NULL; j = j->next)
+        j->out = NULL; /* it may have been on the thread's stack */
     drop_calls(g->calls);
     nccl_jobs_drop(ungroup_jobs(g->jobs));
     free(g);

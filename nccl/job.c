@@ -167,7 +167,8 @@ static void withdraw(struct nccl_job *j)
 
     if (c == NULL)
         return;
-    *j->out = NULL;
+    if (j->out != NULL)
+        *j->out = NULL;
     if (!nccl_comm_close(c) && atomic_load(&c->making) == NCCL_MADE)
         return;
     nccl_comm_drain(c); /* who aborts it looks at it until then */
@@ -216,7 +217,7 @@ static void end(struct ncclComm *c, ncclResult_t result)
         return;
     if (result != ncclSuccess)
         atomic_store(&c->trouble, result);
-    atomic_fetch_sub(&c->working, 1);
+    nccl_comm_worked(c);
 }
 
 static void *do_in_background(void *arg)

@@ -15,7 +15,7 @@ struct nccl_job {
     struct ncclComm *parent; /* NULL: of none */
     uint32_t generation;     /* the parent's */
     struct ncclComm *child;  /* NULL: none for this rank */
-    ncclComm_t *out;         /* becomes NULL when it fails */
+    ncclComm_t *out;         /* becomes NULL when it fails; NULL: it is there no more */
     char name[NCCL_NAME_ROOM];
     struct plait_comm_options options; /* NCCL_JOB_CREATE */
     struct plait_unique_id id;

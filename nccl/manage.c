@@ -283,9 +283,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclCommAbort: another thread ends comm %p", (void *)comm);
     if (left_to_maker)
         return ncclSuccess;
-    nccl_comm_drain(comm);
-    plait_comm_destroy(atomic_load(&comm->plait)); /* whose error is the abort */
-    nccl_comm_free(comm);
+    nccl_comm_orphan(comm);
     return ncclSuccess;
 }
 

@@ -214,7 +214,11 @@ def options_reach_the_library():
                 comm.allreduce(x, algorithm='ringg')
             except plait.ConfigError as error:
                 assert "did you mean 'ring'" in str(error), error
-            assert comm.stats()['operations'] == 2
+            wrong(plait.ArgError, 'mark is -1', lambda: comm.allreduce(x, mark=-1))
+            equal(comm.allreduce(numpy.ones(4), mark=2**32 - 1), 2)
+            assert comm.stats()['operations'] == 3
+            wrong(plait.MismatchError, 'mark', lambda: (comm.allreduce(x, mark=rank), comm.barrier()))
+            wrong(plait.MismatchError, 'mark', comm.destroy)
     both(body, nrank=2)
 
 

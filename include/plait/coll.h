@@ -161,10 +161,12 @@ struct plait_call {
     struct plait_request **request;   /* return at once; *request is what to wait for (request.h). NULL: wait */
     int persistent;                   /* 1: do not begin; *request can be started again and again */
     struct plait_stream *stream;      /* return at once; begin in the order of this stream (stream.h) */
+    uint32_t mark; /* of collectives: what else is to be equal on all ranks, such as a hash of a tensor's name. Compared
+                    * as count and type are, at no cost; a comm remembers 256 operations, this included */
 };
-#define PLAIT_CALL_DEFAULT                                                                                          \
-    {                                                                                                               \
-        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL, NULL, 0, NULL \
+#define PLAIT_CALL_DEFAULT                                                                                             \
+    {                                                                                                                  \
+        sizeof(struct plait_call), NULL, 0, PLAIT_ROUND_DEFAULT, 0, 0.0, NULL, PLAIT_SCALE_NOW, NULL, NULL, 0, NULL, 0 \
     }
 
 /** Bytes of one element of `type`; 0 for an unknown type. Thread: any. */

@@ -15,7 +15,7 @@ from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory,
 from ._request import Operation, Persistent, Request
 
 _FORMS = ('deadline', 'wait', 'persistent', 'stream')
-_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'commutative') + _FORMS
+_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'commutative', 'mark') + _FORMS
 _forgotten = []  # what the library may use as long as the process lives
 
 
@@ -78,7 +78,7 @@ class Comm:
     starts   where the parts begin, in elements; None: one behind the other
 
     Options of each call, by keyword: algorithm, slice (bytes), round ("once" or "hop"), reproducible, deadline
-    (seconds), scale, commutative. They mean what <plait/coll.h> says. And how it is called:
+    (seconds), scale, commutative, mark. They mean what <plait/coll.h> says. And how it is called:
 
     wait=False        return a plait.Request at once; its wait() has the result
     persistent=True   do not begin; return a plait.Persistent, to be started again and again
@@ -487,11 +487,13 @@ class Comm:
                 raise TypeError(f'{name}: there is no option {option!r}; there are {", ".join(allowed)}')
         if options.get('slice', 0) < 0:
             raise ArgError(f'{name}: slice is {options["slice"]}; it must be 0 (chosen by Plait) or more bytes')
+        if not 0 <= options.get('mark', 0) < 1 << 32:
+            raise ArgError(f'{name}: mark is {options["mark"]}; it must be 0 to 2**32 - 1')
         algorithm, stream = options.get('algorithm'), options.get('stream')
         return Call(ctypes.sizeof(Call), algorithm=_text(algorithm), slice=options.get('slice', 0),
                     round=_round(name, options.get('round', 'default')),
                     reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0),
-                    persistent=bool(options.get('persistent', False)),
+                    persistent=bool(options.get('persistent', False)), mark=options.get('mark', 0),
                     stream=None if stream is None else stream._open(name))
 
     def _run(self, name, arrays, arguments, dtype=None, op=None, rank=None, result=None, *, options, allowed=_OPTIONS):

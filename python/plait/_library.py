@@ -60,7 +60,7 @@ class Call(Structure):
     _fields_ = [('size', c_size_t), ('algorithm', c_char_p), ('slice', c_size_t), ('round', c_int),
                 ('reproducible', c_int), ('deadline', c_double), ('scale', c_void_p), ('scale_when', c_int),
                 ('user', POINTER(UserOp)), ('request', POINTER(POINTER(RequestHandle))), ('persistent', c_int),
-                ('stream', POINTER(StreamHandle))]
+                ('stream', POINTER(StreamHandle)), ('mark', c_uint32)]
 
 
 class CommOptions(Structure):

@@ -13,10 +13,11 @@
 #define NRANK 3
 
 /* The corpus says which bytes it changes. */
-_Static_assert(sizeof(struct card) == 336 && offsetof(struct card, slice) == 40 &&
-                   offsetof(struct card, node_hash) == 64 && offsetof(struct card, algorithms_hash) == 72 &&
-                   offsetof(struct card, reproducible) == 100 && offsetof(struct card, round) == 104 &&
-                   offsetof(struct card, version) == 109 && offsetof(struct card, algo) == 125,
+_Static_assert(sizeof(struct card) == 344 && offsetof(struct card, slice) == 40 &&
+                   offsetof(struct card, nccl_fusion) == 48 && offsetof(struct card, node_hash) == 72 &&
+                   offsetof(struct card, algorithms_hash) == 80 && offsetof(struct card, reproducible) == 108 &&
+                   offsetof(struct card, round) == 112 && offsetof(struct card, version) == 117 &&
+                   offsetof(struct card, algo) == 133,
                "make the corpus anew when cards change");
 
 static void fill(struct card *all)
@@ -37,9 +38,9 @@ static void fill(struct card *all)
 static bool are_equal(const struct card *a, const struct card *b)
 {
     return strcmp(a->version, b->version) == 0 && strcmp(a->algo, b->algo) == 0 && a->slice == b->slice &&
-           a->reproducible == b->reproducible && a->round == b->round && a->node_hash == b->node_hash &&
-           a->hosts == b->hosts && a->algorithms_hash == b->algorithms_hash && a->pace.latency == b->pace.latency &&
-           a->pace.bandwidth == b->pace.bandwidth;
+           a->nccl_fusion == b->nccl_fusion && a->reproducible == b->reproducible && a->round == b->round &&
+           a->node_hash == b->node_hash && a->hosts == b->hosts && a->algorithms_hash == b->algorithms_hash &&
+           a->pace.latency == b->pace.latency && a->pace.bandwidth == b->pace.bandwidth;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -141,6 +141,66 @@ static void only_what_is_alike_is_fused_and_the_order_of_collectives_stays(void 
                      0);
 }
 
+/* The calls that two ranks would fuse differ, though the sizes of the buckets do not. */
+static int fuse_others(ncclComm_t *comm, int rank, int nrank)
+{
+    const ncclRedOp_t ops[2][4] = { { ncclSum, ncclMax, ncclSum, ncclMax }, { ncclSum, ncclMax, ncclMax, ncclSum } };
+    float x[4][8] = { { 0 } };
+    ncclComm_t other;
+
+    (void)nrank;
+    OK(ncclCommSplit(*comm, 0, 0, &other, NULL));
+    OK(ncclGroupStart());
+    for (int i = 0; i < 4; i++)
+        OK(ncclAllReduce(x[i], x[i], 8, ncclFloat, ops[rank][i], other, NULL));
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(other), "call->mark") != NULL);
+    ncclCommDestroy(other);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(x[0], x[0], rank == 0 ? 8 : 4, ncclFloat, ncclSum, *comm, NULL));
+    OK(ncclAllReduce(x[1], x[1], rank == 0 ? 4 : 8, ncclFloat, ncclSum, *comm, NULL));
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(*comm), "call->mark") != NULL);
+    return 0;
+}
+
+static void ranks_that_would_fuse_other_calls_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = fuse_others, .careless = 1 }), 0);
+}
+
+/* A factor is its rank's own, so what is equal here may be different there. */
+static int multiply(ncclComm_t *comm, int rank, int nrank)
+{
+    float factors[2][4] = { { 2, 3, 2, 3 }, { 2, 3, 3, 2 } }, x[4][8], result[4][8];
+    const uint64_t operations = stats_of(*comm).operations;
+    ncclRedOp_t ops[4];
+
+    (void)nrank;
+    for (int i = 0; i < 4; i++) {
+        OK(ncclRedOpCreatePreMulSum(&ops[i], &factors[rank][i], ncclFloat, ncclScalarHostImmediate, *comm));
+        for (int k = 0; k < 8; k++)
+            x[i][k] = (float)(10 * i + rank);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < 4; i++)
+        OK(ncclAllReduce(x[i], result[i], 8, ncclFloat, ops[i], *comm, NULL));
+    OK(ncclGroupEnd());
+    CHECK(stats_of(*comm).operations - operations == 4);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8; k++)
+            CHECK(result[i][k] == factors[0][i] * (float)(10 * i) + factors[1][i] * (float)(10 * i + 1));
+    return 0;
+}
+
+static void sums_with_factors_stay_single(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = multiply }), 0);
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = multiply }), 0);
+}
+
 /* Nothing is moved, and more takes longer. */
 static int estimate(ncclComm_t *comm, int rank, int nrank)
 {
@@ -182,6 +242,8 @@ int main(void)
         cmocka_unit_test(many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits),
         cmocka_unit_test(fusion_can_be_switched_off),
         cmocka_unit_test(only_what_is_alike_is_fused_and_the_order_of_collectives_stays),
+        cmocka_unit_test(ranks_that_would_fuse_other_calls_are_told),
+        cmocka_unit_test(sums_with_factors_stay_single),
         cmocka_unit_test(a_group_is_estimated_by_the_claims),
     };
     return cmocka_run_group_tests_name("nccl fusion", tests, NULL, NULL);

@@ -377,6 +377,90 @@ static void a_comm_is_aborted_while_an_operation_is_in_flight(void **state)
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = abort_in_flight }), 0);
 }
 
+struct pair {
+    ncclComm_t comm[2];
+};
+
+static void *use_both(void *arg)
+{
+    const struct pair *p = arg;
+    float x[2] = { 1, 1 };
+
+    ncclGroupStart();
+    for (int i = 0; i < 2; i++)
+        ncclAllReduce(&x[i], &x[i], 1, ncclFloat, ncclSum, p->comm[i], NULL);
+    return ncclGroupEnd() == ncclRemoteError ? arg : NULL;
+}
+
+static int await_failure(ncclComm_t comm, int rank)
+{
+    ncclResult_t state = ncclSuccess;
+
+    while (state == ncclSuccess)
+        OK(ncclCommGetAsyncError(comm, &state));
+    CHECK(state == ncclRemoteError);
+    OK(ncclCommAbort(comm));
+    return 0;
+}
+
+/* A thread of rank 0 waits in a group of two comms. Rank 1 never comes to it. */
+static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
+{
+    struct pair pair = { { *comm, NULL } };
+    ncclResult_t state;
+    pthread_t thread;
+    void *done;
+
+    (void)nrank;
+    OK(ncclCommSplit(*comm, 0, 0, &pair.comm[1], NULL));
+    *comm = NULL;
+    if (rank == 1)
+        return await_failure(pair.comm[0], rank) != 0 || await_failure(pair.comm[1], rank) != 0;
+    CHECK(pthread_create(&thread, NULL, use_both, &pair) == 0);
+    usleep(50000);
+    OK(ncclCommAbort(pair.comm[0])); /* though the thread still waits for the other */
+    CHECK(ncclCommGetAsyncError(pair.comm[0], &state) == ncclInvalidArgument);
+    OK(ncclCommGetAsyncError(pair.comm[1], &state));
+    CHECK(state == ncclSuccess);
+    OK(ncclCommAbort(pair.comm[1]));
+    pthread_join(thread, &done);
+    CHECK(done != NULL);
+    return can_go_on(rank);
+}
+
+static void a_comm_is_aborted_while_a_group_waits_for_another(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_one_of_two }), 0);
+}
+
+/* Rank 1 never splits the comm. */
+static int abort_a_split(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t whole = *comm, part;
+
+    (void)nrank;
+    *comm = NULL;
+    if (rank == 1)
+        return await_failure(whole, rank);
+    config.blocking = 0;
+    CHECK(ncclCommSplit(whole, 0, 0, &part, &config) == ncclInProgress);
+    OK(ncclCommAbort(part));
+    OK(ncclCommAbort(whole));
+    return can_go_on(rank);
+}
+
+static void a_split_that_is_in_progress_is_aborted(void **state)
+{
+    static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
+
+    (void)state;
+    assert_int_equal(
+        ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_a_split, .environment = environment }),
+        0);
+}
+
 static int die_or_go_on(ncclComm_t *comm, int rank, int nrank)
 {
     int dead[1] = { 1 };
@@ -475,6 +559,8 @@ int main(void)
         cmocka_unit_test(memory_is_registered_and_windows_are_null),
         cmocka_unit_test(a_revoked_comm_can_be_split_and_shrunk),
         cmocka_unit_test(a_comm_is_aborted_while_an_operation_is_in_flight),
+        cmocka_unit_test(a_comm_is_aborted_while_a_group_waits_for_another),
+        cmocka_unit_test(a_split_that_is_in_progress_is_aborted),
         cmocka_unit_test(survivors_of_a_death_shrink_and_go_on),
         cmocka_unit_test(ranks_that_call_differently_are_told),
         cmocka_unit_test(configs_are_read_to_their_size),

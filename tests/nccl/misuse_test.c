@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
 
@@ -106,6 +107,19 @@ static void *leave_a_group_open(void *arg)
     return ncclCommDestroy(l->comm) == ncclInvalidUsage ? arg : NULL; /* the group uses it */
 }
 
+/* Where the new comm was to be put goes with the thread. */
+static void *leave_a_split_open(void *arg)
+{
+    const size_t page = 4096;
+    ncclComm_t *part = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ncclComm_t comm = arg;
+
+    if (part == MAP_FAILED || ncclGroupStart() != ncclSuccess || ncclCommSplit(comm, 0, 0, part, NULL) != ncclSuccess ||
+        *part == NULL)
+        return NULL;
+    return munmap(part, page) == 0 ? arg : NULL;
+}
+
 static int groups(ncclComm_t *comm, int rank, int nrank)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
@@ -126,6 +140,9 @@ static int groups(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommSplit(*comm, 0, 0, &part, NULL));
     CHECK(ncclGroupEnd() == ncclInvalidUsage && part == NULL);
     CHECK(pthread_create(&thread, NULL, leave_a_group_open, &left) == 0);
+    pthread_join(thread, &done);
+    CHECK(done != NULL);
+    CHECK(pthread_create(&thread, NULL, leave_a_split_open, *comm) == 0);
     pthread_join(thread, &done);
     CHECK(done != NULL);
     OK(ncclAllReduce(&y, &y, 1, ncclFloat, ncclSum, *comm, NULL)); /* as if that had never been */
