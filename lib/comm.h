@@ -159,7 +159,8 @@ struct plait_tiny_plan {
     size_t bytes;                /* that each who gives puts there, at most */
     bool parts;                  /* a part for each who takes, else one for all; */
     size_t part;                 /* from each to the next; */
-    size_t head;                 /* what is before each: where blocks differ in size, their bytes */
+    size_t head;                 /* what is before each: where blocks differ in size, their bytes; */
+    size_t room;                 /* bytes of the largest block that goes there: of others there is the head alone */
     size_t at;                   /* in IN, what it takes of its own */
     size_t stride;               /* OUT takes what is from rank r at r * stride */
 };

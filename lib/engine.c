@@ -8,6 +8,7 @@
 #include "flight.h"
 #include "sized.h"
 #include "status.h"
+#include "tiny.h"
 #include "wait.h"
 #include "way.h"
 
@@ -416,6 +417,8 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     const struct plait_run *run = context;
     uint32_t n = 0;
 
+    if (run->rest && run->slots && run->fits && most > 0)
+        n = plait_tiny_awaited(run, ranks, 1);
     if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {

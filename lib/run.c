@@ -81,7 +81,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
  */
 static __attribute__((noinline)) enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    if (o->selection.tiny)
+    if (o->selection.tiny || o->selection.split > 0)
         plait_tiny_tell(comm, o);
     if (comm->sequence - comm->looked < LOOK_EVERY)
         return PLAIT_OK;
@@ -132,6 +132,24 @@ void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, 
     plait_tiny_begin(comm, job->o, &job->sizes, word, in, job->out);
 }
 
+/* Small blocks through slots and at the same time large ones, if there are any, through the engine. */
+static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job)
+{
+    struct plait_run *run = comm->run;
+
+    run->slots = true;
+    run->rest = !plait_tiny_has_all(job->o, &job->sizes, comm->nrank);
+    if (!run->rest) {
+        plait_run_begin_tiny(comm, job, job->in);
+        return PLAIT_OK;
+    }
+    run->word = plait_word(job->o, ++comm->sequence);
+    run->given = false;
+    run->taken = 0;
+    enter_engine(comm, job, run->word);
+    return plait_engine_begin(comm, job, job->in);
+}
+
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
 {
     const struct plait_op_plan *o = job->o;
@@ -151,6 +169,8 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         plait_run_begin_tiny(comm, job, in);
         return PLAIT_OK;
     }
+    if (o->selection.split > 0)
+        return begin_split(comm, job);
     enter_engine(comm, job, plait_word(o, ++comm->sequence));
     return plait_engine_begin(comm, job, in);
 }
@@ -166,10 +186,32 @@ static enum plait_status turn_tiny(struct plait_comm *comm, bool *moved, bool *e
     return status;
 }
 
+/* The engine first: a rank gives nothing before it has the memory for all of it. */
+static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    struct plait_run *run = comm->run;
+    enum plait_status status = PLAIT_OK;
+    bool more = false, all = false;
+
+    if (run->rest)
+        status = plait_engine_turn(comm, moved, &all);
+    run->rest &= !all;
+    if (status == PLAIT_OK && run->slots && (!run->rest || run->fits)) {
+        all = false;
+        status = plait_tiny_turn(comm, &more, &all);
+        run->slots = !all;
+    }
+    *moved |= more;
+    *ended = !run->slots && !run->rest;
+    return status;
+}
+
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
-    enum plait_status status =
-        comm->run->o->selection.tiny ? turn_tiny(comm, moved, ended) : plait_engine_turn(comm, moved, ended);
+    const struct plait_selection *s = &comm->run->o->selection;
+    enum plait_status status = s->tiny        ? turn_tiny(comm, moved, ended)
+                               : s->split > 0 ? turn_split(comm, moved, ended)
+                                              : plait_engine_turn(comm, moved, ended);
 
     if (status == PLAIT_OK && *ended && comm->run->queue != NULL) {
         plait_device_rest(comm); /* that was the last use of the caller's queue */
@@ -221,7 +263,9 @@ static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm 
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                             const struct plait_sizes *v, const struct plait_call *call)
 {
-    if (!o->selection.tiny || (call != NULL && call->scale != NULL))
+    const bool tiny = o->selection.tiny || (o->selection.split > 0 && plait_tiny_has_all(o, v, comm->nrank));
+
+    if (!tiny || (call != NULL && call->scale != NULL))
         return run_as_job(comm, o, in, out, v, call);
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;

@@ -82,11 +82,13 @@ struct plait_run {
 
     struct plait_sizes sizes; /* of o->sized */
 
-    /* Of a tiny operation. */
+    /* Of a tiny operation, and of the small blocks of one that is split. */
     uint64_t word;
     bool given;     /* what this rank gives is where the others take it */
     uint32_t late;  /* if not: who still reads what was there before */
     uint32_t taken; /* ranks whose vectors are there */
+    bool slots;     /* of one that is split: they are not done */
+    bool rest;      /* of one that is split: there are large blocks too, and the engine is not done */
 
     /* The engine's. */
     const struct plait_prog *prog;

@@ -33,7 +33,8 @@
  * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
  * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
  * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
- * takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest. Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
+ * takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size is the
+ * largest that is small (split). Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
  * Rapids, 2 and 4 ranks). Near these sizes all-reduces take equally long both ways; of the others those in library
  * memory, which the engine reads where it is, do so near 1 KiB, those in other memory above 8 KiB.
  */
@@ -76,6 +77,15 @@ bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const s
            given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 
+size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+{
+    size_t bytes = MOST_READ;
+
+    while (bytes > 0 && !plait_fits_tiny(coll, nrank, bytes, w))
+        bytes /= 2;
+    return bytes;
+}
+
 static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
     return plait_fits_tiny(shape->coll, shape->nrank, bytes, w);
@@ -101,6 +111,12 @@ bool plait_is_of_library(const struct plait_alg *alg)
 static bool is_one_step(const struct plait_alg *alg)
 {
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
+}
+
+/* Is a block's size known to the two whom it concerns, and to nobody else? */
+static bool is_of_pairs(const struct plait_geometry *g)
+{
+    return g->kind != PLAIT_KIND_VECTOR && (g->kind == PLAIT_KIND_PAIR || g->rooted);
 }
 
 static bool is_short_far(const struct plait_shape *shape, size_t bytes)
@@ -286,8 +302,8 @@ static uint64_t hash_of(const struct plait_shape *shape, const struct plait_sele
 {
     const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace,
-                                 s->slice,    s->round,     s->tiny,     shape->node != NULL };
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace, s->slice,
+                                 s->round,    s->tiny,      s->split,    shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -313,6 +329,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    if (w->sized && !s.tiny && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
+        s.split = plait_most_tiny(shape->coll, shape->nrank, w);
     s.once = !geometry.combines && plait_copies_once(shape->coll, PLAIT_LEAST_ONCE,
                                                      bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank));
     s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
@@ -339,7 +357,7 @@ void plait_explain(const struct plait_selection *s, size_t size, struct plait_ch
                                   .round = s->round,
                                   .plan_hash = s->plan_hash };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
-    snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : "engine");
+    snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : s->split > 0 ? "tiny and engine" : "engine");
     snprintf(out->why, sizeof out->why, "%s%s", s->why,
              s->once && !s->tiny && out->slice >= PLAIT_LEAST_ONCE
                  ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
@@ -379,6 +397,10 @@ static enum plait_status select_sized(struct plait_shape *shape, size_t most, en
         status = check_single(s, shape);
     if (status == PLAIT_OK && most > 0)
         s->nslice = (most - 1) / s->slice + 1;
+    if (status == PLAIT_OK && most > 0 && most * plait_dtype_size(type) <= s->split) {
+        s->tiny = true; /* for all ranks */
+        s->why = TINY;
+    }
     return status;
 }
 

@@ -47,7 +47,9 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool tiny;    /* one step, without the engine (tiny.c) */
+    bool tiny; /* one step, without the engine (tiny.c) */
+    size_t
+        split; /* blocks between two: up to so many bytes go as in tiny.c, the others through the engine; 0: all do that */
     bool once;    /* every receive is a copy, and few enough bytes for plait_copies_once() */
     size_t slice; /* elements */
     uint64_t nslice;
@@ -61,6 +63,9 @@ struct plait_selection {
  * all ranks know it, else 0. wish: sized, oversubscribed, far and paced are read.
  */
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
+
+/* The largest power of two of bytes that is; 0: none. */
+size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
 
 /* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
 /* Several, as the ranks' nodes say? NULL: one. */

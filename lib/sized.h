@@ -2,7 +2,8 @@
 /*
  * Blocks of different sizes, as the engine runs them. Where all ranks know all sizes (reduce-scatter-v, all-gather-v) all have
  * the slices of the largest block, and messages for each. Else a block's size is known to the two whom it concerns:
- * there is a message for each slice of it and no more, and with it goes the size of the block.
+ * there is a message for each slice of it and no more, and with it goes the size of the block; a small one may go without the
+ * engine (tiny.c).
  */
 #ifndef PLAIT_LIB_SIZED_H
 #define PLAIT_LIB_SIZED_H
@@ -33,11 +34,18 @@ static inline size_t plait_sized_elements(const struct plait_run *run, const str
     return left < f->n ? left : f->n;
 }
 
-/* A block between two has ended before this slice: there is no message. */
+/* A block between two that goes as in tiny.c. */
+static inline bool plait_sized_small(const struct plait_run *run, uint32_t blk)
+{
+    return run->o->selection.split > 0 && plait_sized_block(run, blk) * run->o->size <= run->o->selection.split;
+}
+
+/* A block between two is small, or has ended before this slice: there is no message. */
 static inline bool plait_sized_over(const struct plait_run *run, const struct plait_flight *f,
                                     const struct plait_instr *in)
 {
-    return f->slice > 0 && plait_sized_by_pairs(run) && plait_sized_block(run, in->blk) <= f->start;
+    return plait_sized_by_pairs(run) &&
+           (f->slice > 0 ? plait_sized_block(run, in->blk) <= f->start : plait_sized_small(run, in->blk));
 }
 
 /* What goes with its slices: its bytes. */
@@ -46,10 +54,13 @@ static inline uint64_t plait_sized_note(const struct plait_run *run, const struc
     return plait_sized_by_pairs(run) ? plait_sized_block(run, in->blk) * run->o->size : 0;
 }
 
-/* Slices of the block that a step moves. */
+/* Slices of the block that a step moves: messages. */
 static inline uint32_t plait_sized_slices(const struct plait_run *run, const struct plait_instr *in)
 {
     const size_t n = plait_sized_block(run, in->blk);
+
+    if (plait_sized_small(run, in->blk))
+        return 0;
     return n == 0 ? 1 : (uint32_t)((n - 1) / run->o->selection.slice + 1);
 }
 

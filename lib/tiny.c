@@ -17,7 +17,8 @@
  * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
  * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
  * so everyone finds its part without the others' sizes. Before such a part are its bytes, which who takes it compares
- * with those that it expects.
+ * with those that it expects. Where each size is known to two ranks only, a part has the room of the largest block that is
+ * small (plait_selection.split); of a larger one there are the bytes alone, and it goes through the engine.
  *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
@@ -58,12 +59,12 @@ size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool
 }
 
 /* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t nrank, uint32_t rank)
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank)
 {
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t bytes = o->count * o->size, all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
+    const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
     const bool small = all <= PLAIT_TINY_SOME;
     const size_t head = o->sized ? PART_HEAD : 0; /* ends the word's line, so that what follows begins a line */
 
@@ -82,9 +83,22 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t n
         .at = root.in.nslot > 1 ? rank * bytes : 0,
         .head = head,
         .part = o->sized ? part_bytes(bytes) : bytes,
+        .room = bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,
     };
+}
+
+bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    bool all = true;
+
+    for (uint32_t i = 0; i < t->to.n; i++)
+        all &= v->in[o->geometry.in.nslot > 1 ? (t->to.first + i) % nrank : 0] * o->size <= t->room;
+    for (uint32_t i = 0; i < t->from.n; i++)
+        all &= v->out[o->geometry.out.nslot > 1 ? (t->from.first + i) % nrank : 0] * o->size <= t->room;
+    return all;
 }
 
 /* ---- Giving -------------------------------------------------------------------------------------------- */
@@ -131,13 +145,17 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan
  * the others may look already, and none that others may still read.
  */
 static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
-                                             uint64_t sequence)
+                                             uint64_t sequence, bool few)
 {
     const uint8_t *data = (const uint8_t *)comm->own + slot_at(t, sequence) + PLAIT_ROUND_UP(t->data);
     uint32_t late;
 
-    if (is_free(comm, t, sequence, &late))
+    if (!is_free(comm, t, sequence, &late))
+        return;
+    if (!few)
         plait_expect(data, t->bytes);
+    for (uint32_t i = 0; few && i < (t->parts ? t->to.n : 1); i++)
+        plait_expect(data + i * t->part, PLAIT_LINE);
 }
 
 /* Of the slots of IN or OUT, of which there is one or as many as ranks, that of what goes to or comes from `rank`. */
@@ -146,10 +164,10 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
     return side->nslot > 1 ? rank : 0;
 }
 
-static void put_part(const struct plait_kernels *k, uint8_t *to, const void *part, uint64_t bytes)
+static void put_part(const struct plait_kernels *k, uint8_t *to, const void *part, uint64_t bytes, size_t room)
 {
     memcpy(to, &bytes, sizeof bytes);
-    if (bytes > 0)
+    if (bytes > 0 && bytes <= room)
         plait_copy(k, to + PART_HEAD, part, bytes);
 }
 
@@ -175,8 +193,8 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
     }
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
         const uint32_t slot = slot_of(&o->geometry.in, r);
-        put_part(comm->kernels, to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size,
-                 v->in[slot] * o->size);
+        put_part(comm->kernels, to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size, v->in[slot] * o->size,
+                 t->room);
     }
 }
 
@@ -290,19 +308,21 @@ static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm 
         comm->stats.bytes_reduced += v->out[0] * o->size;
     }
     for (uint32_t i = 0, r = others->first; !g->combines && i < others->n; i++, r = next_rank(comm, r))
-        copy_part(comm, o, v, r, from[r], out);
+        if (v->out[slot_of(&g->out, r)] * o->size <= o->tiny.room)
+            copy_part(comm, o, v, r, from[r], out);
     return PLAIT_OK;
 }
 
-static __attribute__((noinline)) size_t bytes_given(const struct plait_comm *comm, const struct plait_op_plan *o,
-                                                    const struct plait_sizes *v)
+static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                  const struct plait_sizes *v)
 {
     const struct plait_ranks *to = &o->tiny.to;
-    size_t n = 0;
 
-    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r))
-        n += v->in[slot_of(&o->geometry.in, r)];
-    return n * o->size;
+    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r)) {
+        const size_t bytes = v->in[slot_of(&o->geometry.in, r)] * o->size;
+        comm->stats.messages += bytes <= o->tiny.room;
+        comm->stats.bytes_sent += bytes <= o->tiny.room ? bytes : 0;
+    }
 }
 
 /* All whom this rank takes from have given. from: [nrank] its part of what each gave. */
@@ -330,9 +350,13 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
         }
     }
     if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
-        expect(comm, t, comm->sequence + 1);
-    comm->stats.messages += t->to.n;
-    comm->stats.bytes_sent += t->head > 0 ? bytes_given(comm, o, v) : t->to.n * bytes;
+        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
+    if (t->head > 0) {
+        count_parts(comm, o, v);
+    } else {
+        comm->stats.messages += t->to.n;
+        comm->stats.bytes_sent += t->to.n * bytes;
+    }
     return plait_look_for_failures(comm);
 }
 
@@ -430,7 +454,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 
 /* ---- In turns --------------------------------------------------------------------------------------- */
 
-static uint32_t run_awaited(const void *context, uint32_t *ranks, uint32_t most)
+uint32_t plait_tiny_awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_run *run = context;
     const struct plait_tiny_plan *t = &run->o->tiny;
@@ -475,7 +499,7 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     run->in = (char *)(uintptr_t)in;
     run->out = out;
     run->taken = 0;
-    plait_wait_init(&run->wait, NULL, run_awaited, run);
+    plait_wait_init(&run->wait, NULL, plait_tiny_awaited, run);
     run->wait.steps = run_steps;
     run->given = try_give(run);
     if (run->o->tiny.keeps)

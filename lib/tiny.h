@@ -23,7 +23,16 @@ void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 /* Bytes that each who gives writes; bytes: of the vector, or of a block; sized: of the largest that any gives another. */
 size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized);
 
-/* Who takes from whom, and what; o: geometry, coll, root, sized, count and size are read. */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, uint32_t nrank, uint32_t rank);
+/*
+ * Who takes from whom, and what. bytes: of the vector, or of the largest block that goes this way; o: geometry, coll,
+ * root and sized are read.
+ */
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank);
+
+/* Do all blocks that this rank gives others and takes from them go this way? */
+bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
+
+/* In turns: whom this rank waits for; most: 1 at least. */
+uint32_t plait_tiny_awaited(const void *run, uint32_t *ranks, uint32_t most);
 
 #endif

@@ -94,6 +94,64 @@ static void two_ranks_whose_sizes_disagree_are_told(void **state)
     }
 }
 
+struct
+    triple { /* of three ranks: elements that rank 1 gives rank 2, and that rank 2 expects; others go small or large ways */
+    size_t give, take;
+    size_t usual;
+    enum plait_coll coll;
+};
+
+static enum plait_status call_triple(struct plait_comm *comm, const struct triple *t, uint32_t rank, const int *in,
+                                     int *out)
+{
+    const size_t give[3] = { t->usual, t->usual, rank == 1 ? t->give : t->usual };
+    const size_t take[3] = { t->usual, rank == 2 ? t->take : t->usual, t->usual };
+
+    if (t->coll == PLAIT_GATHER) /* to rank 2 */
+        return plait_gatherv(comm, in, rank == 1 ? t->give : t->usual, out, take, NULL, PLAIT_INT32, 2, NULL);
+    if (t->coll == PLAIT_SCATTER) /* from rank 1 */
+        return plait_scatterv(comm, in, give, NULL, out, rank == 2 ? t->take : t->usual, PLAIT_INT32, 1, NULL);
+    return plait_alltoallv(comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL);
+}
+
+static int disagree_in_triple(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct triple *t = arg;
+    int *in = calloc(1 << 20, sizeof *in), *out = calloc(1 << 20, sizeof *out);
+    char text[100];
+
+    CHECK(in != NULL && out != NULL);
+    snprintf(text, sizeof text, "rank 1 sends %zu bytes where rank 2 expects %zu", t->give * sizeof *in,
+             t->take * sizeof *in);
+    CHECK(call_triple(*comm, t, rank, in, out) != PLAIT_OK || plait_barrier(*comm, NULL) != PLAIT_OK);
+    if (strstr(plait_last_error(), text) == NULL) {
+        fprintf(stderr, "rank %u: %s instead of %s\n", rank, plait_last_error(), text);
+        return 1;
+    }
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* Small blocks take another way than large ones: each end may take it for the other kind. */
+static void ranks_that_disagree_on_whether_a_block_is_small_are_told(void **state)
+{
+    static const enum plait_coll colls[] = { PLAIT_GATHER, PLAIT_SCATTER, PLAIT_ALLTOALL };
+    static const size_t sizes[] = { 0, 7, 8, 100000, 200000 }, usual[] = { 3, 60000 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof colls / sizeof *colls; i++)
+        for (size_t a = 0; a < sizeof sizes / sizeof *sizes; a++)
+            for (size_t b = 0; b < sizeof sizes / sizeof *sizes; b++)
+                for (size_t u = 0; u < sizeof usual / sizeof *usual && a != b; u++) {
+                    struct triple t = { sizes[a], sizes[b], usual[u], colls[i] };
+                    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = disagree_in_triple, .arg = &t };
+                    assert_int_equal(ranks_run(&r), 0);
+                }
+}
+
 /* Ranks that count other slices would never wait for the same message. */
 static int differ_in_slices(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -262,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_that_disagree_are_named),
         cmocka_unit_test(two_ranks_whose_sizes_disagree_are_told),
+        cmocka_unit_test(ranks_that_disagree_on_whether_a_block_is_small_are_told),
         cmocka_unit_test(ranks_that_differ_are_told),
         cmocka_unit_test(a_call_that_differs_is_told_though_nobody_waited_in_it),
         cmocka_unit_test(a_rooted_call_that_differs_is_told_by_the_calls_that_follow),

@@ -19,7 +19,8 @@
 
 #define MOST_RANKS 9
 #define MOST_COUNT 300 /* elements of a block: on both sides of every border between the places for data */
-#define ROOM       (MOST_RANKS * MOST_COUNT)
+#define LARGER     20  /* times as big are some blocks of those that differ in size: they go through the engine */
+#define ROOM       (MOST_RANKS * MOST_COUNT * LARGER)
 
 enum form { BLOCKING, REQUEST, PERSISTENT, ENGINE, NFORM };
 
@@ -28,7 +29,8 @@ struct call { /* equal on all ranks */
     enum form form;
     uint32_t root;
     size_t count;
-    bool inplace, sized; /* sized: the form with blocks of different sizes, where there is one */
+    bool inplace, sized; /* sized: the form with blocks of different sizes, where there is one; */
+    uint32_t mixed;      /* they differ indeed, as this number says; 0: they are equal */
 };
 
 struct place {
@@ -43,6 +45,33 @@ static int32_t element(uint64_t k, uint32_t from, uint32_t blk, size_t i)
     return (int32_t)(k * 7919 + from * 104729 + blk * 1299709 + i);
 }
 
+static bool has_sized(enum plait_coll coll)
+{
+    return plait_geometry_of(coll, 2, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+}
+
+/* Elements of a block. Those of reduce-scatter and all-gather stay small. */
+static size_t block_count(const struct call *c, uint32_t blk)
+{
+    const struct plait_geometry g = plait_geometry_of(c->coll, 2, 0, 0, 1);
+    const bool larger = g.kind == PLAIT_KIND_PAIR || g.rooted;
+
+    if (!c->sized || !has_sized(c->coll) || c->mixed == 0)
+        return c->count;
+    const uint32_t draw = (blk + 1) * 2654435761u * c->mixed >> 28;
+    return draw < 3 ? 0 : draw < 6 && larger ? c->count * LARGER : c->count / (1 + draw % 3);
+}
+
+/* Where a slot of IN or OUT starts; that of their end: all elements. */
+static size_t start_of(const struct call *c, const struct plait_side *side, uint32_t slot)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < slot; i++)
+        at += block_count(c, side->blk + i * side->stride);
+    return at;
+}
+
 static void fill(struct place *p, const struct call *c, uint64_t k, uint32_t rank, uint32_t nrank)
 {
     p->g = plait_geometry_of(c->coll, nrank, c->root, rank, 1);
@@ -50,13 +79,16 @@ static void fill(struct place *p, const struct call *c, uint64_t k, uint32_t ran
     p->out = p->memory[1];
     if (c->inplace && p->g.in.nslot > 0 && p->g.out.nslot > 0 && c->coll != PLAIT_ALLTOALL) {
         const bool within = p->g.in.nslot > p->g.out.nslot;
-        p->in = p->memory[0] + (p->g.in.nslot < p->g.out.nslot ? rank * c->count : 0);
-        p->out = p->memory[0] + (within ? rank * c->count : 0);
+        p->in = p->memory[0] + (p->g.in.nslot < p->g.out.nslot ? start_of(c, &p->g.out, rank) : 0);
+        p->out = p->memory[0] + (within ? start_of(c, &p->g.in, rank) : 0);
     }
-    memset(p->memory[1], 0x7b, sizeof p->memory[1]);
-    for (uint32_t slot = 0; slot < p->g.in.nslot; slot++)
-        for (size_t i = 0; i < c->count; i++)
-            p->in[slot * c->count + i] = element(k, rank, p->g.in.blk + slot * p->g.in.stride, i);
+    memset(p->memory[1], 0x7b, start_of(c, &p->g.out, p->g.out.nslot) * sizeof *p->out);
+    for (uint32_t slot = 0; slot < p->g.in.nslot; slot++) {
+        const uint32_t blk = p->g.in.blk + slot * p->g.in.stride;
+        int32_t *at = p->in + start_of(c, &p->g.in, slot);
+        for (size_t i = 0; i < block_count(c, blk); i++)
+            at[i] = element(k, rank, blk, i);
+    }
 }
 
 static int32_t wanted(const struct call *c, uint64_t k, uint32_t nrank, uint32_t blk, size_t i)
@@ -72,37 +104,38 @@ static int32_t wanted(const struct call *c, uint64_t k, uint32_t nrank, uint32_t
 
 static bool is_right(const struct place *p, const struct call *c, uint64_t k, uint32_t nrank)
 {
-    for (uint32_t slot = 0; slot < p->g.out.nslot; slot++)
-        for (size_t i = 0; i < c->count; i++)
-            if (p->out[slot * c->count + i] != wanted(c, k, nrank, p->g.out.blk + slot * p->g.out.stride, i))
+    for (uint32_t slot = 0; slot < p->g.out.nslot; slot++) {
+        const uint32_t blk = p->g.out.blk + slot * p->g.out.stride;
+        const int32_t *at = p->out + start_of(c, &p->g.out, slot);
+        for (size_t i = 0; i < block_count(c, blk); i++)
+            if (at[i] != wanted(c, k, nrank, blk, i))
                 return false;
+    }
     return true;
 }
 
 static enum plait_status call_sized(struct plait_comm *comm, const struct call *c, const struct place *p,
                                     const struct plait_call *how)
 {
-    size_t n[MOST_RANKS];
+    size_t in[MOST_RANKS], out[MOST_RANKS], all[MOST_RANKS];
 
-    for (uint32_t r = 0; r < MOST_RANKS; r++)
-        n[r] = c->count;
+    for (uint32_t r = 0; r < MOST_RANKS; r++) {
+        in[r] = block_count(c, p->g.in.blk + r * p->g.in.stride);
+        out[r] = block_count(c, p->g.out.blk + r * p->g.out.stride);
+        all[r] = block_count(c, r);
+    }
     switch (c->coll) {
     case PLAIT_REDUCE_SCATTER:
-        return plait_reduce_scatterv(comm, p->in, p->out, n, NULL, PLAIT_INT32, PLAIT_SUM, how);
+        return plait_reduce_scatterv(comm, p->in, p->out, all, NULL, PLAIT_INT32, PLAIT_SUM, how);
     case PLAIT_ALLGATHER:
-        return plait_allgatherv(comm, p->in, p->out, n, NULL, PLAIT_INT32, how);
+        return plait_allgatherv(comm, p->in, p->out, all, NULL, PLAIT_INT32, how);
     case PLAIT_GATHER:
-        return plait_gatherv(comm, p->in, c->count, p->out, n, NULL, PLAIT_INT32, c->root, how);
+        return plait_gatherv(comm, p->in, in[0], p->out, out, NULL, PLAIT_INT32, c->root, how);
     case PLAIT_SCATTER:
-        return plait_scatterv(comm, p->in, n, NULL, p->out, c->count, PLAIT_INT32, c->root, how);
+        return plait_scatterv(comm, p->in, in, NULL, p->out, out[0], PLAIT_INT32, c->root, how);
     default:
-        return plait_alltoallv(comm, p->in, n, NULL, p->out, n, NULL, PLAIT_INT32, how);
+        return plait_alltoallv(comm, p->in, in, NULL, p->out, out, NULL, PLAIT_INT32, how);
     }
-}
-
-static bool has_sized(enum plait_coll coll)
-{
-    return plait_geometry_of(coll, 2, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
 }
 
 static enum plait_status call(struct plait_comm *comm, const struct call *c, const struct place *p,
@@ -176,6 +209,7 @@ static void draw(struct call *c, uint64_t *state, uint32_t nrank)
     c->form = random_below(state, 4) == 0 ? (enum form)random_below(state, NFORM) : BLOCKING;
     c->inplace = random_below(state, 4) == 0;
     c->sized = random_below(state, 2) == 0;
+    c->mixed = random_below(state, 2) * random_below(state, 1000);
 }
 
 static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)

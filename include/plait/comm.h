@@ -269,8 +269,8 @@ PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_com
 /* What would run, and why. */
 struct plait_choice {
     char algorithm[64]; /* spec, e.g. "two-shot" */
-    char path[16];      /* "tiny" (one step, without the engine) or "engine" */
-    size_t slice;       /* bytes of the vector per slice */
+    char path[16]; /* "tiny" (one step, without the engine), "engine", or "tiny and engine" (small and large blocks) */
+    size_t slice;  /* bytes of the vector per slice */
     uint64_t nslice;
     enum plait_round round; /* ONCE or HOP; DEFAULT where the type does not round */
     uint64_t plan_hash;     /* of algorithm, shape, slice and rounding */
