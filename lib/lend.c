@@ -41,6 +41,7 @@ static float cost_of(const struct plait_copies *own, const struct plait_copies *
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may)
 {
     const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++;
+    const uint32_t round = bytes < PLAIT_LEND_LONG ? PLAIT_LEND_ROUND : PLAIT_LEND_ROUND_LONG;
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
     enum plait_passing ways[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING];
@@ -57,15 +58,15 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t byt
             best = cost[nway] <= cost[best] ? nway : best;
             nway++;
         }
-    if (n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known)
-        return ways[n / PLAIT_LEND_ROUND % nway];
+    if (n < PLAIT_LEND_FIRST * round * nway || !known)
+        return ways[n / round % nway];
     for (uint32_t w = 0, from = PLAIT_LEND_EVERY / 2; w < nway; w++) {
         const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
         if (w == best || dear)
             continue;
-        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
+        if (n % PLAIT_LEND_EVERY - from < round)
             return ways[w];
-        from += PLAIT_LEND_ROUND;
+        from += round;
     }
     return ways[best];
 }

@@ -10,8 +10,8 @@
  * agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs that
  * counts, which both see alike. Costs are of messages of one size to within a factor of two.
  *
- * The first messages of a size go all ways in turn, PLAIT_LEND_ROUND by each, until all are known and each was tried twice; then the
- * cheapest is taken, but for a round of each other in the middle of every PLAIT_LEND_EVERY: at their beginning trial.h asks how to
+ * The first messages of a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
+ * the cheapest is taken, but for a round of each other in the middle of every PLAIT_LEND_EVERY: at their beginning trial.h asks how to
  * stage where it does. What costs more than twice as much is tried every eighth time.
  */
 #ifndef PLAIT_LIB_LEND_H
@@ -23,8 +23,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache */
-#define PLAIT_LEND_FIRST 2 /* rounds of each */
+#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache; */
+#define PLAIT_LEND_ROUND_LONG \
+    2 /* the same of messages that are long: they tell more, and cost more where a way is slow */
+#define PLAIT_LEND_LONG  ((size_t)128 << 10) /* bytes */
+#define PLAIT_LEND_FIRST 2                   /* rounds of each */
 #define PLAIT_LEND_EVERY 128
 #define PLAIT_LEND_DEAR  8  /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
 #define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */

@@ -9,20 +9,20 @@
 /*
  * A message that is only copied, from memory that is not shared, can be read through the kernel, once, instead of being
  * staged and read. Below LEAST the call costs more (2 us); all ranks of a collective stage at the same time, so there it
- * is more than of a message alone. Beyond MOST, of a vector or of all blocks together, nothing is in a cache any more: who
- * stages reads ahead while the receiver copies, and several receivers find in a cache what was staged once. Measured with
- * 2 and 4 ranks on 2 cores (Sapphire Rapids).
+ * is more than of a message alone. Above, lend.h measures which takes less time for the two ends of a message. Beyond MOST, of
+ * all blocks together, that is not all: in a gather staging gives others a part of what the root would do alone, and in an
+ * all-gather several find in a cache what was staged once. Measured with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
  */
-#define PLAIT_LEAST_ONCE ((size_t)16 << 10)
-#define PLAIT_LEAST_LENT ((size_t)8 << 10) /* of a message alone; there is no most */
-#define PLAIT_MOST_ONCE  ((size_t)4 << 20)
-
-/* In a gather the root does all the copying, and staging shares it with the others. */
-#define PLAIT_MOST_ONCE_GATHER ((size_t)1 << 20)
+#define PLAIT_LEAST_ONCE          ((size_t)16 << 10)
+#define PLAIT_LEAST_LENT          ((size_t)8 << 10) /* of a message alone */
+#define PLAIT_MOST_ONCE_GATHER    ((size_t)2 << 20)
+#define PLAIT_MOST_ONCE_ALLGATHER ((size_t)4 << 20)
 
 static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t all)
 {
-    return message >= PLAIT_LEAST_ONCE && all <= (coll == PLAIT_GATHER ? PLAIT_MOST_ONCE_GATHER : PLAIT_MOST_ONCE);
+    return message >= PLAIT_LEAST_ONCE && all <= (coll == PLAIT_GATHER      ? PLAIT_MOST_ONCE_GATHER
+                                                  : coll == PLAIT_ALLGATHER ? PLAIT_MOST_ONCE_ALLGATHER
+                                                                            : SIZE_MAX);
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
@@ -47,9 +47,8 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool tiny; /* one step, without the engine (tiny.c) */
-    size_t
-        split; /* blocks between two: up to so many bytes go as in tiny.c, the others through the engine; 0: all do that */
+    bool tiny;    /* one step, without the engine (tiny.c) */
+    size_t split; /* bytes of the largest block between two ranks that goes as in tiny.c beside the engine; 0: none */
     bool once;    /* every receive is a copy, and few enough bytes for plait_copies_once() */
     size_t slice; /* elements */
     uint64_t nslice;

@@ -354,7 +354,8 @@ static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **sta
 static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { NSLICE = 16, KIB = 1024 };
-    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* lend.h's third, fifth and seventh */
+    static const size_t sizes[] = { 32 * KIB, 128 * KIB,
+                                    512 * KIB }; /* lend.h's third, fifth and seventh; slices have the last */
     char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
 
     (void)arg;
@@ -366,7 +367,7 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
     usleep(rank == 1 ? 50000 : 0);
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(rank == 1 || (*comm)->peers[1].lending.n[5] == NSLICE); /* each is asked for once */
+    CHECK(rank == 1 || (*comm)->peers[1].lending.n[6] == NSLICE); /* each is asked for once */
     for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);

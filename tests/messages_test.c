@@ -517,7 +517,8 @@ enum absence { DIES, LEAVES, SILENT, NEVER_RECEIVES };
 static int miss(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const enum absence absence = *(const enum absence *)arg;
-    static int32_t v[400000];
+    enum { UNSTAGED = 2 * (int)(PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE / sizeof(int32_t)) }; /* not as a whole */
+    static int32_t v[UNSTAGED];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r = NULL;
     enum plait_status status = PLAIT_OK;
@@ -536,7 +537,7 @@ static int miss(struct plait_comm **comm, uint32_t rank, void *arg)
     call.request = &r;
     call.deadline = absence == SILENT || absence == NEVER_RECEIVES ? 0.5 : 0;
     if (rank == 0 && absence == NEVER_RECEIVES)
-        CHECK(plait_send(*comm, v, 400000, PLAIT_INT32, 1, &call) == PLAIT_OK);
+        CHECK(plait_send(*comm, v, UNSTAGED, PLAIT_INT32, 1, &call) == PLAIT_OK);
     else if (rank == 0)
         CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 1, &call) == PLAIT_OK);
     while (status == PLAIT_OK && plait_clock() - start < LATE) /* without end: only the failure ends it */
