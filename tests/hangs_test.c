@@ -30,7 +30,7 @@
 static int hang_in_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     _Atomic pid_t *pid = arg;
-    static float v[1 << 19], w[1000];
+    static float v[1 << 20], w[1000];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r = NULL;
 
@@ -49,7 +49,7 @@ static int hang_in_messages(struct plait_comm **comm, uint32_t rank, void *arg)
         plait_wait(&r);
     }
     if (rank == 0)
-        plait_send(*comm, v, 1 << 19, PLAIT_FLOAT32, 1, NULL);
+        plait_send(*comm, v, 1 << 20, PLAIT_FLOAT32, 1, NULL);
     for (;;)
         pause();
 }
@@ -92,7 +92,7 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
 {
     static const char received[] = "\n  recv #3 from rank 2 (1000 float32), 4000 bytes, running, began ";
     static const char sent[] =
-        "\n  send #1001 to rank 1 (524288 float32), 2097152 bytes, running, 4 of 8 slices, began ";
+        "\n  send #1001 to rank 1 (1048576 float32), 4194304 bytes, running, 4 of 8 slices, began ";
     _Atomic pid_t *pid = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     static char text[65536];
     int how;
