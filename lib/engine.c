@@ -417,7 +417,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     const struct plait_run *run = context;
     uint32_t n = 0;
 
-    if (run->rest && run->slots && run->fits && most > 0)
+    if (run->slots && run->fits && most > 0)
         n = plait_tiny_awaited(run, ranks, 1);
     if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
         ranks[n++] = run->comm->rank;

@@ -163,6 +163,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     }
     comm->run->work = job->work;
     comm->run->queue = NULL;
+    comm->run->slots = comm->run->rest = false;
     if (o->selection.tiny) {
         if (job->work.prologue != NULL)
             job->work.prologue(job->work.arg, 0, o->count);

@@ -379,6 +379,31 @@ static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void *
     munmap(lead, sizeof *lead);
 }
 
+/* Of the others' blocks rank 1's is large and there; rank 2's is small, and late. */
+static int wait_for_a_small_block(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t large = (size_t)1 << 18, counts[3][3] = { { 1, large, 1 }, { large, 1, 1 }, { 1, 1, 1 } };
+    int32_t *in = calloc(2 * (large + 2), sizeof *in), *out = in + large + 2;
+
+    (void)arg;
+    CHECK(in != NULL);
+    if (rank == 2)
+        usleep(200000);
+    CHECK(plait_alltoallv(*comm, in, counts[rank], NULL, out, counts[rank], NULL, PLAIT_INT32, NULL) == PLAIT_OK);
+    CHECK(rank == 2 || plait_comm_waited(*comm, 2) > 0.05);
+    free(in);
+    return 0;
+}
+
+/* Once the large blocks had come, it waited for nobody that it could name. */
+static void who_owes_a_small_block_is_waited_for_by_name(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = wait_for_a_small_block };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* A root's own parts of a gather and of a gather-v, which rank 1 has not called. */
 static int look_at_own(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -523,6 +548,7 @@ int main(void)
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
+        cmocka_unit_test(who_owes_a_small_block_is_waited_for_by_name),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
