@@ -257,6 +257,32 @@ static inline enum plait_copying taking_of(const struct plait_run *run, const st
     return link_to(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
 }
 
+/* Where what a REDUCE reads is put if its sender lends it; NULL: it does not. */
+static inline char *landing(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* in its cache */
+
+    if (!run->lands)
+        return NULL;
+    return in->dst.buf == PLAIT_TMP ? where->land + in->dst.slot * f->stride : address(run, f, in->dst, false);
+}
+
+/* Its sender is free. */
+static inline bool is_landed(const struct plait_run *run, const struct plait_flight *f, uint32_t i)
+{
+    const char *at = landing(run, f, &run->prog->instrs[i]);
+    return at != NULL && f->message[i] == at;
+}
+
+/* The same when it reduces the message. */
+static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
+                                              const struct plait_instr *recv)
+{
+    return is_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING_LENT
+           : link_to(run, recv->peer)->past_in                     ? PLAIT_COMBINING_PAST
+                                                                   : PLAIT_COMBINING_STAGED;
+}
+
 static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     enum { MOST = 1024 };
@@ -267,7 +293,7 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     const double start = stopwatch(run);
     const struct plait_instr *recv = first_borrowed(run, in);
     const bool timed = recv != NULL && plait_ways_of_message(run, recv, bytes_of(run, f, recv)) > 0;
-    const enum plait_copying which = timed ? taking_of(run, recv) : PLAIT_TAKING_STAGED;
+    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING_STAGED;
     const double alone = plait_lend_clock(run->comm, which, timed ? bytes_of(run, f, recv) : 0);
 
     for (uint32_t k = 0; k < in->nsource; k++)
@@ -286,7 +312,7 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     plait_lend_copied(run->comm, which, n * run->o->size, alone);
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
-        if (s[k].borrowed != PLAIT_NONE)
+        if (s[k].borrowed != PLAIT_NONE && !is_landed(run, f, s[k].borrowed))
             release(run, f, &run->prog->instrs[s[k].borrowed]);
     complete(run, f, i);
 }
@@ -333,7 +359,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         struct plait_link *link = link_to(run, in->peer);
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
-        char *to = in->borrowed ? NULL : address(run, f, in->dst, in->wide);
+        char *to = in->borrowed ? landing(run, f, in) : address(run, f, in->dst, in->wide);
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong =
             PLAIT_GUARDS && data != NULL && plait_sized_wrong(run, f, in, in_number(run, f, in), sent, bytes);
@@ -352,6 +378,9 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             const double start = plait_lend_clock(run->comm, which, timed ? bytes : 0);
             copy(run, to, data, bytes);
             plait_lend_copied(run->comm, which, bytes, start);
+            release(run, f, in);
+        } else if (is_landed(run, f, i)) {
+            run->comm->stats.bytes_copied += bytes;
             release(run, f, in);
         }
         complete(run, f, i);
@@ -493,6 +522,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
+    run->lands = job->queue == NULL && run->comm->cma && run->o->geometry.combines && run->o->selection.once;
     run->queue = job->queue;
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;

@@ -33,6 +33,15 @@ size_t plait_flight_need(const struct plait_run *run)
            PLAIT_ROUND_UP(stride * o->prog->nstage);
 }
 
+/* Of what may be lent: landed messages of the largest slice. */
+static size_t land_need(const struct plait_run *run)
+{
+    const struct plait_op_plan *o = run->o;
+    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
+
+    return run->lands ? plait_flight_stride(o, n) * o->prog->nland : 0;
+}
+
 void plait_read_later(struct plait_late *late, uint32_t number)
 {
     const bool none = late->first == late->end;
@@ -123,6 +132,20 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight
     return PLAIT_OK;
 }
 
+static enum plait_status grow_land(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
+{
+    if (bytes <= f->land_bytes)
+        return PLAIT_OK;
+    comm->stats.allocations++;
+    char *land = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(bytes));
+    if (land == NULL)
+        return plait_fail_memory("out of memory: %zu bytes for what this rank combines", bytes);
+    free(f->land);
+    f->land = land;
+    f->land_bytes = PLAIT_ROUND_UP(bytes);
+    return PLAIT_OK;
+}
+
 static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes, bool *fits)
 {
     enum plait_status status;
@@ -165,6 +188,8 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->flights[d], run->prog);
         if (status == PLAIT_OK)
+            status = grow_land(run->comm, &run->flights[d], land_need(run));
+        if (status == PLAIT_OK)
             status = grow_memory(run->comm, &run->flights[d], run->need, fits);
     }
     return status;
@@ -193,6 +218,7 @@ void plait_flights_destroy(struct plait_flight *flights)
         return;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         plait_arena_free(flights[d].memory);
+        free(flights[d].land);
         free(flights[d].pending);
         free(flights[d].message);
         free(flights[d].ready);
@@ -207,7 +233,7 @@ size_t plait_flights_bytes(const struct plait_comm *comm)
     size_t bytes = 0;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-        bytes += comm->flights[d].bytes;
+        bytes += comm->flights[d].bytes + comm->flights[d].land_bytes;
     return bytes;
 }
 
@@ -216,7 +242,8 @@ void plait_flights_empty(struct plait_comm *comm)
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         struct plait_flight *f = &comm->flights[d];
         plait_arena_free(f->memory);
-        f->memory = NULL;
-        f->bytes = f->used = 0;
+        free(f->land);
+        f->memory = f->land = NULL;
+        f->bytes = f->used = f->land_bytes = 0;
     }
 }

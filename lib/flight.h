@@ -27,7 +27,11 @@ struct plait_flight {
      */
     char *memory, *tmp, *shadow, *stage;
     size_t bytes, used;
-    size_t stride; /* of a TMP slot and of a staged block */
+    size_t stride; /* of a TMP slot, of a staged block and of a landed one */
+
+    /* [land_bytes] Where messages land that REDUCEs read; this rank's own, and always the same, so in its cache. */
+    char *land;
+    size_t land_bytes;
 
     /* [capacity] instructions each. */
     uint32_t capacity, nstage;

@@ -14,7 +14,7 @@
 
 static uint32_t size_of(size_t bytes)
 {
-    const uint32_t k = 63 - (uint32_t)__builtin_clzll(bytes / PLAIT_LEAST_LENT | 1);
+    const uint32_t k = 63 - (uint32_t)__builtin_clzll(bytes / PLAIT_LEAST_ONCE | 1);
     return k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1;
 }
 
@@ -28,17 +28,22 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 }
 
 /* Seconds per byte of both ranks; 0: not known. */
-static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way)
+static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
+                     bool combined)
 {
-    static const enum plait_copying staging[] = { PLAIT_STAGING, PLAIT_STAGING_PAST };
-    static const enum plait_copying taking[] = { PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST, PLAIT_TAKING_LENT };
-    const float write = way == PLAIT_PASS_LENT ? 0 : mean(own, other, staging[way]);
-    const float read = mean(own, other, taking[way]);
+    static const struct {
+        enum plait_copying first, copy, combination; /* PLAIT_NCOPYING: there is none */
+    } parts[PLAIT_NPASSING] = { { PLAIT_STAGING, PLAIT_TAKING_STAGED, PLAIT_COMBINING_STAGED },
+                                { PLAIT_STAGING_PAST, PLAIT_TAKING_PAST, PLAIT_COMBINING_PAST },
+                                { PLAIT_TAKING_LENT, PLAIT_NCOPYING, PLAIT_COMBINING_LENT } };
+    const enum plait_copying second = combined ? parts[way].combination : parts[way].copy;
+    const float x = mean(own, other, parts[way].first);
+    const float y = second != PLAIT_NCOPYING ? mean(own, other, second) : 0;
 
-    return (way != PLAIT_PASS_LENT && write == 0) || read == 0 ? 0 : write + read;
+    return x == 0 || (y == 0 && second != PLAIT_NCOPYING) ? 0 : x + y;
 }
 
-enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may)
+enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may, bool combined)
 {
     const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++;
     const uint32_t round = bytes < PLAIT_LEND_LONG ? PLAIT_LEND_ROUND : PLAIT_LEND_ROUND_LONG;
@@ -53,14 +58,14 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t byt
     for (unsigned w = 0; w < PLAIT_NPASSING; w++)
         if (may & 1U << w) {
             ways[nway] = (enum plait_passing)w;
-            cost[nway] = cost_of(own, other, ways[nway]);
+            cost[nway] = cost_of(own, other, ways[nway], combined);
             known &= cost[nway] > 0;
             best = cost[nway] <= cost[best] ? nway : best;
             nway++;
         }
     if (n < PLAIT_LEND_FIRST * round * nway || !known)
         return ways[n / round % nway];
-    for (uint32_t w = 0, from = PLAIT_LEND_EVERY / 2; w < nway; w++) {
+    for (uint32_t w = 0, from = PLAIT_LEND_EVERY / 4; w < nway; w++) {
         const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
         if (w == best || dear)
             continue;
@@ -78,14 +83,14 @@ enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, siz
 
     if (l->number != number + 1) {
         l->number = number + 1;
-        l->way = plait_lend(comm, peer, bytes, may);
+        l->way = plait_lend(comm, peer, bytes, may, false);
     }
     return l->way;
 }
 
 double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes)
 {
-    if (bytes < PLAIT_LEAST_LENT)
+    if (bytes < PLAIT_LEAST_ONCE)
         return 0;
     return comm->ncopy[size_of(bytes)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
 }
@@ -95,6 +100,7 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t
     if (start == 0)
         return;
     _Atomic float *cost = &comm->own->copies[size_of(bytes)].cost[which];
+    atomic_thread_fence(memory_order_seq_cst); /* what is stored has to get away: half of a small copy's time */
     const float now = (float)((plait_clock() - start) / (double)bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
     atomic_store_explicit(cost, last == 0 || now < last ? now : KEPT * last + (1 - KEPT) * now, memory_order_relaxed);

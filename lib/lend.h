@@ -11,8 +11,8 @@
  * counts, which both see alike. Costs are of messages of one size to within a factor of two.
  *
  * The first messages of a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
- * the cheapest is taken, but for a round of each other in the middle of every PLAIT_LEND_EVERY: at their beginning trial.h asks how to
- * stage where it does. What costs more than twice as much is tried every eighth time.
+ * the cheapest is taken, but for a round of each other from a quarter of every PLAIT_LEND_EVERY on: at their beginning and middle trial.h asks how to
+ * stage where it does. What costs more than twice as much is tried every fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -28,22 +28,25 @@
     2 /* the same of messages that are long: they tell more, and cost more where a way is slow */
 #define PLAIT_LEND_LONG  ((size_t)128 << 10) /* bytes */
 #define PLAIT_LEND_FIRST 2                   /* rounds of each */
-#define PLAIT_LEND_EVERY 128
-#define PLAIT_LEND_DEAR  8  /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
+#define PLAIT_LEND_EVERY 256
+#define PLAIT_LEND_DEAR  4  /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
 #define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
-#define PLAIT_LEND_SIZES 12 /* from PLAIT_LEAST_LENT, by powers of two; the last one has all above */
+#define PLAIT_LEND_SIZES 12 /* from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
 
 struct plait_comm;
 
 enum plait_passing { PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_PASS_LENT, PLAIT_NPASSING };
 
-/* PAST: staged past the caches. */
+/* PAST: staged past the caches. COMBINING: what its receiver reduces, from the stage or where it has landed. */
 enum plait_copying {
     PLAIT_STAGING,
     PLAIT_STAGING_PAST,
     PLAIT_TAKING_STAGED,
     PLAIT_TAKING_PAST,
     PLAIT_TAKING_LENT,
+    PLAIT_COMBINING_STAGED,
+    PLAIT_COMBINING_PAST,
+    PLAIT_COMBINING_LENT,
     PLAIT_NCOPYING
 };
 
@@ -57,8 +60,11 @@ struct plait_lending {            /* to one rank */
     enum plait_passing way;       /* its answer */
 };
 
-/* How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way). Asked once for each. */
-enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may);
+/*
+ * How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver
+ * reduces it. Asked once for each.
+ */
+enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may, bool combined);
 
 /* The same of message `number`; asked again, as there was no room to stage it, the answer is the same. */
 enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may,

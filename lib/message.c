@@ -178,7 +178,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         return false;
     enum plait_passing way = PLAIT_PASS_STAGED;
     link->past_out = false;
-    if (bytes >= PLAIT_LEAST_LENT && !lend) {
+    if (bytes >= PLAIT_LEAST_ONCE && !lend) {
         const bool reads = link->transport->reaches(link, data, bytes, true);
         way = plait_lend_number(comm, m->peer, bytes,
                                 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | (unsigned)reads << PLAIT_PASS_LENT,

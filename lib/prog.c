@@ -118,6 +118,27 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     p->nstage += s->nblk;
 }
 
+/*
+ * Where a REDUCE's messages are put that its senders lend: the first one in its result, which is in the caches then, if
+ * that is a part of OUT that nothing was in before; the others in memory of their own.
+ */
+static void place_landings(struct binder *b, const struct plait_instr *reduce)
+{
+    struct plait_prog *p = b->prog;
+    bool in_result = !b->plan->inplace && !reduce->mixed && reduce->dst.buf == PLAIT_OUT &&
+                     version_of(b, reduce->dst, reduce->nblk) == 0;
+
+    for (uint32_t k = 0; k < reduce->nsource; k++) {
+        const uint32_t borrowed = p->sources[reduce->source + k].borrowed;
+        if (borrowed == PLAIT_NONE)
+            continue;
+        struct plait_instr *recv = &p->instrs[borrowed];
+        recv->dst = in_result ? reduce->dst : (struct plait_span){ PLAIT_TMP, p->nland };
+        p->nland += in_result ? 0 : recv->nblk;
+        in_result = false;
+    }
+}
+
 static void note_write(struct binder *b, uint32_t step)
 {
     const struct plait_step *s = &b->plan->step[step];
@@ -164,6 +185,7 @@ static void make_instrs(struct binder *b, uint32_t *version)
         p->wide |= in->wide;
         if (s->verb == PLAIT_STEP_REDUCE) {
             add_operands(b, in, i, i);
+            place_landings(b, in);
         } else if (s->verb != PLAIT_STEP_RECV) {
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         }

@@ -34,10 +34,10 @@ struct plait_instr {
     int32_t peer;
     uint32_t message; /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
-    struct plait_span dst;
+    struct plait_span dst; /* borrowed RECV: where it is put if it is landed, TMP being memory for that */
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
     uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data. REDUCE: that of the
-                                 SENDs of its result, or PLAIT_NONE */
+                                 SENDs of its result, or PLAIT_NONE. */
     uint32_t ndep;            /* dependencies */
     uint32_t successor, nsuccessor; /* in prog->successors */
 };
@@ -57,6 +57,7 @@ struct plait_prog {
     uint32_t nrank, nblk, ninstr;
     uint32_t ntmp;   /* TMP slots that are still used */
     uint32_t nstage; /* blocks of staging for one slice */
+    uint32_t nland;  /* blocks that borrowed RECVs take where they are landed */
     struct plait_instr *instrs;
     struct plait_source *sources;
     uint32_t *successors;

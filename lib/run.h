@@ -100,6 +100,7 @@ struct plait_run {
     uint64_t nslice, next_slice, done_slices;
     size_t need;    /* library memory of the largest slice */
     bool fits;      /* there is room for it */
+    bool lands;     /* senders may lend what a REDUCE reads */
     unsigned way;   /* of writing: enum plait_way */
     bool timed;     /* measure `busy` */
     bool landed;    /* messages did, at least in part */

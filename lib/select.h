@@ -7,20 +7,22 @@
 #include <plait/plan.h>
 
 /*
- * A message that is only copied, from memory that is not shared, can be read through the kernel, once, instead of being
- * staged and read. Below LEAST the call costs more (2 us); all ranks of a collective stage at the same time, so there it
- * is more than of a message alone. Above, lend.h measures which takes less time for the two ends of a message. Beyond MOST, of
- * all blocks together, that is not all: in a gather staging gives others a part of what the root would do alone, and in an
- * all-gather several find in a cache what was staged once. Measured with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
+ * A message from memory that is not shared can be read through the kernel, once, instead of being staged and read; one
+ * that a root combines as well, into its result or memory of its own. Below LEAST the call costs more (2 us). Above, lend.h
+ * measures which takes less time for the two ends of a message. Beyond MOST, of all blocks together, that is not all: in a
+ * gather staging gives others a part of what the root would do alone, in an all-gather several find in a cache what was
+ * staged once, and of a long reduce slices are staged while others are combined. Measured with 2 and 4 ranks on 2 cores
+ * (Sapphire and Emerald Rapids).
  */
-#define PLAIT_LEAST_ONCE          ((size_t)16 << 10)
-#define PLAIT_LEAST_LENT          ((size_t)8 << 10) /* of a message alone */
+#define PLAIT_LEAST_ONCE          ((size_t)8 << 10)
 #define PLAIT_MOST_ONCE_GATHER    ((size_t)2 << 20)
 #define PLAIT_MOST_ONCE_ALLGATHER ((size_t)4 << 20)
+#define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
 
 static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t all)
 {
     return message >= PLAIT_LEAST_ONCE && all <= (coll == PLAIT_GATHER      ? PLAIT_MOST_ONCE_GATHER
+                                                  : coll == PLAIT_REDUCE    ? PLAIT_MOST_ONCE_REDUCE
                                                   : coll == PLAIT_ALLGATHER ? PLAIT_MOST_ONCE_ALLGATHER
                                                                             : SIZE_MAX);
 }
@@ -49,7 +51,7 @@ struct plait_selection {
     char spec[PLAIT_MAX_SPEC];
     bool tiny;    /* one step, without the engine (tiny.c) */
     size_t split; /* bytes of the largest block between two ranks that goes as in tiny.c beside the engine; 0: none */
-    bool once;    /* every receive is a copy, and few enough bytes for plait_copies_once() */
+    bool once;    /* every receive is a copy or combined at a root, and few enough bytes for plait_copies_once() */
     size_t slice; /* elements */
     uint64_t nslice;
     enum plait_round round;

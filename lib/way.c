@@ -49,14 +49,14 @@ static bool is_lendable(const struct plait_run *run, const struct plait_instr *i
                        : o->selection.slice == SIZE_MAX ? 0
                                                         : plait_sized_block(run, in->blk) * o->size * run->prog->nrank;
 
-    return o->selection.once && plait_copies_once(o->coll, bytes, all);
+    return o->selection.once && (!o->geometry.combines || run->lands) && plait_copies_once(o->coll, bytes, all);
 }
 
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
     const unsigned plain = 1U << PLAIT_PASS_STAGED, past = 1U << PLAIT_PASS_PAST, lent = 1U << PLAIT_PASS_LENT;
 
-    if (run->queue != NULL || bytes < PLAIT_LEAST_LENT)
+    if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
         return 0;
     if (!plait_way_is_tried(run->o))
         return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
@@ -73,6 +73,6 @@ enum plait_passing plait_way_of_message(const struct plait_run *run, const struc
     if (!link->transport->reaches(link, data, bytes, true))
         may &= ~(1U << PLAIT_PASS_LENT);
     if (may != 0)
-        return plait_lend(run->comm, (uint32_t)in->peer, bytes, may);
+        return plait_lend(run->comm, (uint32_t)in->peer, bytes, may, run->o->geometry.combines);
     return run->way & PLAIT_SHARED_PAST ? PLAIT_PASS_PAST : PLAIT_PASS_STAGED;
 }

@@ -135,6 +135,28 @@ static int run_moves(struct plait_comm *comm, uint32_t rank, size_t count, uint6
     return 0;
 }
 
+/* What a root combines: in place or not, by each algorithm, where all travels in the type and where it is widened. */
+static int run_reduces(struct plait_comm *comm, uint32_t rank, size_t count, uint64_t *staged)
+{
+    static const char *const specs[] = { "", "direct", "binomial" };
+    const uint32_t nrank = plait_comm_nrank(comm);
+    uint64_t one;
+
+    *staged = 0;
+    for (uint32_t k = 0; k < 3 * 2 * 2 * nrank; k++) {
+        struct collective c = { .coll = PLAIT_REDUCE,
+                                .type = k / 2 % 2 == 0 ? PLAIT_INT32 : PLAIT_BFLOAT16,
+                                .op = PLAIT_SUM,
+                                .count = k / 2 % 2 == 0 ? count : 2 * count,
+                                .inplace = k % 2,
+                                .root = k / 12 };
+        strcpy(c.spec, specs[k / 4 % 3]);
+        CHECK(run_one(comm, rank, &c, &one) == 0);
+        *staged += one;
+    }
+    return 0;
+}
+
 static bool single_copy_works(struct plait_comm *comm)
 {
     return comm->cma;
@@ -157,6 +179,8 @@ static int copy_once(struct plait_comm **comm, uint32_t rank, void *arg)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         CHECK(run_moves(*comm, rank, counts[i], &staged) == 0);
         CHECK(staged == 0);
+        CHECK(run_reduces(*comm, rank, counts[i], &staged) == 0);
+        CHECK(staged == 0 || counts[i] == 10007); /* whose last slice is small */
     }
     CHECK(run_moves(*comm, rank, 100, &staged) == 0);
     CHECK(staged > 0 ||
@@ -174,7 +198,7 @@ static void run_or_skip(const struct ranks *r, unsigned failed)
     }
 }
 
-/* In no collective that only moves, nor in messages, is malloc memory staged: between processes, threads and both. */
+/* In no collective that only moves, nor in a reduce or in messages, is malloc memory staged: between processes, threads and both. */
 static void memory_of_any_allocator_is_copied_once(void **state)
 {
     (void)state;
@@ -247,7 +271,7 @@ enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
 
 static bool lends(struct plait_comm *comm)
 {
-    return plait_lend(comm, 1, BYTES, TWO) == PLAIT_PASS_LENT;
+    return plait_lend(comm, 1, BYTES, TWO, false) == PLAIT_PASS_LENT;
 }
 
 static unsigned lent_of(struct plait_comm *comm, unsigned n)
@@ -264,7 +288,7 @@ static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NPASSING])
 {
     memset(n, 0, PLAIT_NPASSING * sizeof *n);
     for (unsigned i = 0; i < PLAIT_LEND_EVERY; i++)
-        n[plait_lend(comm, 1, BYTES, ALL)]++;
+        n[plait_lend(comm, 1, BYTES, ALL, false)]++;
 }
 
 /* Past the caches costs less; through them less than twice as much, then more: then it is tried less often. */

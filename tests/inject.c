@@ -115,15 +115,25 @@ WRAP(int, pthread_create, (pthread_t * out, const pthread_attr_t *attr, void *(*
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t to, size_t n);
 void __real_free(void *p);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t to, size_t n);
 void __wrap_free(void *p);
 
 void *__wrap_malloc(size_t n)
 {
     void *p = fails("malloc", ENOMEM) ? NULL : __real_malloc(n);
+
+    live += p != NULL;
+    return p;
+}
+
+void *__wrap_aligned_alloc(size_t to, size_t n)
+{
+    void *p = fails("aligned_alloc", ENOMEM) ? NULL : __real_aligned_alloc(to, n);
 
     live += p != NULL;
     return p;
