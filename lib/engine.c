@@ -371,7 +371,6 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (run->timed && run->began == 0)
             run->began = plait_clock();
         if (!in->borrowed) {
-            run->landed |= data == to;
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = taking_of(run, in);
             const bool timed = data != to && plait_ways_of_message(run, in, bytes) > 0;

@@ -34,7 +34,7 @@ struct plait_instr {
     int32_t peer;
     uint32_t message; /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
-    struct plait_span dst; /* borrowed RECV: where it is put if it is landed, TMP being memory for that */
+    struct plait_span dst;    /* borrowed RECV: where it is put if it is landed, TMP being memory for that */
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
     uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data. REDUCE: that of the
                                  SENDs of its result, or PLAIT_NONE. */

@@ -103,7 +103,6 @@ struct plait_run {
     bool lands;     /* senders may lend what a REDUCE reads */
     unsigned way;   /* of writing: enum plait_way */
     bool timed;     /* measure `busy` */
-    bool landed;    /* messages did, at least in part */
     double busy;    /* seconds spent copying and reducing before the first message came */
     double began;   /* clock when it came; from then on waiting counts too, as the others' writing causes it */
     uint32_t wrong; /* rank + 1 whose message has another size than expected; 0: none */

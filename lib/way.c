@@ -12,7 +12,7 @@ void plait_way_choose(struct plait_run *run)
 
     run->busy = run->began = 0;
     run->way = 0;
-    run->timed = run->landed = false;
+    run->timed = false;
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
         plait_way_is_tried(run->o))
         run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
@@ -33,8 +33,7 @@ void plait_way_report(struct plait_run *run)
 
     if (!run->timed)
         return;
-    if (!run->landed) /* the kernel has a way of its own */
-        plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
+    plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
     for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
         wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
     if (2 * wanted > comm->nrank)

@@ -208,6 +208,35 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
+static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { BLOCK = 1 << 16 };
+    char *in = calloc(1, BLOCK), *out = calloc(2, BLOCK);
+
+    (void)arg;
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    CHECK(in != NULL && out != NULL);
+    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)
+        CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, NULL) == PLAIT_OK);
+    for (unsigned w = 0; w < PLAIT_NWAY; w++)
+        CHECK(plait_trial_of(&(*comm)->trials, BLOCK)->cost[w] < 1);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* Nothing was reported of what was read through the kernel: results were written as a reduce-scatter of this size does best. */
+static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = try_ways };
+
+    (void)state;
+    run_or_skip(&r, 0);
+}
+
 static int reduce_in_threads(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
@@ -647,6 +676,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
+        cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
         cmocka_unit_test(threads_stage_nothing),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
