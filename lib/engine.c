@@ -102,7 +102,9 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
     if (!f->staged[in->stage]) {
         const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
         const double start = stopwatch(run);
-        const double alone = plait_lend_clock(run->comm, which, plait_ways_of_message(run, in, bytes) > 0 ? bytes : 0);
+        const struct plait_passed m = plait_way_passed(run, in, bytes);
+        const double alone =
+            plait_lend_clock(run->comm, which, plait_ways_of_message(run, in, bytes) > 0 ? m.whole : 0);
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
         else if (past)
@@ -110,7 +112,7 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
         else
             plait_copy(run->comm->kernels, copy, data, bytes);
         add_busy(run, start);
-        plait_lend_copied(run->comm, which, bytes, alone);
+        plait_lend_copied(run->comm, which, m, alone);
         f->staged[in->stage] = past ? STAGED_PAST : STAGED;
         run->comm->stats.bytes_staged += bytes;
     }
@@ -292,9 +294,11 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     const void *from[MOST];
     const double start = stopwatch(run);
     const struct plait_instr *recv = first_borrowed(run, in);
-    const bool timed = recv != NULL && plait_ways_of_message(run, recv, bytes_of(run, f, recv)) > 0;
+    const size_t got = recv != NULL ? bytes_of(run, f, recv) : 0;
+    const bool timed = recv != NULL && plait_ways_of_message(run, recv, got) > 0;
+    const struct plait_passed m = timed ? plait_way_passed(run, recv, got) : (struct plait_passed){ 0, 0 };
     const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING_STAGED;
-    const double alone = plait_lend_clock(run->comm, which, timed ? bytes_of(run, f, recv) : 0);
+    const double alone = plait_lend_clock(run->comm, which, m.whole);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
@@ -309,7 +313,7 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     else if (n > 0)
         run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
     add_busy(run, start);
-    plait_lend_copied(run->comm, which, n * run->o->size, alone);
+    plait_lend_copied(run->comm, which, m, alone);
     run->comm->stats.bytes_reduced += bytes_of(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE && !is_landed(run, f, s[k].borrowed))
@@ -360,6 +364,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? landing(run, f, in) : address(run, f, in->dst, in->wide);
+        link->whole = plait_way_passed(run, in, bytes).whole;
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong =
             PLAIT_GUARDS && data != NULL && plait_sized_wrong(run, f, in, in_number(run, f, in), sent, bytes);
@@ -374,9 +379,10 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = taking_of(run, in);
             const bool timed = data != to && plait_ways_of_message(run, in, bytes) > 0;
-            const double start = plait_lend_clock(run->comm, which, timed ? bytes : 0);
+            const struct plait_passed m = { bytes, link->whole };
+            const double start = plait_lend_clock(run->comm, which, timed ? m.whole : 0);
             copy(run, to, data, bytes);
-            plait_lend_copied(run->comm, which, bytes, start);
+            plait_lend_copied(run->comm, which, m, start);
             release(run, f, in);
         } else if (is_landed(run, f, i)) {
             run->comm->stats.bytes_copied += bytes;

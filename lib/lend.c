@@ -12,9 +12,9 @@
  */
 #define KEPT 0.94F
 
-static uint32_t size_of(size_t bytes)
+static uint32_t size_of(size_t whole)
 {
-    const uint32_t k = 63 - (uint32_t)__builtin_clzll(bytes / PLAIT_LEAST_ONCE | 1);
+    const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
     return k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1;
 }
 
@@ -43,10 +43,11 @@ static float cost_of(const struct plait_copies *own, const struct plait_copies *
     return x == 0 || (y == 0 && second != PLAIT_NCOPYING) ? 0 : x + y;
 }
 
-enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may, bool combined)
+enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+                              bool combined)
 {
-    const uint32_t k = size_of(bytes), n = comm->peers[peer].lending.n[k]++;
-    const uint32_t round = bytes < PLAIT_LEND_LONG ? PLAIT_LEND_ROUND : PLAIT_LEND_ROUND_LONG;
+    const uint32_t k = size_of(m.whole), n = comm->peers[peer].lending.n[k]++;
+    const uint32_t round = m.bytes < PLAIT_LEND_LONG ? PLAIT_LEND_ROUND : PLAIT_LEND_ROUND_LONG;
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
     enum plait_passing ways[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING];
@@ -76,44 +77,45 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t byt
     return ways[best];
 }
 
-enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may,
+enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                                      uint32_t number)
 {
     struct plait_lending *l = &comm->peers[peer].lending;
 
     if (l->number != number + 1) {
         l->number = number + 1;
-        l->way = plait_lend(comm, peer, bytes, may, false);
+        l->way = plait_lend(comm, peer, m, may, false);
     }
     return l->way;
 }
 
-double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes)
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t whole)
 {
-    if (bytes < PLAIT_LEAST_ONCE)
+    if (whole < PLAIT_LEAST_ONCE)
         return 0;
-    return comm->ncopy[size_of(bytes)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
+    return comm->ncopy[size_of(whole)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
 }
 
-void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t bytes, double start)
+void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start)
 {
     if (start == 0)
         return;
-    _Atomic float *cost = &comm->own->copies[size_of(bytes)].cost[which];
+    _Atomic float *cost = &comm->own->copies[size_of(m.whole)].cost[which];
     atomic_thread_fence(memory_order_seq_cst); /* what is stored has to get away: half of a small copy's time */
-    const float now = (float)((plait_clock() - start) / (double)bytes);
+    const float now = (float)((plait_clock() - start) / (double)m.bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
     atomic_store_explicit(cost, last == 0 || now < last ? now : KEPT * last + (1 - KEPT) * now, memory_order_relaxed);
 }
 
-void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from, size_t bytes)
+void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
+                      struct plait_passed m)
 {
-    const double start = plait_lend_clock(comm, which, bytes);
+    const double start = plait_lend_clock(comm, which, m.bytes < PLAIT_LEAST_ONCE ? 0 : m.whole);
 
     if (which == PLAIT_STAGING_PAST)
-        comm->kernels->stream(to, from, bytes);
+        comm->kernels->stream(to, from, m.bytes);
     else
-        plait_copy(comm->kernels, to, from, bytes);
-    plait_lend_copied(comm, which, bytes, start);
+        plait_copy(comm->kernels, to, from, m.bytes);
+    plait_lend_copied(comm, which, m, start);
     return to;
 }

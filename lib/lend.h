@@ -8,7 +8,8 @@
  * while a virtual one runs. So all are measured as messages go: each rank says in its control block what its copies
  * cost, and now and then a way that is not in use is tried. The sender decides alone, for each message, and nothing is
  * agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs that
- * counts, which both see alike. Costs are of messages of one size to within a factor of two.
+ * counts, which both see alike. Costs are of messages that are slices of blocks of one size, to within a factor of two: a slice
+ * of what fits a cache costs half of one of what does not.
  *
  * The first messages of a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
  * the cheapest is taken, but for a round of each other from a quarter of every PLAIT_LEND_EVERY on: at their beginning and middle trial.h asks how to
@@ -31,7 +32,7 @@
 #define PLAIT_LEND_EVERY 256
 #define PLAIT_LEND_DEAR  4  /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
 #define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
-#define PLAIT_LEND_SIZES 12 /* from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
+#define PLAIT_LEND_SIZES 14 /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
 
 struct plait_comm;
 
@@ -50,7 +51,11 @@ enum plait_copying {
     PLAIT_NCOPYING
 };
 
-struct plait_copies { /* of messages of one size, seconds per byte; 0: not known */
+struct plait_passed { /* a message: its bytes, and those of all slices of its block */
+    size_t bytes, whole;
+};
+
+struct plait_copies { /* of blocks of one size, seconds per byte; 0: not known */
     _Atomic float cost[PLAIT_NCOPYING];
 };
 
@@ -64,19 +69,21 @@ struct plait_lending {            /* to one rank */
  * How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver
  * reduces it. Asked once for each.
  */
-enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may, bool combined);
+enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+                              bool combined);
 
 /* The same of message `number`; asked again, as there was no room to stage it, the answer is the same. */
-enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, size_t bytes, unsigned may,
+enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                                      uint32_t number);
 
-/* The clock before a copy that is to be timed, or 0. */
-double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t bytes);
+/* The clock before a copy that is to be timed, or 0. whole: 0 where it is not. */
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t whole);
 
 /* A copy was made. start: plait_lend_clock()'s; 0: nothing happens. */
-void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, size_t bytes, double start);
+void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start);
 
 /* memcpy(), or past the caches, and both. */
-void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from, size_t bytes);
+void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
+                      struct plait_passed m);
 
 #endif

@@ -62,6 +62,12 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
     return is_lendable(run, in, bytes) ? lent | (run->way & PLAIT_SHARED_PAST ? past : plain) : 0;
 }
 
+struct plait_passed plait_way_passed(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    return (struct plait_passed){ bytes, run->o->sized ? plait_sized_block(run, in->blk) * run->o->size
+                                                       : bytes * run->nslice };
+}
+
 enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,
                                         const struct plait_instr *in, const void *data, size_t bytes)
 {
@@ -72,6 +78,7 @@ enum plait_passing plait_way_of_message(const struct plait_run *run, const struc
     if (!link->transport->reaches(link, data, bytes, true))
         may &= ~(1U << PLAIT_PASS_LENT);
     if (may != 0)
-        return plait_lend(run->comm, (uint32_t)in->peer, bytes, may, run->o->geometry.combines);
+        return plait_lend(run->comm, (uint32_t)in->peer, plait_way_passed(run, in, bytes), may,
+                          run->o->geometry.combines);
     return run->way & PLAIT_SHARED_PAST ? PLAIT_PASS_PAST : PLAIT_PASS_STAGED;
 }

@@ -295,12 +295,14 @@ enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_LEND_EVERY };
 enum { FIRST = 2 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND };        /* messages, where there are two ways */
 enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
 
+#define PASSED ((struct plait_passed){ BYTES, BYTES })
+
 #define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
 #define ALL (TWO | 1U << PLAIT_PASS_PAST)
 
 static bool lends(struct plait_comm *comm)
 {
-    return plait_lend(comm, 1, BYTES, TWO, false) == PLAIT_PASS_LENT;
+    return plait_lend(comm, 1, PASSED, TWO, false) == PLAIT_PASS_LENT;
 }
 
 static unsigned lent_of(struct plait_comm *comm, unsigned n)
@@ -317,7 +319,7 @@ static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NPASSING])
 {
     memset(n, 0, PLAIT_NPASSING * sizeof *n);
     for (unsigned i = 0; i < PLAIT_LEND_EVERY; i++)
-        n[plait_lend(comm, 1, BYTES, ALL, false)]++;
+        n[plait_lend(comm, 1, PASSED, ALL, false)]++;
 }
 
 /* Past the caches costs less; through them less than twice as much, then more: then it is tried less often. */
@@ -375,17 +377,17 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     for (uint32_t n = 0; n < 5;
          n++) /* copies that are slow for once do not change the way, if they stay slow they do */
-        plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 100 * 1e-10 * BYTES);
+        plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 35e-10F);
     for (uint32_t n = 0; n < 200; n++)
-        plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 100 * 1e-10 * BYTES);
+        plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] > 95e-10F && lends(*comm));
-    plait_lend_copied(*comm, PLAIT_STAGING, BYTES, plait_clock() - 1e-10 * BYTES);
+    plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] < 50e-10F); /* a fast one counts at once */
     own[PLAIT_STAGING] = 1e-10F;
-    CHECK(plait_lend_number(*comm, 1, BYTES, TWO, 7) == PLAIT_PASS_STAGED);
+    CHECK(plait_lend_number(*comm, 1, PASSED, TWO, 7) == PLAIT_PASS_STAGED);
     const uint32_t asked = (*comm)->peers[1].lending.n[3];
-    CHECK(plait_lend_number(*comm, 1, BYTES, TWO, 7) == PLAIT_PASS_STAGED && (*comm)->peers[1].lending.n[3] == asked);
+    CHECK(plait_lend_number(*comm, 1, PASSED, TWO, 7) == PLAIT_PASS_STAGED && (*comm)->peers[1].lending.n[3] == asked);
     CHECK(choose_among_all(*comm, rank, own, other) == 0);
     (*comm)->config.cma = PLAIT_CMA_ALWAYS;
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
@@ -407,8 +409,7 @@ static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **sta
 static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { NSLICE = 16, KIB = 1024 };
-    static const size_t sizes[] = { 32 * KIB, 128 * KIB,
-                                    512 * KIB }; /* lend.h's third, fifth and seventh; slices have the last */
+    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* lend.h's third, fifth and seventh */
     char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
 
     (void)arg;
@@ -420,7 +421,7 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
     usleep(rank == 1 ? 50000 : 0);
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(rank == 1 || (*comm)->peers[1].lending.n[6] == NSLICE); /* each is asked for once */
+    CHECK(rank == 1 || (*comm)->peers[1].lending.n[10] == NSLICE); /* of 8 MiB; each is asked for once */
     for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);

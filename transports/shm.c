@@ -143,7 +143,8 @@ static bool copy_over(struct shm_link *s, const struct plait_post *post, void *l
     const struct plait_arena_header *h = (const void *)s->base;
     struct plait_unread *unread = &s->comm->unread;
     const uint64_t address = h->base + post->address;
-    const double start = plait_lend_clock(s->comm, PLAIT_TAKING_LENT, post->bytes);
+    const struct plait_passed m = { post->bytes, s->link.whole };
+    const double start = plait_lend_clock(s->comm, PLAIT_TAKING_LENT, m.whole);
     const int error = plait_process_read(s->process, address, landing, post->bytes);
 
     if (error != 0)
@@ -151,7 +152,7 @@ static bool copy_over(struct shm_link *s, const struct plait_post *post, void *l
     else if (unread->error != 0 && unread->rank == s->peer)
         unread->error = 0;
     if (error == 0)
-        plait_lend_copied(s->comm, PLAIT_TAKING_LENT, post->bytes, start);
+        plait_lend_copied(s->comm, PLAIT_TAKING_LENT, m, start);
     return error == 0;
 }
 
