@@ -66,7 +66,7 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
         }
     if (n < PLAIT_LEND_FIRST * round * nway || !known)
         return ways[n / round % nway];
-    for (uint32_t w = 0, from = PLAIT_LEND_EVERY / 4; w < nway; w++) {
+    for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {
         const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
         if (w == best || dear)
             continue;

@@ -12,8 +12,7 @@
  * of what fits a cache costs half of one of what does not.
  *
  * The first messages of a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
- * the cheapest is taken, but for a round of each other from a quarter of every PLAIT_LEND_EVERY on: at their beginning and middle trial.h asks how to
- * stage where it does. What costs more than twice as much is tried every fourth time.
+ * the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -29,10 +28,11 @@
     2 /* the same of messages that are long: they tell more, and cost more where a way is slow */
 #define PLAIT_LEND_LONG  ((size_t)128 << 10) /* bytes */
 #define PLAIT_LEND_FIRST 2                   /* rounds of each */
-#define PLAIT_LEND_EVERY 256
-#define PLAIT_LEND_DEAR  4  /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
-#define PLAIT_LEND_TIMED 3  /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
-#define PLAIT_LEND_SIZES 14 /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
+#define PLAIT_LEND_EVERY 1024
+#define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to stage at multiples of 128 */
+#define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
+#define PLAIT_LEND_TIMED 3   /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
+#define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
 
 struct plait_comm;
 
