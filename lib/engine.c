@@ -90,6 +90,14 @@ static inline void add_busy(struct plait_run *run, double start)
         run->busy += plait_clock() - start;
 }
 
+static const struct plait_passed not_measured;
+
+/* What is to be said of a copy of this message: where there is a choice of ways. */
+static struct plait_passed measured(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    return plait_ways_of_message(run, in, bytes) > 0 ? plait_way_passed(run, in, bytes) : not_measured;
+}
+
 enum { STAGED = 1, STAGED_PAST };
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
@@ -102,9 +110,8 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
     if (!f->staged[in->stage]) {
         const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
         const double start = stopwatch(run);
-        const struct plait_passed m = plait_way_passed(run, in, bytes);
-        const double alone =
-            plait_lend_clock(run->comm, which, plait_ways_of_message(run, in, bytes) > 0 ? m.whole : 0);
+        const struct plait_passed m = measured(run, in, bytes);
+        const double alone = plait_lend_clock(run->comm, which, m);
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
         else if (past)
@@ -294,11 +301,9 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     const void *from[MOST];
     const double start = stopwatch(run);
     const struct plait_instr *recv = first_borrowed(run, in);
-    const size_t got = recv != NULL ? bytes_of(run, f, recv) : 0;
-    const bool timed = recv != NULL && plait_ways_of_message(run, recv, got) > 0;
-    const struct plait_passed m = timed ? plait_way_passed(run, recv, got) : (struct plait_passed){ 0, 0 };
+    const struct plait_passed m = recv != NULL ? measured(run, recv, bytes_of(run, f, recv)) : not_measured;
     const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING_STAGED;
-    const double alone = plait_lend_clock(run->comm, which, m.whole);
+    const double alone = plait_lend_clock(run->comm, which, m);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
@@ -378,9 +383,8 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         if (!in->borrowed) {
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = taking_of(run, in);
-            const bool timed = data != to && plait_ways_of_message(run, in, bytes) > 0;
-            const struct plait_passed m = { bytes, link->whole };
-            const double start = plait_lend_clock(run->comm, which, timed ? m.whole : 0);
+            const struct plait_passed m = data != to ? measured(run, in, bytes) : not_measured;
+            const double start = plait_lend_clock(run->comm, which, m);
             copy(run, to, data, bytes);
             plait_lend_copied(run->comm, which, m, start);
             release(run, f, in);

@@ -47,7 +47,6 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
                               bool combined)
 {
     const uint32_t k = size_of(m.whole), n = comm->peers[peer].lending.n[k]++;
-    const uint32_t round = m.bytes < PLAIT_LEND_LONG ? PLAIT_LEND_ROUND : PLAIT_LEND_ROUND_LONG;
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
     enum plait_passing ways[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING];
@@ -64,15 +63,15 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
             best = cost[nway] <= cost[best] ? nway : best;
             nway++;
         }
-    if (n < PLAIT_LEND_FIRST * round * nway || !known)
-        return ways[n / round % nway];
+    if (n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known)
+        return ways[n / PLAIT_LEND_ROUND % nway];
     for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {
         const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
         if (w == best || dear)
             continue;
-        if (n % PLAIT_LEND_EVERY - from < round)
+        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
             return ways[w];
-        from += round;
+        from += PLAIT_LEND_ROUND;
     }
     return ways[best];
 }
@@ -89,11 +88,12 @@ enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, str
     return l->way;
 }
 
-double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t whole)
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struct plait_passed m)
 {
-    if (whole < PLAIT_LEAST_ONCE)
+    if (m.bytes < PLAIT_LEAST_ONCE)
         return 0;
-    return comm->ncopy[size_of(whole)][which]++ % PLAIT_LEND_TIMED == 0 ? plait_clock() : 0;
+    const uint32_t every = m.bytes < PLAIT_LEND_LONG ? PLAIT_LEND_TIMED : 1;
+    return comm->ncopy[size_of(m.whole)][which]++ % every == 0 ? plait_clock() : 0;
 }
 
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start)
@@ -110,7 +110,7 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
 void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
                       struct plait_passed m)
 {
-    const double start = plait_lend_clock(comm, which, m.bytes < PLAIT_LEAST_ONCE ? 0 : m.whole);
+    const double start = plait_lend_clock(comm, which, m);
 
     if (which == PLAIT_STAGING_PAST)
         comm->kernels->stream(to, from, m.bytes);

@@ -23,16 +23,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache; */
-#define PLAIT_LEND_ROUND_LONG \
-    2 /* the same of messages that are long: they tell more, and cost more where a way is slow */
-#define PLAIT_LEND_LONG  ((size_t)128 << 10) /* bytes */
-#define PLAIT_LEND_FIRST 2                   /* rounds of each */
+#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache */
+#define PLAIT_LEND_FIRST 2 /* rounds of each */
 #define PLAIT_LEND_EVERY 1024
 #define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to stage at multiples of 128 */
 #define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
-#define PLAIT_LEND_TIMED 3   /* of the copies one of so many is timed, as the clock takes a tenth of the smallest */
 #define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
+
+/* Of shorter copies one of so many is timed, as the clock takes a tenth of the smallest. */
+#define PLAIT_LEND_LONG  ((size_t)128 << 10)
+#define PLAIT_LEND_TIMED 3
 
 struct plait_comm;
 
@@ -76,8 +76,8 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
 enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                                      uint32_t number);
 
-/* The clock before a copy that is to be timed, or 0. whole: 0 where it is not. */
-double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, size_t whole);
+/* The clock before a copy that is to be timed, or 0. Of less than PLAIT_LEAST_ONCE bytes none is. */
+double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struct plait_passed m);
 
 /* A copy was made. start: plait_lend_clock()'s; 0: nothing happens. */
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start);
