@@ -112,7 +112,7 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
-    _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_SIZES];
+    _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_ROWS];
     _Alignas(PLAIT_LINE) struct plait_tiny_small small[PLAIT_TINY_SMALL];
     struct plait_tiny_large large[PLAIT_TINY_LARGE];
     struct plait_post post[];
@@ -289,7 +289,7 @@ struct plait_comm {
     uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;
-    uint32_t ncopy[PLAIT_LEND_SIZES][PLAIT_NCOPYING]; /* that could be timed, see lend.h */
+    uint32_t ncopy[PLAIT_LEND_ROWS][PLAIT_NCOPYING]; /* that could be timed, see lend.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

@@ -287,9 +287,7 @@ static inline bool is_landed(const struct plait_run *run, const struct plait_fli
 static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
                                               const struct plait_instr *recv)
 {
-    return is_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING_LENT
-           : link_to(run, recv->peer)->past_in                     ? PLAIT_COMBINING_PAST
-                                                                   : PLAIT_COMBINING_STAGED;
+    return is_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING : taking_of(run, recv);
 }
 
 static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
@@ -302,7 +300,7 @@ static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
     const double start = stopwatch(run);
     const struct plait_instr *recv = first_borrowed(run, in);
     const struct plait_passed m = recv != NULL ? measured(run, recv, bytes_of(run, f, recv)) : not_measured;
-    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING_STAGED;
+    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING;
     const double alone = plait_lend_clock(run->comm, which, m);
 
     for (uint32_t k = 0; k < in->nsource; k++)
@@ -369,7 +367,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
         const size_t bytes = bytes_of(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? landing(run, f, in) : address(run, f, in->dst, in->wide);
-        link->whole = plait_way_passed(run, in, bytes).whole;
+        link->row = plait_way_passed(run, in, bytes).row;
         const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
         const bool wrong =
             PLAIT_GUARDS && data != NULL && plait_sized_wrong(run, f, in, in_number(run, f, in), sent, bytes);

@@ -12,10 +12,10 @@
  */
 #define KEPT 0.94F
 
-static uint32_t size_of(size_t whole)
+uint32_t plait_lend_row(uint32_t coll, size_t whole)
 {
     const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
-    return k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1;
+    return coll * PLAIT_LEND_SIZES + (k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1);
 }
 
 /* Of both ranks, or of the one that knows it. */
@@ -31,22 +31,18 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
                      bool combined)
 {
-    static const struct {
-        enum plait_copying first, copy, combination; /* PLAIT_NCOPYING: there is none */
-    } parts[PLAIT_NPASSING] = { { PLAIT_STAGING, PLAIT_TAKING_STAGED, PLAIT_COMBINING_STAGED },
-                                { PLAIT_STAGING_PAST, PLAIT_TAKING_PAST, PLAIT_COMBINING_PAST },
-                                { PLAIT_TAKING_LENT, PLAIT_NCOPYING, PLAIT_COMBINING_LENT } };
-    const enum plait_copying second = combined ? parts[way].combination : parts[way].copy;
-    const float x = mean(own, other, parts[way].first);
-    const float y = second != PLAIT_NCOPYING ? mean(own, other, second) : 0;
+    static const enum plait_copying first[] = { PLAIT_STAGING, PLAIT_STAGING_PAST, PLAIT_TAKING_LENT };
+    static const enum plait_copying then[] = { PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST, PLAIT_COMBINING };
+    const bool two = way != PLAIT_PASS_LENT || combined;
+    const float x = mean(own, other, first[way]), y = two ? mean(own, other, then[way]) : 0;
 
-    return x == 0 || (y == 0 && second != PLAIT_NCOPYING) ? 0 : x + y;
+    return x == 0 || (two && y == 0) ? 0 : x + y;
 }
 
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                               bool combined)
 {
-    const uint32_t k = size_of(m.whole), n = comm->peers[peer].lending.n[k]++;
+    const uint32_t k = m.row, n = comm->peers[peer].lending.n[k]++;
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
     enum plait_passing ways[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING];
@@ -93,14 +89,14 @@ double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struc
     if (m.bytes < PLAIT_LEAST_ONCE)
         return 0;
     const uint32_t every = m.bytes < PLAIT_LEND_LONG ? PLAIT_LEND_TIMED : 1;
-    return comm->ncopy[size_of(m.whole)][which]++ % every == 0 ? plait_clock() : 0;
+    return comm->ncopy[m.row][which]++ % every == 0 ? plait_clock() : 0;
 }
 
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start)
 {
     if (start == 0)
         return;
-    _Atomic float *cost = &comm->own->copies[size_of(m.whole)].cost[which];
+    _Atomic float *cost = &comm->own->copies[m.row].cost[which];
     atomic_thread_fence(memory_order_seq_cst); /* what is stored has to get away: half of a small copy's time */
     const float now = (float)((plait_clock() - start) / (double)m.bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);

@@ -8,8 +8,9 @@
  * while a virtual one runs. So all are measured as messages go: each rank says in its control block what its copies
  * cost, and now and then a way that is not in use is tried. The sender decides alone, for each message, and nothing is
  * agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs that
- * counts, which both see alike. Costs are of messages that are slices of blocks of one size, to within a factor of two: a slice
- * of what fits a cache costs half of one of what does not.
+ * counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of one size, to within a
+ * factor of two: where both ranks copy at the same time a line costs more than where one does, and a slice of what fits a
+ * cache half of one of what does not.
  *
  * The first messages of a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
  * the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.
@@ -18,6 +19,8 @@
 #define PLAIT_LIB_LEND_H
 
 #include "clock.h"
+
+#include <plait/plan.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +32,7 @@
 #define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to stage at multiples of 128 */
 #define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
 #define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
+#define PLAIT_LEND_ROWS  ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
 
 /* Of shorter copies one of so many is timed, as the clock takes a tenth of the smallest. */
 #define PLAIT_LEND_LONG  ((size_t)128 << 10)
@@ -38,32 +42,37 @@ struct plait_comm;
 
 enum plait_passing { PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_PASS_LENT, PLAIT_NPASSING };
 
-/* PAST: staged past the caches. COMBINING: what its receiver reduces, from the stage or where it has landed. */
+/*
+ * PAST: staged past the caches. What a receiver reduces it takes from the stage by that, or copies by TAKING_LENT and then
+ * reduces by COMBINING.
+ */
 enum plait_copying {
     PLAIT_STAGING,
     PLAIT_STAGING_PAST,
     PLAIT_TAKING_STAGED,
     PLAIT_TAKING_PAST,
     PLAIT_TAKING_LENT,
-    PLAIT_COMBINING_STAGED,
-    PLAIT_COMBINING_PAST,
-    PLAIT_COMBINING_LENT,
+    PLAIT_COMBINING,
     PLAIT_NCOPYING
 };
 
-struct plait_passed { /* a message: its bytes, and those of all slices of its block */
-    size_t bytes, whole;
+struct plait_passed { /* a message: its bytes, and the row of its costs */
+    size_t bytes;
+    uint32_t row;
 };
 
-struct plait_copies { /* of blocks of one size, seconds per byte; 0: not known */
+struct plait_copies { /* a row: seconds per byte; 0: not known */
     _Atomic float cost[PLAIT_NCOPYING];
 };
 
-struct plait_lending {            /* to one rank */
-    uint32_t n[PLAIT_LEND_SIZES]; /* messages that were asked for */
-    uint32_t number;              /* of the last that plait_lend_number() was asked for, + 1; */
-    enum plait_passing way;       /* its answer */
+struct plait_lending {           /* to one rank */
+    uint32_t n[PLAIT_LEND_ROWS]; /* messages that were asked for */
+    uint32_t number;             /* of the last that plait_lend_number() was asked for, + 1; */
+    enum plait_passing way;      /* its answer */
 };
+
+/* Of a collective, or of messages alone (PLAIT_NCOLL). whole: bytes of all slices of the block. */
+uint32_t plait_lend_row(uint32_t coll, size_t whole);
 
 /*
  * How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver

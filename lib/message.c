@@ -139,6 +139,11 @@ static char *small_stage(const struct plait_pair *pair, uint32_t number)
     return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
 }
 
+static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
+{
+    return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes) };
+}
+
 /* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
 static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link, size_t bytes,
                         enum plait_status *status)
@@ -180,7 +185,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     link->past_out = false;
     if (bytes >= PLAIT_LEAST_ONCE && !lend) {
         const bool reads = link->transport->reaches(link, data, bytes, true);
-        way = plait_lend_number(comm, m->peer, (struct plait_passed){ bytes, m->bytes },
+        way = plait_lend_number(comm, m->peer, passed_of(m, bytes),
                                 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | (unsigned)reads << PLAIT_PASS_LENT,
                                 link->next_out);
         lend = way == PLAIT_PASS_LENT;
@@ -190,8 +195,8 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         if (copy == NULL)
             return false;
         link->past_out = way == PLAIT_PASS_PAST;
-        data = plait_lend_copy(comm, link->past_out ? PLAIT_STAGING_PAST : PLAIT_STAGING, copy, data,
-                               (struct plait_passed){ bytes, m->bytes });
+        data =
+            plait_lend_copy(comm, link->past_out ? PLAIT_STAGING_PAST : PLAIT_STAGING, copy, data, passed_of(m, bytes));
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
@@ -224,7 +229,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
-    link->whole = m->bytes;
+    link->row = passed_of(m, bytes).row;
     plait_device_message_aim(comm, m);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 
@@ -239,8 +244,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
-        plait_lend_copy(comm, link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, to, data,
-                        (struct plait_passed){ bytes, m->bytes });
+        plait_lend_copy(comm, link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, to, data, passed_of(m, bytes));
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;

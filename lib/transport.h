@@ -84,7 +84,7 @@ struct plait_transport {
 struct plait_link {
     const struct plait_transport *transport;
     uint32_t next_out, next_in; /* numbers of the next operation's first messages */
-    size_t whole;               /* bytes of the block of which a slice may arrive (lend.h); set before arrived() */
+    uint32_t row;               /* of the costs of what may arrive (lend.h); set before arrived() */
     bool past_out, past_in;     /* what is offered, what arrived last, was staged past the caches (shm's tells it) */
 };
 

@@ -64,8 +64,9 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 
 struct plait_passed plait_way_passed(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
-    return (struct plait_passed){ bytes, run->o->sized ? plait_sized_block(run, in->blk) * run->o->size
-                                                       : bytes * run->nslice };
+    const size_t whole = run->o->sized ? plait_sized_block(run, in->blk) * run->o->size : bytes * run->nslice;
+
+    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole) };
 }
 
 enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,

@@ -23,7 +23,7 @@ void plait_way_report(struct plait_run *run);
  */
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes);
 
-/* This message, and all slices of its block. */
+/* This message, and where its costs are. */
 struct plait_passed plait_way_passed(const struct plait_run *run, const struct plait_instr *in, size_t bytes);
 
 /* How it goes to its receiver, which may be able to read it where it lies. Asked once. */

@@ -295,7 +295,9 @@ enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_LEND_EVERY };
 enum { FIRST = 2 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND };        /* messages, where there are two ways */
 enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
 
-#define PASSED ((struct plait_passed){ BYTES, BYTES })
+#define ROW_OF(coll, k) ((coll)*PLAIT_LEND_SIZES + (k))
+#define ROW             ROW_OF(PLAIT_NCOLL, 3) /* of messages of BYTES */
+#define PASSED          ((struct plait_passed){ BYTES, plait_lend_row(PLAIT_NCOLL, BYTES) })
 
 #define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
 #define ALL (TWO | 1U << PLAIT_PASS_PAST)
@@ -332,7 +334,7 @@ static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic floa
     own[PLAIT_STAGING_PAST] = 1e-10F;
     other[PLAIT_TAKING_PAST] = 1e-10F;
     own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 3e-10F;
-    comm->peers[1].lending.n[3] = PLAIT_LEND_EVERY;
+    comm->peers[1].lending.n[ROW] = PLAIT_LEND_EVERY;
     count_ways(comm, n);
     CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_ROUND && n[PLAIT_PASS_LENT] == PLAIT_LEND_ROUND);
     own[PLAIT_STAGING] = 20e-10F;
@@ -352,14 +354,14 @@ static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic floa
 /* What others measured, and this rank, set by hand. */
 static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    _Atomic float *own = (*comm)->own->copies[3].cost;
-    _Atomic float *other = ((struct plait_control *)(uintptr_t)(*comm)->peers[1].control)->copies[3].cost;
+    _Atomic float *own = (*comm)->own->copies[ROW].cost;
+    _Atomic float *other = ((struct plait_control *)(uintptr_t)(*comm)->peers[1].control)->copies[ROW].cost;
 
     (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank != 0)
         return 0;
-    CHECK(lent_of(*comm, FIRST) == FIRST / 2 && (*comm)->peers[1].lending.n[3] == FIRST);
+    CHECK(lent_of(*comm, FIRST) == FIRST / 2 && (*comm)->peers[1].lending.n[ROW] == FIRST);
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY - FIRST) == (PLAIT_LEND_EVERY - FIRST) / 2); /* not known */
     own[PLAIT_STAGING] = 1e-10F;
     other[PLAIT_TAKING_STAGED] = 2e-10F;
@@ -368,7 +370,7 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY - PLAIT_LEND_ROUND);
     other[PLAIT_TAKING_LENT] = 10e-10F;
-    (*comm)->peers[1].lending.n[3] = 0; /* while trial.h asks how to stage, everything is staged: see there */
+    (*comm)->peers[1].lending.n[ROW] = 0; /* while trial.h asks how to stage, everything is staged: see there */
     for (uint32_t n = 0; n < 4 * PLAIT_TRIAL_PERIOD; n++) {
         const uint32_t since = n < PLAIT_TRIAL_PERIOD && n >= PLAIT_TRIAL_EARLY
                                    ? PLAIT_TRIAL_EARLY
@@ -386,8 +388,9 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(own[PLAIT_STAGING] < 50e-10F); /* a fast one counts at once */
     own[PLAIT_STAGING] = 1e-10F;
     CHECK(plait_lend_number(*comm, 1, PASSED, TWO, 7) == PLAIT_PASS_STAGED);
-    const uint32_t asked = (*comm)->peers[1].lending.n[3];
-    CHECK(plait_lend_number(*comm, 1, PASSED, TWO, 7) == PLAIT_PASS_STAGED && (*comm)->peers[1].lending.n[3] == asked);
+    const uint32_t asked = (*comm)->peers[1].lending.n[ROW];
+    CHECK(plait_lend_number(*comm, 1, PASSED, TWO, 7) == PLAIT_PASS_STAGED &&
+          (*comm)->peers[1].lending.n[ROW] == asked);
     CHECK(choose_among_all(*comm, rank, own, other) == 0);
     (*comm)->config.cma = PLAIT_CMA_ALWAYS;
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
@@ -421,14 +424,15 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
     usleep(rank == 1 ? 50000 : 0);
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(rank == 1 || (*comm)->peers[1].lending.n[10] == NSLICE); /* of 8 MiB; each is asked for once */
+    CHECK(rank == 1 ||
+          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == NSLICE); /* of 8 MiB; each is asked for once */
     for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     for (int k = 2; k < 8 && rank == 1; k += 2) {
-        CHECK((*comm)->own->copies[k].cost[PLAIT_TAKING_STAGED] > 0);
-        CHECK((*comm)->own->copies[k].cost[PLAIT_TAKING_LENT] > 0);
+        CHECK((*comm)->own->copies[ROW_OF(PLAIT_BROADCAST, k)].cost[PLAIT_TAKING_STAGED] > 0);
+        CHECK((*comm)->own->copies[ROW_OF(PLAIT_BROADCAST, k)].cost[PLAIT_TAKING_LENT] > 0);
     }
     free(v);
     return 0;
@@ -436,8 +440,8 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
+    static const uint32_t rows[] = { ROW_OF(PLAIT_BROADCAST, 3), ROW }; /* each has its own costs */
     char *v = malloc(BYTES);
-    _Atomic float *cost = (*comm)->own->copies[3].cost;
 
     (void)arg;
     CHECK(v != NULL);
@@ -445,7 +449,7 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
-    for (int i = 0; i < NMESSAGE; i++) { /* a broadcast, then a message */
+    for (int i = 0; i < NMESSAGE; i++) { /* broadcasts, then messages */
         const uint64_t before = stats_of(*comm).bytes_staged;
         memset(v, rank == 0 ? i : -1, BYTES);
         if (i < NMESSAGE / 2)
@@ -457,11 +461,15 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         for (size_t k = 0; k < BYTES; k++)
             CHECK((uint8_t)v[k] == (uint8_t)i);
         const uint64_t staged = stats_of(*comm).bytes_staged - before;
-        CHECK(rank == 1 || i >= FIRST_OF_ALL || staged == (i / PLAIT_LEND_ROUND % 3 != 2 ? BYTES : 0));
+        const int nth = i % (NMESSAGE / 2);
+        CHECK(rank == 1 || nth >= FIRST_OF_ALL || staged == (nth / PLAIT_LEND_ROUND % 3 != 2 ? BYTES : 0));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    CHECK(rank == 1 || ((*comm)->peers[1].lending.n[3] == NMESSAGE && cost[PLAIT_STAGING] > 0));
-    CHECK(rank == 0 || (cost[PLAIT_TAKING_STAGED] > 0 && cost[PLAIT_TAKING_LENT] > 0));
+    for (int k = 0; k < 2; k++) {
+        _Atomic float *cost = (*comm)->own->copies[rows[k]].cost;
+        CHECK(rank == 1 || ((*comm)->peers[1].lending.n[rows[k]] == NMESSAGE / 2 && cost[PLAIT_STAGING] > 0));
+        CHECK(rank == 0 || (cost[PLAIT_TAKING_STAGED] > 0 && cost[PLAIT_TAKING_LENT] > 0));
+    }
     free(v);
     return 0;
 }
