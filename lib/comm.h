@@ -289,7 +289,7 @@ struct plait_comm {
     uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;
-    uint32_t ncopy[PLAIT_LEND_ROWS][PLAIT_NCOPYING]; /* that could be timed, see lend.h */
+    uint8_t ncopy[PLAIT_LEND_ROWS][PLAIT_NCOPYING]; /* that could be timed, see lend.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

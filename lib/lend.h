@@ -66,7 +66,7 @@ struct plait_copies { /* a row: seconds per byte; 0: not known */
 };
 
 struct plait_lending {           /* to one rank */
-    uint32_t n[PLAIT_LEND_ROWS]; /* messages that were asked for */
+    uint16_t n[PLAIT_LEND_ROWS]; /* messages that were asked for; when it wraps, all ways are tried again */
     uint32_t number;             /* of the last that plait_lend_number() was asked for, + 1; */
     enum plait_passing way;      /* its answer */
 };
