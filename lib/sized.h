@@ -45,7 +45,7 @@ static inline bool plait_sized_over(const struct plait_run *run, const struct pl
                                     const struct plait_instr *in)
 {
     return plait_sized_by_pairs(run) &&
-           (f->slice > 0 ? plait_sized_block(run, in->blk) <= f->start : plait_sized_small(run, in->blk));
+           (plait_sized_small(run, in->blk) || (f->slice > 0 && plait_sized_block(run, in->blk) <= f->start));
 }
 
 /* What goes with its slices: its bytes. */

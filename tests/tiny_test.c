@@ -404,6 +404,46 @@ static void who_owes_a_small_block_is_waited_for_by_name(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+enum { NSEVERAL = 8, SMALL_BLOCK = 12000, LARGE_BLOCK = 40000 };
+
+/* Small blocks, each of two slices of a large one: of 64 KiB / 8 where the cache is not known. */
+static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = LARGE_BLOCK + (NSEVERAL - 1) * SMALL_BLOCK };
+    size_t counts[NSEVERAL];
+    uint8_t *v = calloc(2, N);
+
+    (void)arg;
+    CHECK(v != NULL);
+    (*comm)->cache = 0;
+    (*comm)->oversubscribed = true;
+    (*comm)->cma = false;
+    for (uint32_t r = 0; r < NSEVERAL; r++)
+        counts[r] = r == 1 ? LARGE_BLOCK : SMALL_BLOCK;
+    memset(v, (int)rank, N);
+    for (int i = 0; i < 3; i++) {
+        CHECK(plait_gatherv(*comm, v, counts[rank], v + N, counts, NULL, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+        CHECK((*comm)->last->selection.split >= SMALL_BLOCK && (*comm)->last->selection.slice < SMALL_BLOCK);
+        const uint8_t *block = v + N;
+        for (uint32_t r = 0; rank == 0 && r < NSEVERAL; block += counts[r++])
+            for (size_t k = 0; k < counts[r]; k++)
+                CHECK(block[k] == r);
+    }
+    free(v);
+    return 0;
+}
+
+/* Its second slice was waited for. */
+static void a_small_block_that_is_longer_than_a_slice_has_none(void **state)
+{
+    struct ranks r = { .nprocess = NSEVERAL, .nthread = 1, .body = mix_small_blocks_of_several_slices };
+
+    (void)state;
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    r.options.deadline = 5;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* A root's own parts of a gather and of a gather-v, which rank 1 has not called. */
 static int look_at_own(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -549,6 +589,7 @@ int main(void)
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
         cmocka_unit_test(who_owes_a_small_block_is_waited_for_by_name),
+        cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),

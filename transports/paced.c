@@ -117,6 +117,7 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
 
     if (!h->here) {
         h->bytes = *bytes;
+        p->inner->row = link->row;
         h->data = p->inner->transport->arrived(p->inner, number, fingerprint, landing, &h->bytes);
         if (h->data == NULL)
             return NULL;
