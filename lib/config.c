@@ -152,7 +152,9 @@ static const struct row table[] = {
       parse_bytes },
     { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
     { "PLAIT_CMA", "auto",
-      "memory not the library's, where only copied: 1: read through the kernel; 0: staged; auto: what takes less time",
+      "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; auto: "
+      "what "
+      "takes less time",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
@@ -179,7 +181,8 @@ static const struct row table[] = {
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_log_file },
     { "PLAIT_NCCL_FUSION", "4M",
-      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation; 0: each is its own",
+      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: each is "
+      "its own",
       FIELD(nccl_fusion), parse_bytes },
     { "PLAIT_NCCL_LINK", "5us,10GB/s",
       "libnccl.so.2: latency of a message and bandwidth of a link that ncclGroupSimulateEnd() reckons with",

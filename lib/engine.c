@@ -529,7 +529,8 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
-    run->lands = job->queue == NULL && run->comm->cma && run->o->geometry.combines && run->o->selection.once;
+    run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
+                 run->o->selection.once;
     run->queue = job->queue;
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;

@@ -187,7 +187,7 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
     *fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->flights[d], run->prog);
-        if (status == PLAIT_OK)
+        if (status == PLAIT_OK && (d == 0 || run->nslice > 1))
             status = grow_land(run->comm, &run->flights[d], land_need(run));
         if (status == PLAIT_OK)
             status = grow_memory(run->comm, &run->flights[d], run->need, fits);

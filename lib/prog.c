@@ -255,7 +255,7 @@ static uint32_t done_with(const struct binder *b, uint32_t i)
 /*
  * Call visit(from, to) for every edge between instructions: the dependencies of the steps, those of fused
  * steps taken over by the REDUCE. A borrowed RECV's successors other than its REDUCE wait for the REDUCE,
- * which is what releases the message.
+ * which is what releases the message (at the latest).
  */
 static void each_edge(const struct binder *b, void (*visit)(struct plait_prog *, uint32_t from, uint32_t to))
 {

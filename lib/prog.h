@@ -4,7 +4,7 @@
  *
  * Binding numbers the messages, reverses the dependencies, and fuses: a RECV whose data only the
  * next REDUCE reads is not copied; the REDUCE reads the sender's memory (the RECV is *borrowed* and
- * released when the REDUCE is done). A whole canonical combination of n sources becomes one
+ * released when the REDUCE is done; what lies where it is not mapped is landed first, and released then). A whole canonical combination of n sources becomes one
  * REDUCE of n. Fusing delays the release, so it is done only where it cannot change what waits for
  * what: either every other dependency of the REDUCE is an ancestor of the RECV, or the comm's
  * whole fused graph has been proved free of deadlock.
@@ -26,7 +26,7 @@ struct plait_source { /* an operand */
 
 struct plait_instr {
     uint8_t verb;
-    bool borrowed; /* RECV: only its arrival matters; a REDUCE reads and releases it */
+    bool borrowed; /* RECV: only its arrival matters; a REDUCE reads it, and releases it if it was not landed */
     bool sent;     /* REDUCE: other ranks read its result where it lies or from a copy */
     bool final;    /* REDUCE: its result is the collective's result */
     bool wide;     /* what it moves or makes is a partial sum kept in fp32 */

@@ -5,6 +5,7 @@
  */
 #include "collective.h"
 #include "comm.h"
+#include "flight.h"
 #include "message.h"
 #include "ranks.h"
 #include "tier.h"
@@ -234,6 +235,45 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = try_ways };
 
     (void)state;
+    run_or_skip(&r, 0);
+}
+
+/* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
+static int land(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t bytes = PLAIT_MOST_ONCE_REDUCE;
+    char *v = calloc(2, bytes);
+    const size_t *slices = arg;
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+
+    CHECK(v != NULL);
+    if ((*comm)->nprocess > 0 && !single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    for (int k = 0; k < 2; k++) {
+        how.slice = k == 0 ? bytes : bytes / 2;
+        CHECK(plait_reduce(*comm, v, v + bytes, bytes / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, &how) == PLAIT_OK);
+        size_t sum = 0;
+        for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
+            sum += (*comm)->flights[d].land_bytes;
+        CHECK(sum == (rank == 0 ? slices[k] * (bytes / 2) : 0));
+    }
+    free(v);
+    return 0;
+}
+
+/* Where slices do not follow each other all landed in one of four; and in threads nothing lands. */
+static void memory_to_land_in_is_what_is_used(void **state)
+{
+    size_t slices[2] = { 2, 2 + PLAIT_NFLIGHT - 1 };
+    struct ranks r = { .nprocess = 3, .nthread = 1, .body = land, .arg = slices };
+
+    (void)state;
+    run_or_skip(&r, 0);
+    r.nprocess = 1;
+    r.nthread = 3;
+    slices[0] = slices[1] = 0;
     run_or_skip(&r, 0);
 }
 
@@ -686,6 +726,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
+        cmocka_unit_test(memory_to_land_in_is_what_is_used),
         cmocka_unit_test(threads_stage_nothing),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),

@@ -11,7 +11,7 @@
  *
  * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where it
  * belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
- * control block when the comm is made; to others, and for receives that read in place, such memory is staged.
+ * control block when the comm is made; to others, and for receives that read in place and land nowhere, such memory is staged.
  */
 #include "../lib/comm.h"
 #include "../lib/device_comm.h"

@@ -187,7 +187,7 @@ PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uin
 
 /**
  * Give the comm's staging memory back until it is resumed: everything but the control block, and what is staged of
- * messages that have not been received yet (1 MiB for each such rank). Calls are refused meanwhile.
+ * messages that have not been received yet (2 MiB for each such rank). Calls are refused meanwhile.
  *
  * Order:  collective, as plait_comm_finalize(); all ranks suspend, and all resume
  * Thread: as the comm's calls
@@ -257,7 +257,7 @@ struct plait_peer_info {
  */
 PLAIT_API enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out);
 
-/* Bytes of shared memory that this rank's end of the comm holds. */
+/* Bytes that this rank's end of the comm holds: of shared memory, and of the heap where what a root combines is landed. */
 struct plait_comm_memory {
     size_t control; /* the control block: ring of operations, vectors of small operations, messages */
     size_t staging; /* for what peers cannot read where it lies; grows with the operations, see plait_comm_suspend() */
