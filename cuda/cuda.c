@@ -304,13 +304,14 @@ static const char *query(struct plait_queue *q, bool *done)
     return why != NULL || error == DRIVER_NOT_READY ? why : plait_cuda_why(error, "cuStreamQuery");
 }
 
-static const char *capturing(struct plait_queue *q, bool *out)
+static const char *capturing(struct plait_queue *q, uint64_t *capture)
 {
     int status = DRIVER_CAPTURE_NONE;
+    unsigned long long id = 0;
     const char *why;
 
-    CALL(q->gpu, "cuStreamIsCapturing", plait_cuda.stream_capturing(q->stream, &status));
-    *out = status != DRIVER_CAPTURE_NONE;
+    CALL(q->gpu, "cuStreamGetCaptureInfo", plait_cuda.stream_capture(q->stream, &status, &id));
+    *capture = status != DRIVER_CAPTURE_NONE ? id + 1 : 0;
     return why;
 }
 

@@ -81,7 +81,7 @@ enum { /* of enums of the driver, what is used */
     X(stream_id, "cuStreamGetId", (void *stream, unsigned long long *out))                                          \
     X(stream_synchronize, "cuStreamSynchronize", (void *stream))                                                    \
     X(stream_query, "cuStreamQuery", (void *stream))                                                                \
-    X(stream_capturing, "cuStreamIsCapturing", (void *stream, int *out))                                            \
+    X(stream_capture, "cuStreamGetCaptureInfo", (void *stream, int *status, unsigned long long *id))                \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                               \
     X(stream_write, "cuStreamWriteValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))     \
     X(stream_wait, "cuStreamWaitValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))       \

@@ -109,7 +109,8 @@ struct plait_device_plugin {
     uint64_t (*id_of)(const struct plait_queue *queue);          /* not 0; other streams never have it */
     const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
     const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
-    const char *(*capturing)(struct plait_queue *queue, bool *out);
+    /* Which capture takes what is put on it, of all in this process; 0: it happens. */
+    const char *(*capturing)(struct plait_queue *queue, uint64_t *capture);
     /* function(context) in its turn, by a thread that may call nothing of the device's */
     const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
 

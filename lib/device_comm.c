@@ -164,8 +164,8 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->plugin = plugin;
     d->device = device;
     why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
-    if (why == NULL)
-        why = plugin->make_mark(device, &d->end);
+    for (int i = 0; i < 2 && why == NULL; i++)
+        why = plugin->make_mark(device, &d->trails[i].end);
     if (why == NULL)
         why = plugin->open_queue(NULL, true, device, &d->rescue);
     status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
@@ -244,7 +244,8 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     free(d->retired);
     give_back(d, d->flags);
     plait_device_free_stages(d);
-    d->plugin->free_mark(d->end);
+    for (int i = 0; i < 2; i++)
+        d->plugin->free_mark(d->trails[i].end);
     d->plugin->close_queue(d->rescue);
     comm->shown = d->shown;
     free(d->taken);
@@ -301,57 +302,63 @@ static enum plait_status check_queues(const struct plait_comm *comm)
 const char plait_device_no_graph[] = "the ranks are on several hosts, and the stream is captured: what goes to another "
                                      "host goes when it is called, so it cannot be in a graph; call it outside of one";
 
-enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures)
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture)
 {
     struct plait_device_comm *d = comm->device;
-    const char *why = d->plugin->capturing(queue, captures);
+    const char *why = d->plugin->capturing(queue, capture);
 
     if (why != NULL)
         return plait_device_fail("an operation cannot be put on its stream", why);
-    d->captured |= *captures;
-    return *captures ? check_queues(comm) : PLAIT_OK;
+    d->captured |= *capture != 0;
+    return *capture != 0 ? check_queues(comm) : PLAIT_OK;
 }
 
-struct plait_queue *plait_device_here(struct plait_comm *comm)
-{
-    struct plait_device_comm *d = comm->device;
-
-    if (!plait_device_works(comm))
-        return NULL;
-    if (d->captures)
-        return d->queue;
-    const uint64_t id = d->plugin->id_of(d->queue);
-    if (id != d->last_id) {
-        plait_device_rest(comm);
-        if (plait_device_works(comm) && d->called)
-            plait_device_note(comm, d->plugin->follow(d->queue, d->end));
-        if (!plait_device_works(comm))
-            return NULL;
-        d->last_id = id;
-    }
-    d->last = d->queue; /* the caller may have another queue for the same stream */
-    d->ahead = true;
-    return d->queue;
-}
-
-void plait_device_rest(struct plait_comm *comm)
+static void rest(struct plait_comm *comm, struct plait_trail *t)
 {
     struct plait_device_comm *d = comm->device;
     char text[sizeof d->why];
     const char *why;
 
-    if (d == NULL || !d->ahead)
+    if (!t->ahead)
         return;
-    why = d->plugin->set_mark(d->last, d->end);
+    why = d->plugin->set_mark(t->last, t->end);
     if (why != NULL) /* it may have been the error of an earlier call */
-        why = d->plugin->set_mark(d->last, d->end);
-    d->called |= why == NULL;
-    d->lost |= why != NULL; /* nobody will know when it has passed */
-    d->ahead = false;
+        why = d->plugin->set_mark(t->last, t->end);
+    t->called |= why == NULL;
+    t->ahead = false;
+    d->lost |= why != NULL && t->capture == 0; /* nobody will know when it has passed */
     if (why == NULL)
         return;
     snprintf(text, sizeof text, "the end of an operation cannot be marked: %s", why);
     plait_device_note(comm, text);
+}
+
+void plait_device_rest(struct plait_comm *comm)
+{
+    for (int i = 0; i < 2 && comm->device != NULL; i++)
+        rest(comm, &comm->device->trails[i]);
+}
+
+struct plait_queue *plait_device_here(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    struct plait_trail *t = &d->trails[d->capture != 0];
+
+    if (!plait_device_works(comm))
+        return NULL;
+    const uint64_t stream = d->plugin->id_of(d->queue);
+    if (stream != t->stream || d->capture != t->capture) {
+        rest(comm, t);
+        if (plait_device_works(comm) && t->called && d->capture == t->capture)
+            plait_device_note(comm, d->plugin->follow(d->queue, t->end));
+        if (!plait_device_works(comm))
+            return NULL;
+        t->stream = stream;
+        t->capture = d->capture;
+    }
+    t->last = d->queue; /* the caller may have another queue for the same stream */
+    t->ahead = true;
+    return d->queue;
 }
 
 enum plait_status plait_device_status(struct plait_comm *comm)
@@ -391,10 +398,10 @@ static void end_graphs(const struct plait_device_comm *d)
 void plait_device_settle(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    bool passed = d == NULL || !d->called;
+    bool passed = d == NULL || !d->trails[0].called;
 
     for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
-        if (d->plugin->passed(d->end, &passed) != NULL)
+        if (d->plugin->passed(d->trails[0].end, &passed) != NULL)
             errors++;
         else if (!passed)
             usleep(50);

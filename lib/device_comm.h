@@ -72,6 +72,15 @@ struct plait_device_scaled { /* as comm->scaled */
     size_t bytes;
 };
 
+/* What was put on queues, of which each was made to wait for the one before. */
+struct plait_trail {
+    struct plait_queue *last; /* on it something was put, of which the mark does not know if it is `ahead`; */
+    uint64_t stream, capture; /* of it */
+    bool ahead;
+    struct plait_mark *end; /* behind all else; once there was something: `called` */
+    _Atomic bool called;
+};
+
 struct plait_device_comm {
     const struct plait_device_plugin *plugin;
     int device;
@@ -79,19 +88,15 @@ struct plait_device_comm {
     void *flags;
     uint64_t *taken; /* [nrank] flags of each rank that this one's queues wait for, or have waited */
     uint64_t nlent;
-    struct plait_flight *flights[2];      /* [1]: of what goes into graphs */
-    struct plait_device_scaled scaled[2]; /* the same */
-    struct plait_queue *rescue;           /* on it flags are given when the comm has failed */
-    struct plait_queue *queue;            /* on it what comes next is put, see plait_device_aim(); */
-    bool captures;                        /* that goes into a graph */
-    struct plait_queue *last; /* on it something was put, of which the mark does not know if it is `ahead`; */
-    uint64_t last_id;         /* of it */
-    bool ahead;
-    struct plait_mark *end; /* behind all else that was put on any queue; once there was something: `called` */
-    _Atomic bool called;
+    struct plait_flight *flights[2];            /* [1]: of what goes into graphs */
+    struct plait_device_scaled scaled[2];       /* the same */
+    struct plait_queue *rescue;                 /* on it flags are given when the comm has failed */
+    struct plait_queue *queue;                  /* on it what comes next is put, see plait_device_aim(); */
+    uint64_t capture;                           /* of a graph that that goes into; 0: none */
+    struct plait_trail trails[2];               /* [1]: of what goes into graphs */
     _Atomic bool captured;                      /* an operation is in a graph: who knows when it runs */
-    uint32_t ncapture;                          /* messages that are going into one, from */
-    uint64_t capture_id;                        /* this queue */
+    uint32_t ncapture;                          /* messages that are going into one, by */
+    uint64_t capturing;                         /* this capture */
     struct plait_request *marked, **marked_end; /* on a queue, and not all of them have happened (device_request.h) */
     struct plait_wait wait;                     /* for the first of them */
     bool lost;                                  /* others may still use its memory */
@@ -109,8 +114,8 @@ struct plait_device_comm {
 /* Make what the comm needs on its device, at the first call with memory of it. An error has failed the comm. */
 enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
-/* Of an operation that begins: does what is put on this queue now go into a graph? */
-enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, bool *captures);
+/* Of an operation that begins: the capture of a graph that what is put on this queue now goes into; 0: none. */
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture);
 
 /* Why a comm whose ranks are on several hosts puts nothing into a graph. */
 extern const char plait_device_no_graph[];
@@ -119,14 +124,15 @@ extern const char plait_device_no_graph[];
  * What is put on the device next goes to this queue. An operation has its queue, and others of the comm, with queues of
  * their own, go on between its turns: so each aims again in its turn.
  */
-static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, bool captures)
+static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
 {
     comm->device->queue = queue;
-    comm->device->captures = captures;
+    comm->device->capture = capture;
 }
 
 /*
- * That queue, which has been made to wait for all that was put on others: all use the comm's flags and memory. NULL:
+ * That queue, which has been made to wait for all that was put on others, or on others of the same capture: all use the
+ * comm's flags and memory. NULL:
  * the device has refused something, and nothing more is put on its queues.
  */
 struct plait_queue *plait_device_here(struct plait_comm *comm);

@@ -12,12 +12,12 @@
 static enum plait_status copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
                               struct plait_queue *queue)
 {
-    bool captures = false;
-    enum plait_status status = plait_device_captures(comm, queue, &captures);
+    uint64_t capture = 0;
+    enum plait_status status = plait_device_captures(comm, queue, &capture);
 
     if (status != PLAIT_OK)
         return plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_device_aim(comm, queue, captures);
+    plait_device_aim(comm, queue, capture);
     struct plait_queue *here = plait_device_here(comm);
     if (here != NULL)
         plait_device_note(comm, comm->device->plugin->copies(here, copies, n));

@@ -6,34 +6,31 @@
 
 #include <stdio.h>
 
-/* Those that go into a graph at the same time cannot be made to follow each other as others do: plait_device_here(). */
+/* Graphs may run beside each other, while what goes into one, or into none, is made to follow: plait_device_here(). */
 static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
 {
-    const uint64_t id = d->plugin->id_of(m->queue);
-
-    if (!m->captures)
+    if (m->capture == 0)
         return PLAIT_OK;
     if (d->comm->remote != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
-    if (d->ncapture > 0 && d->capture_id != id)
-        return plait_fail(
-            PLAIT_ERR_UNSUPPORTED,
-            "messages of one group are on several streams that are captured: put them on one stream, or in "
-            "a group for each");
+    if (d->ncapture > 0 && d->capturing != m->capture)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "messages of one group are on streams of several captures: put them on streams of one, or in "
+                          "a group for each");
     d->ncapture++;
-    d->capture_id = id;
+    d->capturing = m->capture;
     return PLAIT_OK;
 }
 
 void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
 {
-    enum plait_status status = plait_device_captures(comm, m->queue, &m->captures);
+    enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
 
     if (status == PLAIT_OK)
         status = check_capture(comm->device, m);
     if (status == PLAIT_OK)
         return;
-    m->captures = false;
+    m->capture = 0;
     if (comm->failed == PLAIT_OK)
         plait_comm_fail(comm, status, "%s", plait_last_error());
 }
@@ -70,7 +67,7 @@ void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_
 enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
                                            enum plait_status status)
 {
-    comm->device->ncapture -= m->captures;
+    comm->device->ncapture -= m->capture != 0;
     plait_device_rest(comm);
     return status == PLAIT_OK ? plait_device_status(comm) : status;
 }

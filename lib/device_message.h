@@ -13,7 +13,7 @@ void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
 static inline void plait_device_message_aim(const struct plait_comm *comm, const struct plait_letter *m)
 {
     if (m->queue != NULL)
-        plait_device_aim(comm, m->queue, m->captures);
+        plait_device_aim(comm, m->queue, m->capture);
 }
 
 /* Copy on that queue; from a message of this rank's to another. */

@@ -66,10 +66,10 @@ bool plait_device_mark(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
     struct plait_device_comm *d = comm->device;
-    bool captures = false;
-    const char *why = d->plugin->capturing(r->queue, &captures);
+    uint64_t capture = 0;
+    const char *why = d->plugin->capturing(r->queue, &capture);
 
-    if (why == NULL && captures)
+    if (why == NULL && capture != 0)
         return false;
     if (why == NULL && r->mark == NULL)
         why = d->plugin->make_mark(d->device, &r->mark);

@@ -42,11 +42,11 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     const struct plait_op_plan *o = job->o;
     struct plait_device_comm *d = comm->device;
     void *to = job->out;
-    bool captures;
-    enum plait_status status = plait_device_captures(comm, job->queue, &captures);
+    uint64_t capture;
+    enum plait_status status = plait_device_captures(comm, job->queue, &capture);
 
     if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
-        struct plait_device_scaled *s = &d->scaled[captures];
+        struct plait_device_scaled *s = &d->scaled[capture != 0];
         if (s->bytes < n * o->size) {
             status = plait_device_room(comm, n * o->size, &to);
             if (status != PLAIT_OK)
@@ -58,7 +58,7 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     }
     if (status != PLAIT_OK)
         return status;
-    plait_device_aim(comm, job->queue, captures);
+    plait_device_aim(comm, job->queue, capture);
     struct plait_queue *queue = plait_device_here(comm);
     if (queue != NULL)
         plait_device_note(comm, d->plugin->scale(queue, o->type, to, job->in, n, job->scale, job->late));
@@ -81,11 +81,11 @@ static enum plait_status find_place(const char *name, const char *which, const v
 
 enum plait_status plait_device_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
-    bool captures = false;
+    uint64_t capture = 0;
 
-    if (comm->remote != NULL && plait_device_used()->capturing(queue, &captures) != NULL)
-        captures = false; /* the operation asks again, and fails if it must */
-    return captures ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: %s", name, plait_device_no_graph) : PLAIT_OK;
+    if (comm->remote != NULL && plait_device_used()->capturing(queue, &capture) != NULL)
+        capture = 0; /* the operation asks again, and fails if it must */
+    return capture != 0 ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: %s", name, plait_device_no_graph) : PLAIT_OK;
 }
 
 static enum plait_status check_call(const char *name, const struct plait_call *call)

@@ -36,7 +36,7 @@ static bool is_under_way(const struct plait_device_comm *d)
 
     if (d->captured)
         return true;
-    if (d->called && d->plugin->passed(d->end, &passed) != NULL)
+    if (d->trails[0].called && d->plugin->passed(d->trails[0].end, &passed) != NULL)
         passed = true; /* the device is broken: nothing is to be done here */
     return !passed;
 }

@@ -535,12 +535,12 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
     run->flights = comm->flights;
     if (job->queue != NULL) {
-        enum plait_status status = plait_device_captures(comm, job->queue, &run->captures);
-        if (status == PLAIT_OK && run->captures && comm->remote != NULL)
+        enum plait_status status = plait_device_captures(comm, job->queue, &run->capture);
+        if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
             status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
         if (status != PLAIT_OK)
             return fail_all(comm, status);
-        run->flights = comm->device->flights[run->captures];
+        run->flights = comm->device->flights[run->capture != 0];
     }
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
@@ -618,7 +618,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     if (run->queue != NULL)
-        plait_device_aim(comm, run->queue, run->captures);
+        plait_device_aim(comm, run->queue, run->capture);
     *moved = turn_flights(run);
     if (run->queue != NULL && !plait_device_works(comm))
         return plait_device_status(comm);

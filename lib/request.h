@@ -27,7 +27,7 @@ struct plait_letter { /* a message and how far it is */
     uint64_t began;            /* nanoseconds; 0: not known */
     double deadline;           /* 0: the comm's */
     struct plait_queue *queue; /* of the device whose memory it is; NULL: the processor's; */
-    bool captures;             /* what is put there goes into a graph */
+    uint64_t capture;          /* of a graph that what is put there goes into; 0: none */
     bool whole;                /* it is one slice */
 };
 

@@ -95,7 +95,7 @@ struct plait_run {
     enum plait_channel channel;   /* of its messages */
     struct plait_flight *flights; /* [PLAIT_NFLIGHT] its slices; the comm's, or of what it has on a device */
     struct plait_queue *queue;    /* of a device (device_run.h); NULL: the processor works */
-    bool captures;                /* what is put there goes into a graph */
+    uint64_t capture;             /* of a graph that what is put there goes into; 0: none */
     uint32_t fingerprint;         /* of its messages */
     uint64_t nslice, next_slice, done_slices;
     size_t need;    /* library memory of the largest slice */

@@ -203,17 +203,17 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
     return status;
 }
 
-enum plait_status plait_stream_captures(struct plait_stream *s, int *out)
+enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *capture)
 {
     enum plait_status status = check(s, "plait_stream_captures");
-    bool captures = false;
+    uint64_t id = 0;
 
-    if (status == PLAIT_OK && out == NULL)
-        status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: out is NULL");
+    if (status == PLAIT_OK && capture == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: capture is NULL");
     if (status == PLAIT_OK && s->queue != NULL)
-        status = of_device("plait_stream_captures", plait_device_used()->capturing(s->queue, &captures));
+        status = of_device("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
     if (status == PLAIT_OK)
-        *out = captures;
+        *capture = id;
     return status;
 }
 

@@ -29,6 +29,7 @@ struct nccl_call {
     struct plait_stream *on;        /* NULL: memory of the host, no stream; */
     const struct nccl_call *shared; /* whose `on` it is: an earlier one's of the group; NULL: its own */
     bool blocks;                    /* memory of the host, which must wait for `on` (stream.h) */
+    uint64_t capture;               /* plait_stream_captures(), of a group's call that streams */
     const void *in;
     void *out;
     size_t count;

@@ -96,15 +96,9 @@ static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *
     return a->first->comm == b->first->comm && a->kind == b->kind;
 }
 
-static enum plait_status find_kind(struct nccl_bucket *b)
+static enum nccl_pack_kind kind_of(const struct nccl_call *c)
 {
-    enum plait_status status = PLAIT_OK;
-    int captures = 0;
-
-    if (nccl_call_streams(b->first))
-        status = plait_stream_captures(b->first->on, &captures);
-    b->kind = captures ? NCCL_PACK_GRAPH : nccl_call_streams(b->first) ? NCCL_PACK_GPU : NCCL_PACK_HOST;
-    return status;
+    return c->capture != 0 ? NCCL_PACK_GRAPH : nccl_call_streams(c) ? NCCL_PACK_GPU : NCCL_PACK_HOST;
 }
 
 /* All of a comm's in memory of one kind at once, as they are under way together. */
@@ -143,11 +137,7 @@ ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
     const size_t n = sort(calls, buckets);
 
     for (size_t i = 0; i < n; i++)
-        if (find_kind(&buckets[i]) != PLAIT_OK) {
-            fail(&buckets[i]);
-            return nccl_fail(ncclSystemError, buckets[i].first->comm, "a group's operations cannot be fused: %s",
-                             plait_last_error());
-        }
+        buckets[i].kind = kind_of(buckets[i].first);
     for (size_t i = 0; i < n; i++)
         if (buckets[i].whole.kind == NULL && !place(buckets, n, i)) {
             fail(&buckets[i]);

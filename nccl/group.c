@@ -7,6 +7,7 @@
 #include "stream.h"
 
 #include <plait/group.h>
+#include <plait/stream.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,33 @@ static ncclResult_t enter_all(const struct nccl_call *calls)
     return ncclSuccess;
 }
 
+/* The first call of this comm in the group that is on a stream. */
+static const struct nccl_call *first_on_stream(const struct nccl_call *calls, const struct ncclComm *comm)
+{
+    while (calls->comm != comm || !nccl_call_streams(calls))
+        calls = calls->next;
+    return calls;
+}
+
+/* A comm's streams are of one capture, or none is captured. Calls that are fused would put the others' into the graph. */
+static ncclResult_t find_captures(struct nccl_call *calls)
+{
+    for (struct nccl_call *c = calls; c != NULL; c = c->next) {
+        if (!nccl_call_streams(c))
+            continue;
+        if (c->shared != NULL && nccl_call_streams(c->shared))
+            c->capture = c->shared->capture;
+        else if (plait_stream_captures(c->on, &c->capture) != PLAIT_OK)
+            return nccl_fail(ncclSystemError, c->comm, "%s: %s", c->kind->name, plait_last_error());
+        if (c->capture != first_on_stream(calls, c->comm)->capture)
+            return nccl_fail(ncclInvalidUsage, c->comm,
+                             "%s: a group has calls of this comm on streams that are captured and on others, or of two "
+                             "captures; put those that are captured together in a group of their own",
+                             c->kind->name);
+    }
+    return ncclSuccess;
+}
+
 static void begin_all(const struct nccl_call *calls)
 {
     plait_group_start();
@@ -207,9 +235,10 @@ static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
     if (result != ncclSuccess)
         return result;
     struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
-    if (buckets == NULL)
+    result = find_captures(calls);
+    if (result == ncclSuccess && buckets == NULL)
         result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupEnd: out of memory for %zu operations", n);
-    else
+    if (result == ncclSuccess)
         result = nccl_fuse(calls, buckets);
     if (result == ncclSuccess)
         result = result_of_all(run_all(calls), calls);
@@ -285,9 +314,10 @@ static ncclResult_t estimate(struct nccl_call *calls, size_t n, double *seconds)
         return result;
     read_link(&latency, &bandwidth);
     struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
-    if (buckets == NULL)
+    result = find_captures(calls);
+    if (result == ncclSuccess && buckets == NULL)
         result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupSimulateEnd: out of memory for %zu operations", n);
-    else
+    if (result == ncclSuccess)
         result = nccl_fuse(calls, buckets);
     if (result == ncclSuccess) {
         begin_all(calls);

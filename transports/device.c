@@ -90,7 +90,7 @@ static void settle(const struct device_link *l)
 {
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL && !l->comm->device->captures)
+    if (queue != NULL && l->comm->device->capture == 0)
         plait_device_note(l->comm, l->comm->device->plugin->drain(queue));
 }
 
@@ -132,7 +132,7 @@ static void drop(struct device_link *l, bool (*which)(const struct held *))
 static bool make_room(struct device_link *l)
 {
     drop(l, is_closed);
-    if (!l->comm->device->captures && count(l, is_free) >= MOST_MAPPED) {
+    if (l->comm->device->capture == 0 && count(l, is_free) >= MOST_MAPPED) {
         settle(l);
         if (plait_device_works(l->comm))
             drop(l, is_free);
@@ -189,7 +189,7 @@ static struct plait_mapped *share(const struct device_link *l, const struct plai
 /* Where the peer's allocation is here; NULL, and a note. */
 static char *map(struct device_link *l, uint64_t number)
 {
-    const bool captures = l->comm->device->captures;
+    const bool captures = l->comm->device->capture != 0;
     struct plait_lent lent;
     const char *why = read_lent(l, number, &lent);
 
@@ -305,7 +305,7 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
                          const void *data, size_t bytes, bool copy)
 {
     struct device_link *l = device(link);
-    const bool captures = l->comm->device->captures;
+    const bool captures = l->comm->device->capture != 0;
     struct letter letter = { .address = (uintptr_t)data, .bytes = bytes, .captured = captures };
     const char *why = NULL;
 
@@ -353,7 +353,7 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
     (void)landing;
     if (letter == NULL)
         return NULL;
-    if (letter->captured != l->comm->device->captures) {
+    if (letter->captured != (l->comm->device->capture != 0)) {
         plait_device_note(l->comm, letter->captured ? part_of_a_graph_there : part_of_a_graph_here);
         return NULL;
     }

@@ -15,6 +15,7 @@
 #include <plait/status.h>
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,8 +35,9 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  * A call with it (call->stream) returns when its steps are on the stream, for which the ranks it exchanges data with must
  *          have called too: who drives several ranks from one thread begins their calls in a group. Where the stream is
  *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
- *          every launch. A graph may run beside other operations of the comm, but not beside its other graphs: whoever
- *          launches those on several streams orders them with events, on all ranks in the same way.
+ *          every launch. Operations on several streams of one capture follow each other. A graph may run beside other
+ *          operations of the comm, but not beside its other graphs: whoever launches those on several streams orders
+ *          them with events, on all ranks in the same way.
  * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
  * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the
@@ -62,12 +64,13 @@ PLAIT_API enum plait_status plait_stream_create_cuda_on(int device, void *cuda, 
 PLAIT_API enum plait_status plait_stream_follow(struct plait_stream *stream, struct plait_stream *other);
 
 /**
- * Does what is put on it now go into a graph (*out 1), or happen (0)? A host's stream is never captured.
+ * Does what is put on it now happen (*capture 0), or go into a graph? Then which: streams with the same number are part of
+ * one capture, and no two captures of a process have the same. A host's stream is never captured.
  *
  * Thread: any
  * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (what the driver said)
  */
-PLAIT_API enum plait_status plait_stream_captures(struct plait_stream *stream, int *out);
+PLAIT_API enum plait_status plait_stream_captures(struct plait_stream *stream, uint64_t *capture);
 
 struct plait_copy {
     void *to;

@@ -156,10 +156,10 @@ static enum plait_status refuse_capture(const struct plait_fusion *f, const char
 /* By several threads: the last one's mark is behind all, as each has put its gradient's work on the stream before. */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
-    bool captures = false;
-    const char *why = plugin()->capturing(f->stream, &captures);
+    uint64_t capture = 0;
+    const char *why = plugin()->capturing(f->stream, &capture);
 
-    if (captures)
+    if (capture != 0)
         return refuse_capture(f, call);
     if (why == NULL)
         why = plugin()->set_mark(f->stream, f->buckets[bucket].ready);
@@ -265,10 +265,10 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {
     struct plait_mark *ready = f->buckets[0].ready;
-    bool captures = false;
-    const char *why = plugin()->capturing(f->stream, &captures);
+    uint64_t capture = 0;
+    const char *why = plugin()->capturing(f->stream, &capture);
 
-    if (captures)
+    if (capture != 0)
         return refuse_capture(f, "plait_fusion_gather");
     if (why == NULL)
         why = plugin()->set_mark(f->stream, ready);

@@ -120,10 +120,10 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
 enum plait_status plait_optim_device_step(struct plait_optim *o, const struct plait_optim_step *s,
                                           struct plait_optim_result *result)
 {
-    bool captures = false;
-    const char *why = result != NULL ? plugin()->capturing(o->queue, &captures) : NULL;
+    uint64_t capture = 0;
+    const char *why = result != NULL ? plugin()->capturing(o->queue, &capture) : NULL;
 
-    if (captures)
+    if (capture != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "plait_optim_step: result is given, but options.stream is being captured, so that there is "
                           "none yet: pass NULL");

@@ -173,6 +173,82 @@ static void a_graph_runs_again_and_again_between_other_calls(void **state)
     device_run(1, 3, replay, NULL);
 }
 
+enum { BRANCH = 5000 };
+
+/* Sums on two streams of one capture in turn, each of which the caller orders with nothing; then messages on both. */
+static int capture_branches(struct plait_comm **comm, struct device_rank *d, uint32_t rank)
+{
+    struct plait_call call[2] = { PLAIT_CALL_DEFAULT, PLAIT_CALL_DEFAULT };
+    const uint32_t nrank = plait_comm_nrank(*comm);
+
+    for (int b = 0; b < 2; b++) {
+        call[b].stream = d[b].stream;
+        call[b].algorithm = "ring";
+    }
+    for (int k = 0; k < 8; k++)
+        CHECK(plait_allreduce(*comm, d[k % 2].in, d[k % 2].out, BRANCH, PLAIT_INT32, PLAIT_SUM, &call[k % 2]) ==
+              PLAIT_OK);
+    call[0].algorithm = call[1].algorithm = NULL;
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_send(*comm, d[0].in, 100, PLAIT_INT32, (rank + 1) % nrank, &call[0]) == PLAIT_OK);
+    CHECK(plait_recv(*comm, d[1].out + ROOM / 2, 100, PLAIT_INT32, (rank + nrank - 1) % nrank, &call[1]) == PLAIT_OK);
+    CHECK(plait_group_end() == PLAIT_OK);
+    return 0;
+}
+
+static int replay_branches(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const int32_t nrank = (int32_t)plait_comm_nrank(*comm);
+    struct device_rank d[2];
+    uint64_t captures[2];
+    void *graph, *exec;
+    int32_t in[100];
+
+    (void)arg;
+    for (int b = 0; b < 2; b++)
+        CHECK(device_begin(&d[b], ROOM));
+    CHECK(device.capture_begin(d[0].cuda, 0) == 0);
+    CHECK(plait_stream_follow(d[1].stream, d[0].stream) == PLAIT_OK);
+    for (int b = 0; b < 2; b++)
+        CHECK(plait_stream_captures(d[b].stream, &captures[b]) == PLAIT_OK);
+    CHECK(captures[0] != 0 && captures[0] == captures[1]);
+    CHECK(capture_branches(comm, d, rank) == 0);
+    CHECK(plait_stream_follow(d[0].stream, d[1].stream) == PLAIT_OK);
+    CHECK(device.capture_end(d[0].cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    for (int32_t k = 0; k < (full() ? 200 : 20); k++) {
+        for (int b = 0; b < 2; b++) {
+            for (int i = 0; i < 100; i++)
+                in[i] = (b + 1) * (k + (int32_t)rank);
+            CHECK(device_write(&d[b], d[b].in, in, sizeof in) && plait_stream_synchronize(d[b].stream) == PLAIT_OK);
+        }
+        CHECK(device.launch(exec, d[0].cuda) == 0);
+        for (int b = 0; b < 2; b++)
+            if (plait_stream_synchronize(d[0].stream) != PLAIT_OK ||
+                sum_is(&d[b], rank, (b + 1) * (nrank * k + nrank * (nrank - 1) / 2)) != 0)
+                return 1;
+        CHECK(device_read(&d[1], in, d[1].out + ROOM / 2, sizeof in));
+        CHECK(in[0] == k + (int32_t)(rank + (uint32_t)nrank - 1) % nrank && in[99] == in[0]);
+    }
+    CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    for (int b = 0; b < 2; b++)
+        CHECK(device_end(&d[b]));
+    return 0;
+}
+
+/* They took each other's flags. */
+static void branches_of_a_graph_follow_each_other(void **state)
+{
+    const char *delay = getenv("PLAIT_STANDIN_DELAY");
+    char before[16];
+
+    (void)state;
+    snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
+    setenv("PLAIT_STANDIN_DELAY", "200", 1);
+    device_run(1, 4, replay_branches, NULL);
+    device_run(4, 1, replay_branches, NULL);
+    setenv("PLAIT_STANDIN_DELAY", before, 1);
+}
+
 static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -345,7 +421,8 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK((i == 0 ? plait_send(*comm, d[i].in, 9, PLAIT_INT32, !rank, &call)
                       : plait_recv(*comm, d[i].out, 9, PLAIT_INT32, !rank, &call)) == PLAIT_OK);
     }
-    CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "put them on one stream") != NULL);
+    CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED &&
+          strstr(plait_last_error(), "streams of several captures") != NULL);
     for (int i = 0; i < 2; i++) {
         CHECK(device.capture_end(d[i].cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
         CHECK(device_end(&d[i]));
@@ -356,7 +433,7 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
 }
 
 /* On one host: no operation over hosts is in a graph */
-static void messages_of_a_group_are_captured_on_one_stream(void **state)
+static void messages_of_a_group_are_of_one_capture(void **state)
 {
     (void)state;
     device_run(1, 2, capture_two, NULL);
@@ -369,11 +446,12 @@ int main(void)
         cmocka_unit_test(ranks_of_several_processes_share_a_device),
         cmocka_unit_test(plans_that_run_on_the_host_run_on_the_device),
         test_on_one_host(a_graph_runs_again_and_again_between_other_calls),
+        test_on_one_host(branches_of_a_graph_follow_each_other),
         test_on_one_host(more_ranks_than_hardware_queues_are_named_when_they_capture),
         test_on_one_host(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
-        test_on_one_host(messages_of_a_group_are_captured_on_one_stream),
+        test_on_one_host(messages_of_a_group_are_of_one_capture),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

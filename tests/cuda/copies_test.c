@@ -98,13 +98,13 @@ static int ask_what_is_captured(struct plait_comm **comm, uint32_t rank, void *a
     struct plait_stream *host;
     struct device_rank d;
     void *graph;
-    int captures = 7;
+    uint64_t captures = 7;
 
     (void)comm, (void)arg, (void)rank;
     CHECK(device_begin(&d, ROOM) && plait_stream_create(&host) == PLAIT_OK);
     CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 0);
     CHECK(device.capture_begin(d.cuda, 0) == 0);
-    CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 1);
+    CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures != 0);
     CHECK(plait_stream_captures(host, &captures) == PLAIT_OK && captures == 0);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
     CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 0);

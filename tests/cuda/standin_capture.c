@@ -6,6 +6,7 @@
  */
 #include "standin.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ struct point { /* where an event was recorded: how much of each lane is done the
 struct capture {
     struct capture *next; /* of all */
     struct graph *graph;
+    unsigned long long id;
     struct stream *origin;
     int mode;
     pthread_t thread;
@@ -46,6 +48,7 @@ struct executable {
 };
 
 static struct capture *captures;
+static _Atomic unsigned long long ncapture; /* so far */
 static _Thread_local int own_mode = VALUE_STREAM_CAPTURE_MODE_GLOBAL;
 
 /* ---- Keeping ----------------------------------------------------------------------------------------------- */
@@ -169,6 +172,7 @@ static struct capture *capture_make(struct stream *s, int mode)
 
     if (c == NULL || (c->graph = calloc(1, sizeof *c->graph)) == NULL)
         die("out of memory for a capture");
+    c->id = atomic_fetch_add(&ncapture, 1);
     c->origin = c->streams[0] = s;
     c->graph->nlane = 1;
     c->mode = mode;
@@ -253,12 +257,14 @@ EXPORT int cuStreamEndCapture(void *stream, void **out)
     return status;
 }
 
-EXPORT int cuStreamIsCapturing(void *stream, int *out)
+EXPORT int cuStreamGetCaptureInfo(void *stream, int *out, unsigned long long *id)
 {
     CALL(true);
     struct stream *s;
     const int status = stream_find(stream, &s);
 
+    if (status == CU_OK && s->capture != NULL)
+        *id = s->capture->id;
     if (status == CU_OK)
         *out = s->capture == NULL   ? VALUE_STREAM_CAPTURE_STATUS_NONE
                : s->capture->spoilt ? VALUE_STREAM_CAPTURE_STATUS_INVALIDATED

@@ -190,6 +190,7 @@ static void what_a_capture_does_not_survive_is_refused(void **state)
 {
     const struct place p = start();
     int mode = VALUE_STREAM_CAPTURE_MODE_RELAXED, capturing;
+    unsigned long long id[3];
     cu_address more;
     void *graph;
 
@@ -198,7 +199,7 @@ static void what_a_capture_does_not_survive_is_refused(void **state)
     ok(cuThreadExchangeStreamCaptureMode(&mode));
     ok(cuMemAlloc_v2(&more, 4));
     ok(cuThreadExchangeStreamCaptureMode(&mode));
-    ok(cuStreamIsCapturing(p.streams[0], &capturing));
+    ok(cuStreamGetCaptureInfo(p.streams[0], &capturing, &id[0]));
     assert_int_equal(capturing, VALUE_STREAM_CAPTURE_STATUS_ACTIVE);
     assert_int_equal(cuMemAlloc_v2(&more, 4), CU_STREAM_CAPTURE_UNSUPPORTED);
     assert_int_equal(cuStreamEndCapture(p.streams[0], &graph), CU_STREAM_CAPTURE_INVALIDATED);
@@ -211,6 +212,9 @@ static void what_a_capture_does_not_survive_is_refused(void **state)
     ok(cuEventRecord(p.event, p.streams[0]));
     assert_int_equal(cuEventQuery(p.event), CU_CAPTURED_EVENT);
     ok(cuStreamWaitEvent(p.streams[1], p.event, 0));
+    for (int i = 0; i < 2; i++)
+        ok(cuStreamGetCaptureInfo(p.streams[i], &capturing, &id[1 + i]));
+    assert_true(id[1] == id[2] && id[1] != id[0]);
     assert_int_equal(cuStreamEndCapture(p.streams[1], &graph), CU_STREAM_CAPTURE_UNMATCHED);
     assert_int_equal(cuStreamEndCapture(p.streams[0], &graph), CU_STREAM_CAPTURE_UNJOINED);
 }

@@ -46,7 +46,7 @@
     X(cuStreamWaitEvent, (void *, void *, unsigned))                                                            \
     X(cuStreamBeginCapture_v2, (void *, int))                                                                   \
     X(cuStreamEndCapture, (void *, void **))                                                                    \
-    X(cuStreamIsCapturing, (void *, int *))                                                                     \
+    X(cuStreamGetCaptureInfo, (void *, int *, unsigned long long *))                                            \
     X(cuThreadExchangeStreamCaptureMode, (int *))                                                               \
     X(cuLaunchHostFunc, (void *, void (*)(void *), void *))                                                     \
     X(cuEventCreate, (void **, unsigned))                                                                       \

@@ -129,6 +129,14 @@ bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream)
     return gpu_put(to, from, bytes, stream) && gpu.synchronize(stream) == 0;
 }
 
+bool gpu_follow(cudaStream_t stream, cudaStream_t other)
+{
+    void *event;
+
+    return gpu.event_create(&event, 2) == 0 && gpu.event_record(event, other) == 0 && /* 2: no times */
+           gpu.wait_event(stream, event, 0) == 0 && gpu.event_destroy(event) == 0;
+}
+
 int gpu_ranks_run(struct ranks r)
 {
     char world[] = "/tmp/plait-nccl-gpu-XXXXXX"; /* where the processes' stand-ins meet */

@@ -28,6 +28,10 @@
     X(synchronize, "cuStreamSynchronize", (void *))                                      \
     X(query, "cuStreamQuery", (void *))                                                  \
     X(call, "cuLaunchHostFunc", (void *, void (*)(void *), void *))                      \
+    X(event_create, "cuEventCreate", (void **, unsigned))                                \
+    X(event_destroy, "cuEventDestroy_v2", (void *))                                      \
+    X(event_record, "cuEventRecord", (void *, void *))                                   \
+    X(wait_event, "cuStreamWaitEvent", (void *, void *, unsigned))                       \
     X(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                           \
     X(capture_end, "cuStreamEndCapture", (void *, void **))                              \
     X(instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long)) \
@@ -68,6 +72,9 @@ bool gpu_end(struct gpu_rank *g);
 /* On this stream; gpu_get() waits for it. */
 bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream);
 bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream);
+
+/* What comes on `stream` waits for what is on `other`, whose capture it joins if there is one. */
+bool gpu_follow(cudaStream_t stream, cudaStream_t other);
 
 /* ranks_run(), of ranks that make their comms themselves, with devices of their own. */
 int gpu_ranks_run(struct ranks r);

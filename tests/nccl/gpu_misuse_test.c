@@ -358,6 +358,44 @@ static void graphs_and_calls_may_use_more_than_64_allocations(void **state)
     assert_int_equal(gpu_run(2, 1, use_many_allocations), 0);
 }
 
+/* Both orders of the streams; then both captured, by two captures. */
+static int capture_in_part(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g[2];
+    void *graph;
+
+    CHECK(gpu_use(0) && gpu_begin(&g[0], COUNT) && gpu_begin(&g[1], COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    for (int b = 0; b < 2; b++)
+        CHECK(put(&g[b], 1, g[b].stream) == 0);
+    CHECK(gpu.synchronize(g[0].stream) == 0 && gpu.synchronize(g[1].stream) == 0);
+    CHECK(gpu.capture_begin(g[0].stream, 0) == 0);
+    for (int k = 0; k < 3; k++) {
+        CHECK(k < 2 || gpu.capture_begin(g[1].stream, 0) == 0);
+        OK(ncclGroupStart());
+        for (int i = 0; i < 2; i++)
+            OK(sum(*comm, g[i ^ (k & 1)].in, g[i ^ (k & 1)].out, g[i ^ (k & 1)].stream));
+        CHECK(ncclGroupEnd() == ncclInvalidUsage);
+        SAYS("on streams that are captured and on others, or of two captures");
+    }
+    for (int b = 0; b < 2; b++)
+        CHECK(gpu.capture_end(g[b].stream, &graph) == 0 && gpu.graph_destroy(graph) == 0);
+    OK(ncclGroupStart()); /* and nothing has happened */
+    for (int b = 0; b < 2; b++)
+        OK(sum(*comm, g[b].in, g[b].out, g[b].stream));
+    OK(ncclGroupEnd());
+    for (int b = 0; b < 2; b++)
+        CHECK(is(&g[b], rank, g[b].out, (float)nrank, g[b].stream) == 0 && gpu_end(&g[b]));
+    return 0;
+}
+
+/* What was to run now was put into the graph, where it was fused. */
+static void a_group_that_is_captured_in_part_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, capture_in_part), 0);
+}
+
 /* Who has loaded no driver has no GPU, be there one or not. */
 static int use_none(ncclComm_t *comm, int rank, int nrank)
 {
@@ -405,6 +443,7 @@ int main(void)
         cmocka_unit_test(streams_may_take_the_place_of_others),
         cmocka_unit_test(memory_may_lie_where_what_was_freed_lay),
         test_on_one_host(graphs_and_calls_may_use_more_than_64_allocations),
+        test_on_one_host(a_group_that_is_captured_in_part_is_refused),
         cmocka_unit_test(a_process_without_a_driver_has_the_host_s_memory),
         cmocka_unit_test(a_group_with_a_wrong_buffer_does_nothing),
     };

@@ -65,7 +65,7 @@ static float value(int rank, int item, size_t i)
 
 static cudaStream_t draw_stream(struct rank *r, const struct item *i)
 {
-    return r->streams[i->captured ? 0 : random_below(&r->own, STREAMS + 1)];
+    return r->streams[random_below(&r->own, i->captured ? STREAMS : STREAMS + 1)]; /* CUDA's default is not captured */
 }
 
 /* On its stream, before: its input is written; after: its output is read. Nobody waits. */
@@ -147,13 +147,19 @@ static int call(struct rank *r, const struct item *i, float *in, float *out)
     return 0;
 }
 
+/* Twice, on branches of one graph, which are of this rank's choice. */
 static int capture(struct rank *r, const struct item *i, float *in, float *out)
 {
     const int rank = r->rank;
     void *graph, *exec;
 
     CHECK(gpu.capture_begin(r->streams[0], capture_mode) == 0);
-    CHECK(call(r, i, in, out) == 0);
+    for (int s = 1; s < STREAMS; s++)
+        CHECK(gpu_follow(r->streams[s], r->streams[0]));
+    for (int n = i->what == SUM && i->inplace ? 1 : 2; n > 0; n--)
+        CHECK(call(r, i, in, out) == 0);
+    for (int s = 1; s < STREAMS; s++)
+        CHECK(gpu_follow(r->streams[0], r->streams[s]));
     CHECK(gpu.capture_end(r->streams[0], &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
     for (int n = i->what == SUM && i->inplace ? 1 : 3; n > 0; n--)
         CHECK(gpu.launch(exec, r->streams[0]) == 0);
