@@ -253,6 +253,20 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     comm->device = NULL;
 }
 
+size_t plait_device_bytes(const struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+
+    if (d == NULL)
+        return 0;
+    size_t bytes = 2 * plait_flag_words(comm->nrank) * 4;
+    for (int i = 0; i < 2; i++)
+        bytes += plait_flights_bytes(d->flights[i]) + d->scaled[i].bytes;
+    for (const struct plait_stage *s = d->stages; s != NULL; s = s->next)
+        bytes += s->bytes;
+    return bytes;
+}
+
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out)
 {
     struct plait_device_comm *d = comm->device;

@@ -153,6 +153,9 @@ void plait_device_settle(struct plait_comm *comm);
 bool plait_device_leaves_some(struct plait_comm *comm);
 void plait_device_comm_destroy(struct plait_comm *comm);
 
+/* Of a GPU's memory, and pinned: what the comm has there. */
+size_t plait_device_bytes(const struct plait_comm *comm);
+
 /* Memory for the comm's slices; given back when the comm is left. */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
 void plait_device_retire(struct plait_comm *comm, void *memory);

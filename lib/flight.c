@@ -228,12 +228,12 @@ void plait_flights_destroy(struct plait_flight *flights)
     free(flights);
 }
 
-size_t plait_flights_bytes(const struct plait_comm *comm)
+size_t plait_flights_bytes(const struct plait_flight *flights)
 {
     size_t bytes = 0;
 
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-        bytes += comm->flights[d].bytes + comm->flights[d].land_bytes;
+        bytes += flights[d].bytes + flights[d].land_bytes;
     return bytes;
 }
 

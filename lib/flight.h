@@ -70,7 +70,7 @@ enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out
 void plait_flights_destroy(struct plait_flight *flights);
 
 /* Their library memory: how much; given back, when nobody reads it. */
-size_t plait_flights_bytes(const struct plait_comm *comm);
+size_t plait_flights_bytes(const struct plait_flight *flights);
 void plait_flights_empty(struct plait_comm *comm);
 
 #endif

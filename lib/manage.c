@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A comm while it lives: stop, pause, look at it. */
 #include "call.h"
+#include "device_comm.h"
 #include "flight.h"
 #include "message.h"
 #include "status.h"
@@ -139,7 +140,8 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     if (comm == NULL || plait_comm_inherited(comm) || plait_comm_unborn(comm))
         return;
     out->control = plait_control_bytes(comm->nrank);
-    out->staging = plait_flights_bytes(comm) + plait_messages_bytes(comm) + comm->scaled_bytes;
+    out->staging = plait_flights_bytes(comm->flights) + plait_messages_bytes(comm) + comm->scaled_bytes;
+    out->device = plait_device_bytes(comm);
 }
 
 enum plait_status plait_mem_register(void *memory, size_t bytes)

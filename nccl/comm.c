@@ -59,11 +59,11 @@ struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool b
     return c;
 }
 
-void nccl_comm_free(struct ncclComm *c)
+void nccl_comm_free(struct ncclComm *c, bool in_order)
 {
     atomic_store(&c->life, DEAD);
     nccl_operators_free(c);
-    nccl_memory_free(c);
+    nccl_memory_free(c, in_order);
     pthread_mutex_lock(&resting_lock);
     if (nresting++ > 0)
         youngest->next = c;
@@ -119,7 +119,7 @@ static void bury_if_orphan(struct ncclComm *c)
     if (p != NULL)
         plait_comm_abort(p, "ncclCommAbort()"); /* it may have been made since */
     plait_comm_destroy(p);                      /* whose error is the abort */
-    nccl_comm_free(c);
+    nccl_comm_free(c, false);
 }
 
 void nccl_leave(struct ncclComm *c)

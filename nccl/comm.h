@@ -59,9 +59,9 @@ struct ncclComm {
 
 enum { NCCL_MADE, NCCL_MAKING, NCCL_UNWANTED }; /* unwanted: aborted; its maker frees it */
 
-/* One that nobody knows yet; NULL: out of memory. Nobody knows it any more. */
+/* One that nobody knows yet; NULL: out of memory. Nobody knows it any more; in_order: it had not failed. */
 struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool blocking);
-void nccl_comm_free(struct ncclComm *comm);
+void nccl_comm_free(struct ncclComm *comm, bool in_order);
 
 /* Is it a comm? Then it stays one until nccl_leave(). */
 ncclResult_t nccl_enter(struct ncclComm *comm, const char *call);

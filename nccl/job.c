@@ -172,7 +172,7 @@ static void withdraw(struct nccl_job *j)
     if (!nccl_comm_close(c) && atomic_load(&c->making) == NCCL_MADE)
         return;
     nccl_comm_drain(c); /* who aborts it looks at it until then */
-    nccl_comm_free(c);
+    nccl_comm_free(c, true);
 }
 
 /* It was aborted while it was made. */

@@ -262,9 +262,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclCommDestroy: another thread ends comm %p", (void *)comm);
     nccl_comm_drain(comm);
     result = nccl_result(plait_comm_destroy(atomic_load(&comm->plait)), NULL, "ncclCommDestroy");
+    const bool in_order = result == ncclSuccess;
     if (atomic_load(&comm->revoked))
         result = ncclSuccess;
-    nccl_comm_free(comm);
+    nccl_comm_free(comm, in_order);
     return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include <plait/memory.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 
 /* A handle of ncclCommRegister(). Memory needs no registration here: only misuse is found by it. */
@@ -18,6 +19,9 @@ struct nccl_pack {
     void *memory;
     size_t bytes;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nccl_pack *left; /* by comms that had failed */
 
 static void free_packs(struct nccl_pack **packs)
 {
@@ -61,8 +65,26 @@ void *nccl_memory_pack(struct ncclComm *c, enum nccl_pack_kind kind, size_t byte
     return p->memory;
 }
 
-void nccl_memory_free(struct ncclComm *c)
+static void leave_packs(struct nccl_pack **packs)
 {
+    while (*packs != NULL) {
+        struct nccl_pack *p = *packs;
+        *packs = p->older;
+        p->older = left;
+        left = p;
+    }
+}
+
+void nccl_memory_free(struct ncclComm *c, bool in_order)
+{
+    pthread_mutex_lock(&lock);
+    for (int k = 0; k < NCCL_NPACK; k++)
+        if (k != NCCL_PACK_HOST && !in_order)
+            leave_packs(&c->pack[k]);
+    struct nccl_pack *others = in_order ? left : NULL;
+    left = in_order ? NULL : left;
+    pthread_mutex_unlock(&lock);
+    free_packs(&others);
     for (int k = 0; k < NCCL_NPACK; k++)
         free_packs(&c->pack[k]);
     while (c->registrations != NULL) {
@@ -151,11 +173,12 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
     if (result != ncclSuccess)
         return result;
     plait_comm_memory(atomic_load(&comm->plait), &m);
+    const uint64_t persist = m.control + m.device + pack_bytes(comm);
     const uint64_t values[] = {
         [ncclStatGpuMemSuspend] = m.staging,
         [ncclStatGpuMemSuspended] = comm->suspended,
-        [ncclStatGpuMemPersist] = m.control + pack_bytes(comm),
-        [ncclStatGpuMemTotal] = m.staging + m.control + pack_bytes(comm),
+        [ncclStatGpuMemPersist] = persist,
+        [ncclStatGpuMemTotal] = m.staging + persist,
     };
     if (value == NULL || (unsigned)stat >= sizeof values / sizeof *values)
         result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: stat is %d and value %p; stats are 0 to 3",

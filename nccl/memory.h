@@ -11,7 +11,10 @@
  */
 void *nccl_memory_pack(struct ncclComm *comm, enum nccl_pack_kind kind, size_t bytes);
 
-/* The comm is gone. */
-void nccl_memory_free(struct ncclComm *comm);
+/*
+ * The comm is gone. Freeing memory of a GPU waits for all that is there, which of a comm that has failed may be another
+ * rank's stream that never passes: such a comm's goes with the next one that ends in order.
+ */
+void nccl_memory_free(struct ncclComm *comm, bool in_order);
 
 #endif

@@ -186,7 +186,7 @@ PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uin
                                               const char *name, struct plait_comm **out);
 
 /**
- * Give the comm's staging memory back until it is resumed: everything but the control block, and what is staged of
+ * Give the comm's staging memory back until it is resumed: everything but the control block, memory of a GPU, and what is staged of
  * messages that have not been received yet (2 MiB for each such rank). Calls are refused meanwhile.
  *
  * Order:  collective, as plait_comm_finalize(); all ranks suspend, and all resume
@@ -261,6 +261,7 @@ PLAIT_API enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t ra
 struct plait_comm_memory {
     size_t control; /* the control block: ring of operations, vectors of small operations, messages */
     size_t staging; /* for what peers cannot read where it lies; grows with the operations, see plait_comm_suspend() */
+    size_t device;  /* of a GPU, and pinned for it: flags, and what operations there need; until the comm is left */
 };
 
 /** Thread: as the comm's calls. */

@@ -117,6 +117,15 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
         o->ndiffer - before);
 }
 
+/* Of ranks whose streams were made to pass, so that their sums are lost: this one's watch may not know it yet. */
+static enum plait_status look_for_failures(struct plait_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    const enum plait_status status = plait_look_for_failures(comm);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
 enum plait_status plait_optim_device_step(struct plait_optim *o, const struct plait_optim_step *s,
                                           struct plait_optim_result *result)
 {
@@ -133,6 +142,6 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
     if (status == PLAIT_OK && result != NULL)
         status = fail(o, drain(o));
     if (status == PLAIT_OK && o->options.comm != NULL)
-        status = plait_enter(o->options.comm, "plait_optim_step", PLAIT_SUM, NULL); /* has it failed meanwhile? */
+        status = look_for_failures(o->options.comm);
     return status == PLAIT_OK ? look(o, result) : status;
 }

@@ -228,7 +228,7 @@ class Comm:
                 'gpu': out.gpu.decode()}
 
     def memory(self):
-        """Bytes of shared memory of this rank's end, as a dictionary (`struct plait_comm_memory`)."""
+        """Bytes of this rank's end, as a dictionary (`struct plait_comm_memory`)."""
         out = CommMemory()
         lib.plait_comm_memory(self._open('memory'), ctypes.byref(out))
         return {field: getattr(out, field) for field, _ in CommMemory._fields_}

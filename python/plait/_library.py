@@ -77,7 +77,7 @@ class CommStats(Structure):
 
 
 class CommMemory(Structure):
-    _fields_ = [('control', c_size_t), ('staging', c_size_t)]
+    _fields_ = [('control', c_size_t), ('staging', c_size_t), ('device', c_size_t)]
 
 
 class PeerInfo(Structure):

@@ -5,6 +5,7 @@
  */
 #include "../ranks.h"
 #include "../tier.h"
+#include "comm.h"
 #include "device.h"
 #include "device_run.h"
 
@@ -18,7 +19,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -394,6 +397,66 @@ static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
     device_run(2, 1, differing, NULL);
 }
 
+static _Atomic bool late; /* the thread that watches the comms gets a processor only now and then */
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+    *(void **)(void *)&next = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    const int error = next(cond, mutex, until);
+    if (late)
+        usleep(50000);
+    return error;
+}
+
+static void fail_rank_1(void *comm)
+{
+    struct plait_control *c = (void *)(uintptr_t)((struct plait_comm *)comm)->peers[1].control;
+
+    atomic_store(&c->failed, PLAIT_ERR_FAILED);
+}
+
+/* Rank 1's comm fails while rank 0's step is on its stream, whose sums may have been anything since then. */
+static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_optim_step s = step_of(0);
+    struct plait_optim_result result;
+    struct model m;
+
+    (void)arg;
+    if (begin(&m, &kinds[0], rank, *comm) != 0)
+        return 1;
+    CHECK(fill(&m, rank, 0, false) == 0);
+    CHECK(plait_optim_step(m.gpu.optim, &s, &result) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 1)
+        atomic_store(&gate, 1);
+    while (!atomic_load(&gate))
+        usleep(100);
+    late = true;
+    usleep(5000); /* it sleeps now */
+    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, *comm) == PLAIT_OK);
+    const enum plait_status status = plait_optim_step(m.gpu.optim, &s, rank == 0 ? &result : NULL);
+    CHECK(rank != 0 || status == PLAIT_ERR_FAILED);
+    late = false;
+    while (plait_comm_status(*comm) == PLAIT_OK)
+        usleep(100);
+    CHECK(end(&m, rank) == 0 && plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+/* It looked at its own failure only, of which the watch tells a millisecond later. */
+static void a_step_whose_ranks_have_failed_meanwhile_has_no_result(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        atomic_store(&gate, 0);
+        device_run(1, 2, fail_on_the_way, NULL);
+    }
+}
+
 /* ---- With a fusion -------------------------------------------------------------------------------------------------- */
 
 /* Gradients of all ranks are summed in shards, each rank steps with its pieces, and all get all weights: never waited for. */
@@ -531,6 +594,7 @@ int main(void)
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         test_on_one_host(a_graph_makes_its_step_again_and_again),
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
+        test_on_one_host(a_step_whose_ranks_have_failed_meanwhile_has_no_result),
         cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };

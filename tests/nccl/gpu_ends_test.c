@@ -108,9 +108,9 @@ static void comms_that_do_not_block_are_on_the_gpu_where_they_were_made(void **s
                      0);
 }
 
-/* ---- In order -------------------------------------------------------------------------------------------------- */
-
 static pthread_barrier_t all; /* of this process */
+
+/* ---- In order -------------------------------------------------------------------------------------------------- */
 
 /* What is on streams is done by comms that are destroyed; nothing of the GPU's is left. */
 static int leave(ncclComm_t *comm, int rank, int nrank)
@@ -353,6 +353,60 @@ static void who_is_left_goes_on_when_a_process_is_killed(void **state)
     assert_int_equal(gpu_run(3, 1, survive), 1); /* the dead one */
 }
 
+static int pair(ncclComm_t comm, const struct gpu_rank *g, int rank)
+{
+    OK(ncclGroupStart());
+    for (int k = 0; k < 2; k++)
+        OK(ncclAllReduce(g->in + k * 10, g->out + k * 10, 10, ncclFloat, ncclSum, comm, g->stream));
+    OK(ncclGroupEnd());
+    return 0;
+}
+
+/* Rank 1's passes when rank 0 has aborted. What was packed goes with the next comm. */
+static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
+{
+    uint64_t before, persist;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu_careless();
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    OK(ncclCommMemStats(*comm, ncclStatGpuMemPersist, &before));
+    CHECK(pair(*comm, &g, rank) == 0 && gpu.synchronize(g.stream) == 0);
+    OK(ncclCommMemStats(*comm, ncclStatGpuMemPersist, &persist));
+    CHECK(persist >= before + 2 * 10 * sizeof(float));
+    pthread_barrier_wait(&all);
+    CHECK(rank == 0 || gpu.call(g.stream, wait_at_gate, NULL) == 0);
+    CHECK(pair(*comm, &g, rank) == 0);
+    pthread_barrier_wait(&all);
+    OK(ncclCommAbort(*comm));
+    if (rank == 0)
+        atomic_store(&gate, 1);
+    CHECK(gpu.synchronize(g.stream) == 0);
+    pthread_barrier_wait(&all);
+    const uint32_t kept = gpu_left().memory;
+    pthread_barrier_wait(&all);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[1], rank));
+    OK(ncclCommDestroy(*comm));
+    *comm = NULL;
+    pthread_barrier_wait(&all);
+    CHECK(gpu_left().memory < kept);
+    pthread_barrier_wait(&all);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+/* It waited for it in freeing the memory that fused operations are packed in. */
+static void an_abort_does_not_wait_for_another_ranks_stream(void **state)
+{
+    (void)state;
+    atomic_store(&gate, 0);
+    pthread_barrier_init(&all, NULL, 2);
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = abort_one_of_two, .careless = true }), 0);
+    pthread_barrier_destroy(&all);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -361,6 +415,7 @@ int main(void)
         test_on_one_host(an_aborted_comm_lets_its_streams_pass_when_its_error_is_known),
         test_on_one_host(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
         cmocka_unit_test(a_comm_may_be_aborted_before_its_group_ends),
+        test_on_one_host(an_abort_does_not_wait_for_another_ranks_stream),
         test_on_one_host(who_is_left_goes_on_when_a_process_is_killed),
     };
 
