@@ -450,9 +450,12 @@ static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
     }
 }
 
+/* Who waits for other comms of its thread's may turn this one meanwhile. */
 static struct plait_fusion without_layout(const struct plait_fusion *f)
 {
+    pthread_mutex_lock(&f->comm->lock);
     struct plait_fusion g = *f;
+    pthread_mutex_unlock(&f->comm->lock);
 
     g.flat = (struct plait_flat){ 0 };
     g.buckets = NULL;
@@ -493,7 +496,9 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
     if (f->trace != NULL)
         f->trace->n = 0; /* its buckets are no more */
     drop_layout(f);
+    pthread_mutex_lock(&f->comm->lock);
     *f = fresh;
+    pthread_mutex_unlock(&f->comm->lock);
     begin_rounds(f);
     return status;
 }
