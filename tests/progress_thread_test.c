@@ -58,7 +58,8 @@ long __wrap_syscall(long number, ...)
 
 struct job {
     int done[2];        /* a pipe: rank 1 has its result */
-    unsigned nap, late; /* microseconds: see above; by which rank 1 is late */
+    int slept[2];       /* a pipe: rank 0's progress thread has waited for rank 1, and slept; if rank 1 is late */
+    unsigned nap, late; /* microseconds: see above; by which rank 1 is later than that */
     uint32_t most;      /* sleeps meanwhile; 0: any number */
 };
 
@@ -78,6 +79,7 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
         in[i] = i;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank == 1) {
+        CHECK(job->late == 0 || read(job->slept[0], &byte, 1) == 1);
         usleep(job->late);
         CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
         CHECK(write(job->done[1], &byte, 1) == 1);
@@ -86,11 +88,13 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
         waits = 0;
         call.request = &request;
         CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        while (job->late > 0 && (uint32_t)waits == 0) /* nobody yields for ever */
+            usleep(1000);
+        CHECK(job->late == 0 || write(job->slept[1], &byte, 1) == 1);
         CHECK(read(job->done[0], &byte, 1) == 1);
         const uint64_t both = waits;
         if (job->nap > 0)
             CHECK(both >> 32 <= 1 + (uint32_t)both / PLAIT_CROWDED_SLEEPS);
-        CHECK(job->late == 0 || (uint32_t)both > 0); /* nobody yields for so long */
         CHECK(job->most == 0 || (uint32_t)both <= job->most);
         CHECK(plait_wait(&request) == PLAIT_OK);
     }
@@ -114,9 +118,12 @@ static void run(unsigned nap_us, unsigned late_us, uint32_t most)
 
     r.options.progress = 1;
     assert_int_equal(pipe(job.done), 0);
+    assert_int_equal(pipe(job.slept), 0);
     assert_int_equal(ranks_run(&r), 0);
-    close(job.done[0]);
-    close(job.done[1]);
+    for (unsigned end = 0; end < 2; end++) {
+        close(job.done[end]);
+        close(job.slept[end]);
+    }
 }
 
 static void the_thread_alone_finishes_an_operation(void **state)
