@@ -233,13 +233,14 @@ static const char *take_stream(struct plait_queue *q, int wanted)
     return why;
 }
 
-static const char *make_stream(struct plait_queue *q, int device)
+static const char *make_stream(struct plait_queue *q, int priority, int device)
 {
     unsigned long long id = 0;
     const char *why = plait_cuda_gpu(device, &q->gpu);
 
     if (why == NULL)
-        CALL(q->gpu, "cuStreamCreate", plait_cuda.stream_create(&q->stream, DRIVER_STREAM_NON_BLOCKING));
+        CALL(q->gpu, "cuStreamCreateWithPriority",
+             plait_cuda.stream_create(&q->stream, DRIVER_STREAM_NON_BLOCKING, priority));
     if (why != NULL)
         return why;
     CALL(q->gpu, "cuStreamGetId", plait_cuda.stream_id(q->stream, &id));
@@ -250,15 +251,19 @@ static const char *make_stream(struct plait_queue *q, int device)
     return failed;
 }
 
-static const char *open_queue(void *native, bool own, int device, struct plait_queue **out)
+/* Streams share a few hardware queues, in which all stand behind a wait; those of another priority have queues of their own. */
+static const char *open_queue(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out)
 {
     struct plait_queue *q = calloc(1, sizeof *q);
     const char *why = q == NULL ? plait_cuda_say("out of memory for a stream") : NULL;
 
     if (why == NULL) {
         q->stream = native;
-        q->own = own;
-        why = own ? make_stream(q, device) : take_stream(q, device);
+        q->own = kind != PLAIT_QUEUE_THEIRS;
+        if (q->own)
+            why = make_stream(q, kind == PLAIT_QUEUE_URGENT ? DRIVER_STREAM_FIRST : DRIVER_STREAM_NORMAL, device);
+        else
+            why = take_stream(q, device);
     }
     if (why == NULL)
         *out = q;

@@ -39,6 +39,8 @@ enum { /* of enums of the driver, what is used */
        DRIVER_DEVICE_MULTIPROCESSORS = 16,
 
        DRIVER_STREAM_NON_BLOCKING = 1,
+       DRIVER_STREAM_NORMAL = 0, /* priorities: */
+       DRIVER_STREAM_FIRST = -5, /* the driver takes the nearest that it has */
        DRIVER_WAIT_EQ = 1,
        DRIVER_WAIT_GEQ = 0,
        DRIVER_EVENT_NO_TIMING = 2,
@@ -75,7 +77,7 @@ enum { /* of enums of the driver, what is used */
     X(ipc_close, "cuIpcCloseMemHandle", (cu_address mapped))                                                        \
     X(memset32_async, "cuMemsetD32Async", (cu_address memory, unsigned value, size_t n, void *stream))              \
     X(copy_async, "cuMemcpyAsync", (cu_address to, cu_address from, size_t bytes, void *stream))                    \
-    X(stream_create, "cuStreamCreate", (void **out, unsigned flags))                                                \
+    X(stream_create, "cuStreamCreateWithPriority", (void **out, unsigned flags, int priority))                      \
     X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                         \
     X(stream_context, "cuStreamGetCtx", (void *stream, void **out))                                                 \
     X(stream_id, "cuStreamGetId", (void *stream, unsigned long long *out))                                          \

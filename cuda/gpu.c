@@ -119,8 +119,9 @@ static const char *fill_gpu(struct gpu *gpu)
                                      "cuDeviceGetAttribute");
 
     gpu->most_blocks = 8 * (unsigned)n;
-    if (why == NULL)
-        why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (why == NULL) /* for what the host waits for, which must not stand behind what waits for the host */
+        why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_FIRST),
+                             "cuStreamCreateWithPriority");
     if (why != NULL)
         return why;
     why = load_kernels(gpu);

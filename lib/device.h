@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    5 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    6 /* changes with what is below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* where memory lies */
@@ -71,6 +71,12 @@ struct plait_stepping { /* a step, or one half of it: the sums; what comes of th
     uint32_t nrank; /* that make it */
 };
 
+enum plait_queue_kind {
+    PLAIT_QUEUE_THEIRS, /* the caller's stream */
+    PLAIT_QUEUE_OWN,    /* made for what a caller without a stream asks for */
+    PLAIT_QUEUE_URGENT /* made, and never behind a wait on any of the others, whatever these share: nothing on it waits */
+};
+
 struct plait_queue;
 struct plait_mark;    /* a place on a queue */
 struct plait_packing; /* stretches, in tables of the device's */
@@ -99,11 +105,10 @@ struct plait_device_plugin {
     const char *(*reach)(int device, int other);
 
     /*
-     * native  the caller's stream, which stays the caller's, NULL for the default one: of `device`, or, if that is -1,
-     *         of whichever it is
-     * own     make one of `device`, on which nothing of others waits
+     * native  of THEIRS: the caller's stream, which stays the caller's, NULL for the default one: of `device`, or, if
+     *         that is -1, of whichever it is. Of the others: NULL, and `device` is where to make it
      */
-    const char *(*open_queue)(void *native, bool own, int device, struct plait_queue **out);
+    const char *(*open_queue)(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out);
     void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
     int (*device_of)(const struct plait_queue *queue);
     uint64_t (*id_of)(const struct plait_queue *queue);          /* not 0; other streams never have it */

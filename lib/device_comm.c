@@ -167,7 +167,7 @@ static enum plait_status create(struct plait_comm *comm, int device)
     for (int i = 0; i < 2 && why == NULL; i++)
         why = plugin->make_mark(device, &d->trails[i].end);
     if (why == NULL)
-        why = plugin->open_queue(NULL, true, device, &d->rescue);
+        why = plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue);
     status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
     for (int i = 0; i < 2 && status == PLAIT_OK; i++)
         status = plait_flights_create(comm->nrank, &d->flights[i]);
@@ -301,8 +301,11 @@ static enum plait_status check_queues(const struct plait_comm *comm)
     const long most = setting != NULL && atol(setting) > 0 ? atol(setting) : QUEUES_BY_DEFAULT;
     uint32_t n = 0;
 
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        n += comm->peers[r].process != NULL && comm->peers[r].process->base == NULL;
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const bool here = comm->peers[r].process != NULL && comm->peers[r].process->base == NULL;
+        const struct plait_device_shown *shown = here ? plait_device_shown_by(comm, r) : NULL;
+        n += here && (shown == NULL || shown->device == (uint32_t)comm->device->device); /* not known yet: it may be */
+    }
     if ((long)n <= most)
         return PLAIT_OK;
     return plait_fail(

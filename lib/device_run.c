@@ -132,7 +132,7 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     const char *why = NULL;
 
     if (comm->own_queue == NULL)
-        why = plait_device_used()->open_queue(NULL, true, device, &comm->own_queue);
+        why = plait_device_used()->open_queue(PLAIT_QUEUE_OWN, NULL, device, &comm->own_queue);
     *out = comm->own_queue;
     return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
 }

@@ -125,7 +125,7 @@ static enum plait_status take_cuda(const char *name, int device, void *cuda, str
     if (s == NULL)
         return plait_fail_memory("out of memory for a stream");
     s->generation = plait_generation;
-    why = plugin->open_queue(cuda, false, device, &s->queue);
+    why = plugin->open_queue(PLAIT_QUEUE_THEIRS, cuda, device, &s->queue);
     if (why != NULL) {
         free(s);
         return plait_fail(PLAIT_ERR_ARG, "%s: cuda is %p: %s", name, cuda, why);

@@ -272,10 +272,17 @@ static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Their graphs could wait for each other in a queue. */
 static void more_ranks_than_hardware_queues_are_named_when_they_capture(void **state)
 {
+    const char *set = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    char *before = set != NULL ? strdup(set) : NULL;
+
     (void)state;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
     device_run(1, 3, capture_too_many, NULL);
-    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (before != NULL)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", before, 1);
+    else
+        unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    free(before);
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------------------- */

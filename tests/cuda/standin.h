@@ -23,6 +23,7 @@
  *   PLAIT_STANDIN_SEED     of the random delays (1)
  *   PLAIT_STANDIN_DELAY    the longest, in microseconds (50); 0: none
  *   PLAIT_STANDIN_DEVICES  (1)
+ *   PLAIT_STANDIN_QUEUES   1: streams share hardware queues (0)
  *   PLAIT_STANDIN_ALONE    a device that cannot reach the others' memory, nor they its; DEVICES or more: none (64)
  *   PLAIT_STANDIN_CUDA     the driver's version, 12080 is 12.8: it refuses newer PTX; else it is 13.0 and takes any
  *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
@@ -163,6 +164,7 @@ struct op {
     struct record *record;
     uint32_t point;     /* captured: the record's number in the graph */
     struct clock *host; /* known when it was queued */
+    uint64_t turn;      /* in the stream's hardware queue */
 };
 
 struct capture;
@@ -182,13 +184,14 @@ struct stream {
     uint64_t random;
     struct capture *capture; /* or NULL */
     uint32_t lane;           /* in it */
+    uint32_t hardware;       /* its hardware queue */
 };
 
 /* A copy of op is queued, or kept if the stream is being captured. Takes op's argument and a share of its record. */
 int stream_put(struct stream *stream, struct op op);
 int stream_put_now(struct stream *stream, struct op op); /* never captured */
 int stream_find(void *handle, struct stream **out);      /* CU_INVALID_HANDLE and so on */
-int stream_make(struct context *context, unsigned flags, struct stream **out);
+int stream_make(struct context *context, unsigned flags, int priority, struct stream **out);
 void stream_end(struct stream *stream); /* when it has done all */
 uint32_t stream_count(void);
 void process_synchronize(void); /* all of this process that is queued has been done, and the host knows */
@@ -201,6 +204,18 @@ bool record_is_done(struct record *record);
 
 void process_lock(void);
 void process_unlock(void);
+
+/* ---- Hardware queues (standin_queues.c) ---------------------------------------------------------------------- */
+
+/*
+ * Streams of a device and priority share them, as many as CUDA_DEVICE_MAX_CONNECTIONS says, 8 unless it is set: what is
+ * put on one stands behind all that was put on it before, whatever stream it is of. Without PLAIT_STANDIN_QUEUES=1 each
+ * stream has its own, and turns are nobody's.
+ */
+uint32_t hardware_of_new(int device, int priority);
+uint64_t hardware_put(uint32_t hardware); /* its turn, in the order of these calls */
+void hardware_await(uint32_t hardware, uint64_t turn);
+void hardware_done(uint32_t hardware);
 
 /* ---- Events and capture (standin_events.c, standin_capture.c) ----------------------------------------------- */
 

@@ -310,7 +310,7 @@ EXPORT int cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long lo
         return CU_OUT_OF_MEMORY;
     x->graph = graph_copy(graph);
     for (uint32_t i = 1; i < x->graph->nlane; i++)
-        stream_make(context_now(), VALUE_STREAM_NON_BLOCKING, &x->lanes[i]);
+        stream_make(context_now(), VALUE_STREAM_NON_BLOCKING, 0, &x->lanes[i]);
     *out = x;
     return CU_OK;
 }

@@ -300,8 +300,10 @@ static void *stream_run(void *argument)
     memory_allow(true);
     while ((op = stream_next(s)) != NULL) {
         delay(s);
+        hardware_await(s->hardware, op->turn);
         announce(s, op);
         perform(s, op);
+        hardware_done(s->hardware);
         op_free(op);
         process_lock();
         s->done++;
@@ -334,6 +336,7 @@ static void queue(struct stream *s, struct op op, const struct clock *host)
     *op.host = *host;
     *copy = op;
     copy->next = NULL;
+    copy->turn = hardware_put(s->hardware);
     *s->last = copy;
     s->last = &copy->next;
     s->queued++;
@@ -404,7 +407,7 @@ int stream_put(struct stream *s, struct op op)
     return stream_put_now(s, op);
 }
 
-int stream_make(struct context *context, unsigned flags, struct stream **out)
+int stream_make(struct context *context, unsigned flags, int priority, struct stream **out)
 {
     static _Atomic uint64_t nstream;
     struct stream *s = calloc(1, sizeof *s);
@@ -415,6 +418,7 @@ int stream_make(struct context *context, unsigned flags, struct stream **out)
     s->context = context;
     s->flags = flags;
     s->id = ++nstream;
+    s->hardware = hardware_of_new(context->device, priority);
     s->actor = actor;
     s->last = &s->first;
     s->random = setting("PLAIT_STANDIN_SEED", 1) * 1000003 + (uint64_t)actor;
@@ -465,7 +469,7 @@ static int null_stream(struct context *context, struct stream **out)
         return CU_INVALID_CONTEXT;
     pthread_mutex_lock(&one);
     if (context->null == NULL)
-        stream_make(context, 0, &context->null);
+        stream_make(context, 0, 0, &context->null);
     *out = context->null;
     pthread_mutex_unlock(&one);
     return CU_OK;
@@ -514,14 +518,14 @@ void process_synchronize(void)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------- */
 
-EXPORT int cuStreamCreate(void **out, unsigned flags)
+EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority)
 {
     CALL(true);
     struct stream *s;
 
     if (flags > 1)
         return CU_INVALID_VALUE;
-    stream_make(context_now(), flags, &s);
+    stream_make(context_now(), flags, priority, &s);
     process_lock();
     s->handle = nunused > 0 ? unused[--nunused] : &handles[nhandle++];
     *out = s->handle;
@@ -529,10 +533,9 @@ EXPORT int cuStreamCreate(void **out, unsigned flags)
     return CU_OK;
 }
 
-EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority)
+EXPORT int cuStreamCreate(void **out, unsigned flags)
 {
-    (void)priority;
-    return cuStreamCreate(out, flags);
+    return cuStreamCreateWithPriority(out, flags, 0);
 }
 
 EXPORT int cuStreamDestroy_v2(void *stream)
