@@ -52,16 +52,16 @@ const void *plait_place_of_in(const struct plait_geometry *g, uint32_t rank, voi
     return (char *)out + ((size_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank)) * bytes;
 }
 
-enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, size_t in_bytes,
-                                      size_t out_bytes)
+enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, const char *form,
+                                      size_t in_bytes, size_t out_bytes)
 {
     const bool no_in = in_bytes > 0 && a->in == NULL;
 
     if (no_in || (out_bytes > 0 && a->out == NULL))
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", plait_coll_name(a->coll),
+        return plait_fail(PLAIT_ERR_ARG, "%s%s: %s is NULL, but count is not 0", plait_coll_name(a->coll), form,
                           no_in ? "in" : "out");
-    return plait_fail(PLAIT_ERR_ARG, "%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
-                      plait_coll_name(a->coll), a->in, in_bytes, a->out, out_bytes,
+    return plait_fail(PLAIT_ERR_ARG, "%s%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
+                      plait_coll_name(a->coll), form, a->in, in_bytes, a->out, out_bytes,
                       g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
                       : g->kind == PLAIT_KIND_VECTOR ? " or equal"
                                                      : ", or this rank's part of one be the other (in place)");

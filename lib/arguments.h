@@ -58,8 +58,8 @@ static inline bool plait_buffers_fit(const struct plait_args *a, size_t in_bytes
            (a->alias || in >= out + out_bytes || out >= in + in_bytes);
 }
 
-/* The error when they are not. */
-enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, size_t in_bytes,
-                                      size_t out_bytes);
+/* The error when they are not. form: "v" or "", behind the collective's name. */
+enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, const char *form,
+                                      size_t in_bytes, size_t out_bytes);
 
 #endif

@@ -306,7 +306,9 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: out is NULL");
-    for (size_t k = 0; comm != NULL && k < PLAIT_NOP_PLAN; k++)
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: comm is NULL");
+    for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
         if (comm->op_plans != NULL && comm->op_plans[k] != NULL)
             fold(comm->op_plans[k]);
     for (size_t k = i; t != NULL && k > 0; k--)

@@ -21,7 +21,7 @@ static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *co
         const size_t bytes = a->count * plait_dtype_size(a->type);
         const size_t in_bytes = plait_side_bytes(&g, &g.in, bytes), out_bytes = plait_side_bytes(&g, &g.out, bytes);
         if (!plait_buffers_fit(a, in_bytes, out_bytes))
-            return plait_wrong_buffers(a, &g, in_bytes, out_bytes);
+            return plait_wrong_buffers(a, &g, "", in_bytes, out_bytes);
         status = plait_bind(comm, a, call);
     }
     return status == PLAIT_OK ? PLAIT_OK : plait_cannot_begin(comm, status, a);
@@ -37,7 +37,7 @@ ready(struct plait_comm *comm, const struct plait_args *a, const struct plait_ca
         return prepare(comm, a, call);
     return plait_buffers_fit(a, last->in_bytes, last->out_bytes)
                ? PLAIT_OK
-               : plait_wrong_buffers(a, &last->geometry, last->in_bytes, last->out_bytes);
+               : plait_wrong_buffers(a, &last->geometry, "", last->in_bytes, last->out_bytes);
 }
 
 static inline __attribute__((always_inline)) enum plait_status now(struct plait_comm *comm, const struct plait_args *a,

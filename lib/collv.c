@@ -18,6 +18,8 @@ static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n
     *out = starts != NULL ? starts : own;
     for (uint32_t i = 0; i < n; i++) {
         own[i] = end;
+        if (counts[i] == 0) /* wherever it starts */
+            continue;
         if (counts[i] > PLAIT_MOST_BYTES / size || (*out)[i] > PLAIT_MOST_BYTES / size)
             return SIZE_MAX;
         end = (*out)[i] + counts[i] > end ? (*out)[i] + counts[i] : end;
@@ -165,12 +167,12 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
-        a.alias = (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
-                      (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size &&
-                  in_bytes > 0 && out_bytes > 0;
+        a.alias = in_bytes > 0 && out_bytes > 0 &&
+                  (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
+                      (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size;
     a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
-        return plait_refuse(plait_wrong_buffers(&a, &g, in_bytes, out_bytes));
+        return plait_refuse(plait_wrong_buffers(&a, &g, "v", in_bytes, out_bytes));
     const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
     const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
     if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])

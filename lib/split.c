@@ -183,12 +183,11 @@ static enum plait_status now_or_later(enum plait_status status, plait_make_comm 
     return status;
 }
 
-enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, const char *name,
-                                   struct plait_comm **out)
+static enum plait_status split_as(const char *call, struct plait_comm *comm, int color, int key, const char *name,
+                                  struct plait_comm **out)
 {
     struct splitting s = { comm, color, key, "" };
-    enum plait_status status =
-        check_out(out, "plait_comm_split", plait_enter(comm, "plait_comm_split", PLAIT_SUM, NULL));
+    enum plait_status status = check_out(out, call, plait_enter(comm, call, PLAIT_SUM, NULL));
 
     if (status == PLAIT_OK && color < 0 && color != PLAIT_NO_COLOR)
         status = plait_fail(PLAIT_ERR_ARG, "plait_comm_split: color is %d; 0 or more, or PLAIT_NO_COLOR", color);
@@ -197,9 +196,15 @@ enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, 
     return now_or_later(status, split, &s, sizeof s, comm, out);
 }
 
+enum plait_status plait_comm_split(struct plait_comm *comm, int color, int key, const char *name,
+                                   struct plait_comm **out)
+{
+    return split_as("plait_comm_split", comm, color, key, name, out);
+}
+
 enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name, struct plait_comm **out)
 {
-    return plait_comm_split(comm, 0, 0, name, out);
+    return split_as("plait_comm_duplicate", comm, 0, 0, name, out);
 }
 
 /* ---- Shrink ----------------------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ struct ncclComm *nccl_comm_new(int nrank, int rank, int device, bool gpu, bool b
     c->error[0] = '\0';
     c->next = NULL;
     atomic_store(&c->plait, NULL);
+    atomic_store(&c->creating, false);
     atomic_store(&c->trouble, ncclSuccess);
     atomic_store(&c->ncollective, 0);
     atomic_store(&c->orphaned, false);
@@ -85,13 +86,21 @@ ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
                      (void *)c);
 }
 
+static bool is_created(struct ncclComm *c)
+{
+    if (plait_comm_status(atomic_load(&c->plait)) == PLAIT_IN_PROGRESS)
+        return false;
+    atomic_store(&c->creating, false);
+    return true;
+}
+
 ncclResult_t nccl_enter_ready(struct ncclComm *c, const char *call)
 {
     ncclResult_t result = nccl_enter(c, call);
 
     if (result != ncclSuccess)
         return result;
-    if (atomic_load(&c->working) > 0)
+    if (atomic_load(&c->working) > 0 || (atomic_load(&c->creating) && !is_created(c)))
         result =
             nccl_fail(ncclInvalidArgument, c, "%s: the comm is in progress; ask ncclCommGetAsyncError() first", call);
     else if (atomic_load(&c->plait) == NULL && atomic_load(&c->trouble) != ncclSuccess)

@@ -41,6 +41,7 @@ struct ncclComm {
     _Atomic(struct plait_comm *) plait; /* NULL: not there yet */
     _Atomic int trouble;                /* ncclResult_t with which a job in the background ended */
     _Atomic bool revoked;
+    _Atomic bool creating; /* by plait_comm_create() in the background, as far as was seen */
     bool blocking, suspended, finalized;
     int rank, nrank, device;
     bool gpu;             /* the device is one */

@@ -281,6 +281,7 @@ static ncclResult_t create_later(struct nccl_job *j)
     j->options.background = 1;
     const enum plait_status status = plait_comm_create(&j->options, &j->made);
     if (status == PLAIT_OK) {
+        atomic_store(&j->child->creating, true);
         deliver(j);
         const ncclResult_t result = nccl_comm_made(j->child) ? ncclInProgress : discard(j);
         nccl_jobs_free(j);

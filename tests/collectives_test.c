@@ -470,6 +470,8 @@ static void long_blocks_of_pairs_go_in_slices(void **state)
 static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t apart[5] = { 4, 0, 1, 8, 7 }, overlapping[5] = { 3, 0, 1, 8, 7 };
+    const size_t nothing[5] = { 0 }, anywhere[5] = { 5, 0, (size_t)1 << 40, SIZE_MAX / 8, 5 };
+    const size_t behind[5] = { 7, 0, (size_t)1 << 40, 5, 4 };
     size_t counts[5] = { 3, 4, 0, 2, 1 }, huge[5] = { SIZE_MAX / 2, 4 };
     int in[16] = { 0 }, out[16];
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -486,6 +488,13 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     CHECK(plait_allgatherv(*comm, in, out, counts, overlapping, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "parts 1 and 0 of out overlap: elements 0 to 3 and 3 to 5") != NULL);
     CHECK(plait_allgatherv(*comm, in, out, counts, apart, PLAIT_INT32, NULL) == PLAIT_OK);
+    CHECK(plait_allgatherv(*comm, in, NULL, counts, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allgatherv: out is NULL") != NULL);
+    /* Where an empty part starts is no matter. */
+    CHECK(plait_allgatherv(*comm, in, out, counts, behind, PLAIT_INT32, NULL) == PLAIT_OK);
+    CHECK(plait_allgatherv(*comm, NULL, NULL, nothing, anywhere, PLAIT_INT32, NULL) == PLAIT_OK);
+    CHECK(plait_gatherv(*comm, NULL, 0, NULL, nothing, anywhere, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    CHECK(plait_alltoallv(*comm, NULL, nothing, anywhere, NULL, nothing, anywhere, PLAIT_INT32, NULL) == PLAIT_OK);
     call.algorithm = "bruck";
     CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, &call) == PLAIT_ERR_CONFIG);
     CHECK(strstr(plait_last_error(), "use direct") != NULL);

@@ -68,8 +68,13 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     float v[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[8] = { 0 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm *c = *comm;
+    struct plait_comm *other = NULL;
+    struct plait_comm_count count;
 
     (void)arg;
+    CHECK(plait_comm_duplicate(NULL, NULL, &other) == PLAIT_ERR_ARG && says("plait_comm_duplicate: comm is NULL"));
+    CHECK(plait_comm_duplicate(c, NULL, NULL) == PLAIT_ERR_ARG && says("plait_comm_duplicate: out is NULL"));
+    CHECK(plait_comm_count(NULL, 0, &count) == PLAIT_ERR_ARG && says("plait_comm_count: comm is NULL"));
     CHECK(plait_allreduce(NULL, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG && says("comm is NULL"));
     CHECK(plait_allreduce(c, NULL, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG &&
           says("in is NULL, but count is not 0"));

@@ -85,8 +85,12 @@ static void comms_that_do_not_block_are_in_progress_until_they_are_there(void **
 static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t half = NULL;
     ncclResult_t state;
+    ncclRedOp_t op;
+    void *handle;
     float x = 1;
+    int n;
 
     config.blocking = 0;
     (void)nrank; /* of two: the other one never comes */
@@ -94,6 +98,11 @@ static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommGetAsyncError(*comm, &state));
     CHECK(state == ncclInProgress);
     CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommCount(*comm, &n) == ncclInvalidArgument && ncclCommUserRank(*comm, &n) == ncclInvalidArgument);
+    CHECK(ncclRedOpCreatePreMulSum(&op, &x, ncclFloat, ncclScalarHostImmediate, *comm) == ncclInvalidArgument);
+    CHECK(ncclCommRegister(*comm, &x, sizeof x, &handle) == ncclInvalidArgument);
+    CHECK(ncclCommSplit(*comm, 0, 0, &half, NULL) == ncclInvalidArgument && half == NULL);
+    CHECK(ncclCommFinalize(*comm) == ncclInvalidArgument);
     OK(ncclCommAbort(*comm)); /* at once */
     *comm = NULL;
     return 0;
