@@ -241,8 +241,8 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
 /* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
 static int land(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const size_t bytes = PLAIT_MOST_ONCE_REDUCE;
-    char *v = calloc(2, bytes);
+    const size_t bytes = PLAIT_MOST_ONCE_REDUCE, n = bytes / sizeof(float);
+    float *v = calloc(2, bytes);
     const size_t *slices = arg;
     struct plait_call how = PLAIT_CALL_DEFAULT;
 
@@ -251,9 +251,14 @@ static int land(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
+    for (size_t i = 0; i < n; i++)
+        v[i] = (float)((i + rank) % 1009);
     for (int k = 0; k < 2; k++) {
         how.slice = k == 0 ? bytes : bytes / 2;
-        CHECK(plait_reduce(*comm, v, v + bytes, bytes / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, &how) == PLAIT_OK);
+        memset(v + n, 0, bytes);
+        CHECK(plait_reduce(*comm, v, v + n, n, PLAIT_FLOAT32, PLAIT_SUM, 0, &how) == PLAIT_OK);
+        for (size_t i = 0; rank == 0 && i < n; i++)
+            CHECK(v[n + i] == (float)(i % 1009 + (i + 1) % 1009 + (i + 2) % 1009));
         size_t sum = 0;
         for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
             sum += (*comm)->flights[d].land_bytes;

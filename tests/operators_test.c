@@ -286,6 +286,45 @@ static void a_number_is_read_when_it_was_said_to_be(void **state)
     run_ranks(1, 2, scale_now, NULL);
 }
 
+/* A persistent one is started again and again; and a root's memory for what is scaled grows. */
+static int scale_again(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { SMALL = 10, LARGE = 100000 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    float v = 0, sum = 0, scale = 3, *in = malloc(LARGE * sizeof *in), *out = malloc(LARGE * sizeof *out);
+    struct plait_request *r = NULL;
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    call.scale = &scale;
+    for (size_t count = SMALL; count <= LARGE; count *= LARGE / SMALL) {
+        for (size_t i = 0; i < count; i++)
+            in[i] = (float)(i % 1000 + rank);
+        CHECK(plait_reduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_PREMULSUM, 0, &call) == PLAIT_OK);
+        for (size_t i = 0; i < count; i++)
+            CHECK(in[i] == (float)(i % 1000 + rank) && (rank > 0 || out[i] == (float)(6 * (i % 1000) + 3)));
+    }
+    call.request = &r;
+    call.persistent = 1;
+    CHECK(plait_allreduce(*comm, &v, &sum, 1, PLAIT_FLOAT32, PLAIT_PREMULSUM, &call) == PLAIT_OK);
+    for (unsigned k = 0; k < 10; k++) {
+        v = (float)(k + rank);
+        CHECK(k % 2 == 0 ? plait_start(r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK : plait_run_again(r) == PLAIT_OK);
+        CHECK(sum == (float)(6 * k + 3));
+    }
+    CHECK(plait_request_free(&r) == PLAIT_OK);
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void what_is_scaled_again_is_scaled_each_time(void **state)
+{
+    (void)state;
+    run_ranks(2, 1, scale_again, NULL);
+    run_ranks(1, 2, scale_again, NULL);
+}
+
 /* The same function for another context is another operator. */
 static int two_contexts(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -475,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_promise_that_differs_is_named),
         cmocka_unit_test(every_rank_scales_by_its_own_number),
         cmocka_unit_test(a_number_is_read_when_it_was_said_to_be),
+        cmocka_unit_test(what_is_scaled_again_is_scaled_each_time),
         cmocka_unit_test(a_function_is_called_with_its_own_context),
         cmocka_unit_test(wrong_options_are_named_and_change_nothing),
         cmocka_unit_test(the_table_in_the_documentation_is_what_the_library_answers),
