@@ -256,6 +256,7 @@ static int land(struct plait_comm **comm, uint32_t rank, void *arg)
     for (int k = 0; k < 2; k++) {
         how.slice = k == 0 ? bytes : bytes / 2;
         memset(v + n, 0, bytes);
+        usleep(rank == 1 ? 20000 : 0); /* rank 2's slices have landed, and wait for rank 1's */
         CHECK(plait_reduce(*comm, v, v + n, n, PLAIT_FLOAT32, PLAIT_SUM, 0, &how) == PLAIT_OK);
         for (size_t i = 0; rank == 0 && i < n; i++)
             CHECK(v[n + i] == (float)(i % 1009 + (i + 1) % 1009 + (i + 2) % 1009));
