@@ -15,11 +15,30 @@
 
 #include <cmocka.h>
 
-enum { COUNT = 100003, TENSORS = 7, MOST_PIECES = 256, TABLES = 1 << 16 };
+enum { COUNT = 100003, TENSORS = 7, MOST_PIECES = 256, TABLES = 1 << 16, LINE = 16 };
 
 /* Data from 0 to `data`; tables, with addresses in them, after it. */
 static struct room room;
 static size_t data;
+
+/*
+ * Where arrays begin: one after the other, so that no two are aligned alike and elements go one by one; on lines of 16
+ * bytes, which are accessed whole; one element before a line, so that whole lines come after a first element.
+ */
+static enum layout { PACKED, ON_LINES, BEFORE_LINES, NLAYOUT } layout;
+
+static size_t up_to_line(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* The `index`-th array of `count` elements of `size` bytes each, where all have room for elements of `widest`. */
+static size_t array_start(size_t index, size_t count, size_t widest, size_t size)
+{
+    if (layout == PACKED)
+        return index * count * widest;
+    return index * (up_to_line(count * widest) + LINE) + (layout == BEFORE_LINES ? LINE - size : 0);
+}
 
 static const char *kernel_name(enum plait_cuda_kernel k)
 {
@@ -34,8 +53,8 @@ static const char *kernel_name(enum plait_cuda_kernel k)
 
 static void begin(size_t bytes)
 {
-    data = bytes;
-    assert_true(room_make(&room, bytes + TABLES));
+    data = (bytes + 63) / 64 * 64;
+    assert_true(room_make(&room, data + TABLES));
 }
 
 /*
@@ -62,8 +81,8 @@ static void run_both(enum plait_cuda_kernel k, unsigned blocks, void (*build)(ch
         memcpy(&a, got + i, 4);
         memcpy(&b, room.host + i, 4);
         if (memcmp(got + i, room.host + i, 4) != 0 && !(fabs((double)a - (double)b) <= most * fabs((double)b)))
-            fail_msg("%s, %u blocks: at byte %zu the device has %a, the host %a", kernel_name(k), blocks, i, (double)a,
-                     (double)b);
+            fail_msg("%s, %u blocks, layout %d: at byte %zu the device has %a, the host %a", kernel_name(k), blocks,
+                     (int)layout, i, (double)a, (double)b);
     }
     free(got);
 }
@@ -73,41 +92,116 @@ static void run_both(enum plait_cuda_kernel k, unsigned blocks, void (*build)(ch
 static enum plait_dtype type;
 static enum plait_op op;
 static uint32_t nsrc;
+static size_t count;
+static uint64_t wide; /* as in struct plait_cuda_reduce */
+static bool wide_dst;
 
+/* What has more sources than the argument has places for gets a table of them. */
 static void build_reduce(char *base, void *argument)
 {
-    struct plait_cuda_reduce a = { .dst = base, .count = COUNT, .nsrc = nsrc, .op = (uint32_t)op };
+    struct plait_cuda_reduce a = {
+        .dst = base, .count = count, .wide = wide, .nsrc = nsrc, .op = (uint32_t)op, .wide_dst = wide_dst
+    };
+    const size_t size = plait_dtype_size(type), widest = wide != 0 || wide_dst ? sizeof(float) : size;
+    const void **table = (void *)(room.host + data);
 
+    a.dst = base + array_start(0, count, widest, wide_dst ? widest : size);
     a.divisor = op == PLAIT_AVG ? 3 : 0;
-    for (uint32_t s = 0; s < nsrc; s++)
-        a.source[s] = base + (s + 1) * (size_t)COUNT * plait_dtype_size(type);
+    for (uint32_t s = 0; s < nsrc; s++) {
+        table[s] = base + array_start(s + 1, count, widest, s < 64 && (wide >> s & 1) != 0 ? widest : size);
+        if (s < PLAIT_CUDA_SOURCES)
+            a.source[s] = table[s];
+    }
+    if (nsrc > PLAIT_CUDA_SOURCES)
+        a.sources = (void *)(base + data);
     memcpy(argument, &a, sizeof a);
 }
 
-static void reductions_of_every_type_and_operator(void **state)
+/* Few elements of many sources, so that the test takes no longer. */
+static size_t count_for(uint32_t sources)
+{
+    return sources <= 2 ? COUNT : 6003;
+}
+
+static const uint32_t numbers[] = { 1, 2, 4, 5, 8, 9, 33 };
+enum { NNUMBER = sizeof numbers / sizeof *numbers };
+
+static void reduce_in_every_layout(size_t widest, enum plait_op first, enum plait_op last)
+{
+    count = count_for(nsrc);
+    for (layout = 0; layout < NLAYOUT; layout++) {
+        begin((nsrc + 1) * (up_to_line(count * widest) + LINE));
+        for (op = first; op <= last; op++)
+            run_both((enum plait_cuda_kernel)type, nsrc == 2 ? 3 : 16, build_reduce, 0);
+        room_free(&room);
+    }
+}
+
+static void reductions_of_every_type_operator_and_number_of_sources(void **state)
 {
     (void)state;
+    wide = 0;
+    wide_dst = false;
     for (type = 0; type < PLAIT_NDTYPE; type++)
-        for (op = PLAIT_SUM; op <= PLAIT_AVG; op++)
-            for (nsrc = 2; nsrc <= 5; nsrc += 3) {
-                begin((nsrc + 1) * (size_t)(COUNT + 1) * plait_dtype_size(type));
-                run_both((enum plait_cuda_kernel)type, nsrc == 2 ? 3 : gpu_most_blocks(), build_reduce, 0);
-                room_free(&room);
+        for (uint32_t i = 0; i < NNUMBER; i++) {
+            nsrc = numbers[i];
+            reduce_in_every_layout(plait_dtype_size(type), PLAIT_SUM, PLAIT_AVG);
+        }
+}
+
+static void reductions_with_float32_partial_sums(void **state)
+{
+    static const enum plait_dtype types[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
+
+    (void)state;
+    for (uint32_t t = 0; t < 4; t++)
+        for (uint32_t i = 0; i < NNUMBER; i++)
+            for (uint32_t which = 0; which < 4; which++) {
+                type = types[t];
+                nsrc = numbers[i];
+                wide = which == 0 ? 0 : which == 1 ? 1 : 0x5555555555555555 << which % 2;
+                wide_dst = which != 1;
+                reduce_in_every_layout(sizeof(float), PLAIT_SUM, PLAIT_SUM);
             }
 }
 
+/* Two, of `type`; of a late one the kernel knows only where it is. */
+static bool late;
+
 static void build_scale(char *base, void *argument)
 {
-    const float two = 2;
-    struct plait_cuda_scale a = { .dst = base, .src = base + 4 * COUNT, .count = COUNT, .type = PLAIT_FLOAT32 };
+    const size_t size = plait_dtype_size(type);
+    const uint64_t two = type < PLAIT_FLOAT16 ? 2 : (uint64_t)0x40 << 8 * (size - 1);
+    struct plait_cuda_scale a = { .count = count, .type = type };
 
-    memcpy(&a.scalar, &two, sizeof two);
+    a.dst = base + array_start(0, count, size, size);
+    a.src = base + array_start(1, count, size, size);
+    memcpy(room.host + data, &two, sizeof two);
+    if (late)
+        a.late = base + data;
+    else
+        a.scalar = two;
     memcpy(argument, &a, sizeof a);
+}
+
+static void scaling_of_every_type(void **state)
+{
+    (void)state;
+    count = count_for(5);
+    for (type = 0; type < PLAIT_NDTYPE; type++)
+        for (layout = 0; layout < NLAYOUT; layout++) {
+            begin(2 * (up_to_line(count * plait_dtype_size(type)) + LINE));
+            for (uint32_t when = 0; when < 2; when++) {
+                late = when != 0;
+                run_both(PLAIT_CUDA_KERNEL_plait_scale, 5, build_scale, 0);
+            }
+            room_free(&room);
+        }
 }
 
 static void build_copy(char *base, void *argument)
 {
-    const struct plait_cuda_copy a = { .dst = base, .src = base + 4 * COUNT + 4, .bytes = 4 * COUNT - 5 };
+    const struct plait_cuda_copy a = { .dst = base, .src = base + array_start(1, COUNT, 4, 4), .bytes = 4 * COUNT - 5 };
 
     memcpy(argument, &a, sizeof a);
 }
@@ -118,16 +212,17 @@ static void build_copies(char *base, void *argument)
     const size_t each = 4 * COUNT / PLAIT_CUDA_COPIES;
 
     for (uint32_t i = 0; i < a.n; i++)
-        a.copy[i] = (struct plait_cuda_copy){ base + i * each, base + 4 * COUNT + i * each + i % 3, each - i % 5 };
+        a.copy[i] =
+            (struct plait_cuda_copy){ base + i * each, base + up_to_line(4 * COUNT) + i * each + i % 3, each - i % 5 };
     memcpy(argument, &a, sizeof a);
 }
 
-static void scaling_and_copying(void **state)
+static void copying(void **state)
 {
     (void)state;
     begin(8 * COUNT + 64);
-    run_both(PLAIT_CUDA_KERNEL_plait_scale, 5, build_scale, 0);
-    run_both(PLAIT_CUDA_KERNEL_plait_copy, 7, build_copy, 0);
+    for (layout = 0; layout < NLAYOUT; layout++)
+        run_both(PLAIT_CUDA_KERNEL_plait_copy, 7, build_copy, 0);
     run_both(PLAIT_CUDA_KERNEL_plait_copies, 9, build_copies, 0);
     room_free(&room);
 }
@@ -148,24 +243,10 @@ static uint32_t cut(struct plait_cuda_piece *pieces)
     return (uint32_t)(end - pieces);
 }
 
-/* The payload, bfloat16, lies after the tensors. */
-static void build_pack(char *base, void *argument)
+/* Elements from one tensor's start to the next one's: on lines a multiple of 16, so whole lines of any type. */
+static size_t taken(uint32_t tensor)
 {
-    struct plait_cuda_tensor *tensors = (void *)(room.host + data);
-    struct plait_cuda_piece *pieces = (void *)(tensors + TENSORS);
-    struct plait_cuda_pack a = { .tensors = (void *)(base + data),
-                                 .pieces = (void *)(base + data + sizeof *tensors * TENSORS),
-                                 .factor = 0.5,
-                                 .type = PLAIT_BFLOAT16 };
-    size_t at = 0;
-
-    for (uint32_t t = 0; t < TENSORS; t++) {
-        tensors[t] = (struct plait_cuda_tensor){ .data = base + at * 4, .at = at, .type = PLAIT_FLOAT32 };
-        at += length(t);
-    }
-    a.npiece = cut(pieces);
-    a.payload = base + at * 4;
-    memcpy(argument, &a, sizeof a);
+    return layout == PACKED ? length(tensor) : up_to_line(length(tensor));
 }
 
 static size_t all_elements(void)
@@ -173,17 +254,62 @@ static size_t all_elements(void)
     size_t n = 0;
 
     for (uint32_t t = 0; t < TENSORS; t++)
-        n += length(t);
+        n += taken(t);
     return n;
+}
+
+/* What is packed: the tensors' type and the payload's, and its factor. */
+static const struct packing {
+    enum plait_dtype tensor, payload;
+    double factor;
+} packings[] = {
+    { PLAIT_FLOAT32, PLAIT_BFLOAT16, 0.5 },    { PLAIT_FLOAT32, PLAIT_FLOAT16, 1 },
+    { PLAIT_FLOAT32, PLAIT_FLOAT32, 1 },       { PLAIT_FLOAT32, PLAIT_FLOAT32, 0.5 },
+    { PLAIT_BFLOAT16, PLAIT_FLOAT32, 2 },      { PLAIT_FLOAT16, PLAIT_FLOAT16, 2 },
+    { PLAIT_FLOAT8E4M3, PLAIT_FLOAT32, 0.25 }, { PLAIT_FLOAT64, PLAIT_FLOAT64, 2 },
+    { PLAIT_INT32, PLAIT_INT32, 1 },
+};
+static struct packing packing;
+
+/* The payload lies after the tensors; a late factor after the tables. */
+static void build_pack(char *base, void *argument)
+{
+    struct plait_cuda_tensor *tensors = (void *)(room.host + data);
+    struct plait_cuda_piece *pieces = (void *)(tensors + TENSORS);
+    char *factor = (char *)(pieces + MOST_PIECES);
+    struct plait_cuda_pack a = { .tensors = (void *)(base + data),
+                                 .pieces = (void *)(base + data + sizeof *tensors * TENSORS),
+                                 .factor = packing.factor,
+                                 .type = packing.payload };
+    const size_t size = plait_dtype_size(packing.tensor);
+    size_t at = 0;
+
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        tensors[t] = (struct plait_cuda_tensor){ .data = base + at * size, .at = at, .type = packing.tensor };
+        at += taken(t);
+    }
+    a.npiece = cut(pieces);
+    a.payload = base + up_to_line(at * size);
+    if (late) {
+        memcpy(factor, &packing.factor, sizeof packing.factor);
+        a.late = (void *)(base + (factor - room.host));
+        a.factor = 0;
+    }
+    memcpy(argument, &a, sizeof a);
 }
 
 static void packing_and_unpacking(void **state)
 {
     (void)state;
-    begin(all_elements() * 6 / 4 * 4 + 64);
-    run_both(PLAIT_CUDA_KERNEL_plait_pack, 9, build_pack, 0);
-    run_both(PLAIT_CUDA_KERNEL_plait_unpack, gpu_most_blocks(), build_pack, 0);
-    room_free(&room);
+    for (layout = PACKED; layout <= ON_LINES; layout++)
+        for (uint32_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+            packing = packings[i];
+            late = i % 2 != 0;
+            begin(all_elements() * (plait_dtype_size(packing.tensor) + plait_dtype_size(packing.payload)) + LINE);
+            run_both(PLAIT_CUDA_KERNEL_plait_pack, 9, build_pack, 0);
+            run_both(PLAIT_CUDA_KERNEL_plait_unpack, gpu_most_blocks(), build_pack, 0);
+            room_free(&room);
+        }
 }
 
 /* ---- The optimiser ---------------------------------------------------------------------------------------------- */
@@ -207,7 +333,7 @@ static void build_optim(char *base, void *argument)
         ranges[t].first = (uint32_t)(end - pieces);
         end = plait_cuda_cut(end, t, length(t));
         ranges[t].count = (uint32_t)(end - pieces) - ranges[t].first;
-        at += length(t);
+        at += taken(t);
     }
     const struct plait_cuda_optim a = {
         .parts = (void *)(base + ((char *)parts - room.host)),
@@ -237,18 +363,22 @@ static void build_optim(char *base, void *argument)
 static void the_optimisers_three_passes(void **state)
 {
     (void)state;
-    begin((12 * all_elements() + 63) / 64 * 64 + sizeof(double) * 5 * MOST_PIECES);
-    run_both(PLAIT_CUDA_KERNEL_plait_optim_squares, 11, build_optim, 1e-6);
-    run_both(PLAIT_CUDA_KERNEL_plait_optim_trust, 1, build_optim, 1e-6);
-    run_both(PLAIT_CUDA_KERNEL_plait_optim_update, 11, build_optim, 1e-6);
-    room_free(&room);
+    for (layout = PACKED; layout <= ON_LINES; layout++) {
+        begin((12 * all_elements() + 63) / 64 * 64 + sizeof(double) * 5 * MOST_PIECES);
+        run_both(PLAIT_CUDA_KERNEL_plait_optim_squares, 11, build_optim, 1e-6);
+        run_both(PLAIT_CUDA_KERNEL_plait_optim_trust, 1, build_optim, 1e-6);
+        run_both(PLAIT_CUDA_KERNEL_plait_optim_update, 11, build_optim, 1e-6);
+        room_free(&room);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reductions_of_every_type_and_operator),
-        cmocka_unit_test(scaling_and_copying),
+        cmocka_unit_test(reductions_of_every_type_operator_and_number_of_sources),
+        cmocka_unit_test(reductions_with_float32_partial_sums),
+        cmocka_unit_test(scaling_of_every_type),
+        cmocka_unit_test(copying),
         cmocka_unit_test(packing_and_unpacking),
         cmocka_unit_test(the_optimisers_three_passes),
     };
