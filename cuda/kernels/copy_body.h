@@ -4,22 +4,73 @@
 
 #include "body.h"
 
+typedef uint64_t __attribute__((may_alias)) plait_bits64;
+typedef uint32_t __attribute__((may_alias)) plait_bits32;
+typedef uint16_t __attribute__((may_alias)) plait_bits16;
+
+/* The widest access, up to 16 bytes, that is aligned in both at the same distance from them. */
+BODY uint32_t plait_copy_width(const void *dst, const void *src)
+{
+    const uint32_t apart = (uint32_t)((uintptr_t)dst - (uintptr_t)src) | sizeof(struct plait_line);
+
+    return apart & (~apart + 1);
+}
+
+BODY void plait_copy_unit(void *dst, const void *src, uint32_t width)
+{
+    switch (width) {
+    case 16:
+        plait_line_put(dst, plait_line_get(src));
+        return;
+    case 8:
+        *(plait_bits64 *)dst = *(const plait_bits64 *)src;
+        return;
+    case 4:
+        *(plait_bits32 *)dst = *(const plait_bits32 *)src;
+        return;
+    case 2:
+        *(plait_bits16 *)dst = *(const plait_bits16 *)src;
+        return;
+    default:
+        *(char *)dst = *(const char *)src;
+    }
+}
+
+/* The width is a constant wherever it is called: each is a loop of its own. */
+BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t width, uint64_t thread, uint64_t nthread)
+{
+    const uint64_t first = (width - (uintptr_t)d % width) % width, head = first < bytes ? first : bytes;
+    const uint64_t nunit = (bytes - head) / width, whole = nunit * width;
+
+    for (uint64_t i = thread; i < nunit; i += nthread)
+        plait_copy_unit(d + head + i * width, s + head + i * width, width);
+    for (uint64_t i = thread; i < bytes - whole; i += nthread) {
+        const uint64_t at = i < head ? i : i + whole;
+        d[at] = s[at];
+    }
+}
+
 /* As the thread-th of nthread. */
 BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t thread, uint64_t nthread)
 {
     char *d = (char *)dst;
     const char *s = (const char *)src;
-    const uint64_t start = plait_head(d, 1, bytes);
-    const uint64_t head = plait_is_line(s + start) ? start : bytes;
-    const uint64_t nline = (bytes - head) / sizeof(struct plait_line);
-    const uint64_t whole = nline * sizeof(struct plait_line);
 
-    for (uint64_t i = thread; i < nline; i += nthread)
-        plait_line_put(d + head + i * sizeof(struct plait_line),
-                       plait_line_get(s + head + i * sizeof(struct plait_line)));
-    for (uint64_t i = thread; i < bytes - whole; i += nthread) {
-        const uint64_t at = i < head ? i : i + whole;
-        d[at] = s[at];
+    switch (plait_copy_width(d, s)) {
+    case 16:
+        plait_copy_by(d, s, bytes, 16, thread, nthread);
+        return;
+    case 8:
+        plait_copy_by(d, s, bytes, 8, thread, nthread);
+        return;
+    case 4:
+        plait_copy_by(d, s, bytes, 4, thread, nthread);
+        return;
+    case 2:
+        plait_copy_by(d, s, bytes, 2, thread, nthread);
+        return;
+    default:
+        plait_copy_by(d, s, bytes, 1, thread, nthread);
     }
 }
 

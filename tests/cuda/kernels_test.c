@@ -206,6 +206,23 @@ static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
     }
 }
 
+/* Each width of access, with a part before it and one after it. */
+static void bytes_are_copied_whatever_both_addresses_are(void **state)
+{
+    (void)state;
+    fill(sources[0], ROOM, PLAIT_UINT8);
+    for (size_t from = 0; from < 16; from++)
+        for (size_t to = 0; to < 16; to++)
+            for (size_t bytes = 0; bytes < 90; bytes++) {
+                const struct plait_cuda_copy a = { got + to, sources[0] + from, bytes };
+                memset(want, 0xa5, 128);
+                memset(got, 0xa5, 128);
+                memcpy(want + to, sources[0] + from, bytes);
+                run("plait_copy", &a, 1);
+                assert_memory_equal(got, want, 128);
+            }
+}
+
 static void copies_are_cut_into_chunks(void **state)
 {
     enum { BYTES = 8 * PLAIT_CUDA_CHUNK };
@@ -448,6 +465,7 @@ int main(void)
         cmocka_unit_test(operands_and_results_of_more_width_too),
         cmocka_unit_test(a_scalar_multiplies_now_or_when_the_kernel_runs),
         cmocka_unit_test(bytes_are_copied_from_anywhere_to_anywhere),
+        cmocka_unit_test(bytes_are_copied_whatever_both_addresses_are),
         cmocka_unit_test(many_copies_are_one_launch),
         cmocka_unit_test(copies_are_cut_into_chunks),
         cmocka_unit_test(tensors_are_packed_as_the_cpu_does),
