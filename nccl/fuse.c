@@ -11,10 +11,21 @@
 #include <string.h>
 
 #define ALIGNMENT 64
+#define LINE      16 /* what a GPU's thread reads and writes at once */
 
 static size_t bytes_of(const struct nccl_call *c)
 {
     return c->count * plait_dtype_size(c->type);
+}
+
+/*
+ * Where in its bucket the next call's part begins, after `bytes` of others. A GPU copies 16 bytes at once where both
+ * addresses are aligned to them, and byte by byte at worst: parts do not follow one of odd size directly there. What is
+ * between them is summed too, whatever it is, and never looked at.
+ */
+static size_t place_after(size_t bytes, const struct nccl_call *c)
+{
+    return nccl_call_streams(c) ? (bytes + LINE - 1) / LINE * LINE : bytes;
 }
 
 static bool can_be_fused(const struct nccl_call *c)
@@ -49,7 +60,7 @@ static uint32_t mix(uint32_t mark, uint64_t value)
 static void join(struct nccl_bucket *b, struct nccl_call *c)
 {
     b->mark = mix(mix(b->mark, c->number - b->first->number + 1), c->count);
-    b->bytes += bytes_of(c);
+    b->bytes = place_after(b->bytes, c) + bytes_of(c);
     if (b->last != NULL)
         b->last->fellow = c;
     b->last = c;
@@ -62,7 +73,7 @@ static struct nccl_bucket *find(struct nccl_bucket *buckets, size_t n, const str
 {
     for (size_t i = n; i-- > 0;)
         if (fits(&buckets[i], c)) {
-            if (buckets[i].bytes + bytes_of(c) <= c->comm->fusion)
+            if (place_after(buckets[i].bytes, c) + bytes_of(c) <= c->comm->fusion)
                 return &buckets[i];
             buckets[i].open = false;
             return NULL;
@@ -186,14 +197,15 @@ static enum plait_status order(const struct nccl_bucket *b, bool before)
 static enum plait_status copy_on_stream(const struct nccl_bucket *b, bool pack)
 {
     struct plait_copy *copies = malloc(b->nmember * sizeof *copies);
-    char *here = b->whole.out;
-    size_t n = 0;
+    size_t n = 0, at = 0;
 
     if (copies == NULL)
         return PLAIT_ERR_NOMEM;
     for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
+        at = place_after(at, c);
+        char *here = (char *)b->whole.out + at;
         copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, bytes_of(c) };
-        here += bytes_of(c);
+        at += bytes_of(c);
     }
     const enum plait_status status =
         plait_comm_copy(atomic_load(&b->first->comm->plait), copies, b->nmember, b->first->on);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fusion: all-reduces of one group that differ in nothing but buffers and counts become one, of up to PLAIT_NCCL_FUSION
- * bytes, packed one behind the other in memory of the comm's.
+ * bytes, packed one behind the other in memory of the comm's; on a GPU each begins on 16 bytes.
  *
  * Sums of inputs that are multiplied first stay single: their factors may differ from rank to rank. What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host, which is the
  * same on all ranks; not from where buffers lie, nor from which stream they are on. A bucket is on the stream of its first
