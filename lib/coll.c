@@ -67,7 +67,7 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
     const size_t bytes = a.count * plait_dtype_size(a.type);
     enum plait_status status =
         plait_device_find(comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
-                          plait_side_bytes(&g, &g.out, bytes), call, &a.queue);
+                          plait_side_bytes(&g, &g.out, bytes), plait_dtype_size(a.type), call, &a.queue);
 
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));

@@ -96,8 +96,17 @@ static enum plait_status check_call(const char *name, const struct plait_call *c
     return PLAIT_OK;
 }
 
+static enum plait_status check_alignment(const char *name, const char *which, const void *memory, size_t size)
+{
+    char what[64];
+
+    snprintf(what, sizeof what, "%s: %s", name, which);
+    return plait_device_aligned(what, memory, size);
+}
+
 /* Whoever reads the scalar must be able to: the host, or the device in its turn. */
-static enum plait_status check_scale(const char *name, const struct plait_call *call, const struct plait_queue *queue)
+static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
+                                     const struct plait_queue *queue)
 {
     struct plait_spot p;
 
@@ -106,7 +115,9 @@ static enum plait_status check_scale(const char *name, const struct plait_call *
     if (queue == NULL || call->scale_when == PLAIT_SCALE_NOW)
         return plait_device_refuse(name, "call->scale", call->scale);
     const enum plait_status status = find_place(name, "call->scale", call->scale, 1, &p);
-    if (status != PLAIT_OK || p.kind != PLAIT_MEMORY_HOST)
+    if (status == PLAIT_OK && p.kind != PLAIT_MEMORY_HOST)
+        return check_alignment(name, "call->scale", call->scale, size);
+    if (status != PLAIT_OK)
         return status;
     return plait_fail(
         PLAIT_ERR_ARG,
@@ -138,7 +149,7 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
 }
 
 enum plait_status plait_device_find(struct plait_comm *comm, const char *name, const void *in, size_t in_bytes,
-                                    const void *out, size_t out_bytes, const struct plait_call *call,
+                                    const void *out, size_t out_bytes, size_t size, const struct plait_call *call,
                                     struct plait_queue **queue)
 {
     struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
@@ -153,7 +164,7 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
-        return check_scale(name, call, NULL);
+        return check_scale(name, call, size, NULL);
     if (q == NULL && call != NULL && call->stream != NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: call->stream is a host's, but %s is memory of a GPU: use a stream of it",
                           name, has_in && a.kind == PLAIT_MEMORY_DEVICE ? "in" : "out");
@@ -170,12 +181,16 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
                           "has one",
                           name, device, comm->device->device);
     status = check_call(name, call);
+    if (status == PLAIT_OK && has_in)
+        status = check_alignment(name, "in", in, size);
+    if (status == PLAIT_OK && has_out)
+        status = check_alignment(name, "out", out, size);
     if (status == PLAIT_OK && q != NULL)
         status = plait_device_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)
-        status = check_scale(name, call, q);
+        status = check_scale(name, call, size, q);
     if (status == PLAIT_OK && comm->device == NULL)
         status = plait_device_open(comm, device);
     if (status != PLAIT_OK)

@@ -29,9 +29,16 @@ bool plait_device_free(void *memory, enum plait_status *status);
 
 /*
  * For what has options.stream: is this memory of the GPU whose queue that is, or, where it is NULL, of none? Else the
- * error says what (a call and its argument) is not. memory: NULL is allowed.
+ * error says what (a call and its argument) is not. memory: NULL is allowed. size: of its elements; on a GPU it is aligned
+ * to that.
  */
-enum plait_status plait_device_fits(const char *what, const void *memory, const struct plait_queue *queue);
+enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue);
+
+/*
+ * A kernel that accesses an element across its alignment ends with an error that the process does not recover from:
+ * PLAIT_ERR_ARG where this memory of a GPU is not a multiple of `size` bytes.
+ */
+enum plait_status plait_device_aligned(const char *what, const void *memory, size_t size);
 
 /* For what takes no memory of devices yet: the error that names it, where this is such memory, or else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);

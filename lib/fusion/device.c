@@ -22,7 +22,7 @@ enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o
 
     for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
         snprintf(what, sizeof what, "plait_fusion_create: tensor %u '%s': data", t, o->tensors[t].name);
-        status = plait_device_fits(what, o->tensors[t].data, queue);
+        status = plait_device_fits(what, o->tensors[t].data, plait_dtype_size(o->tensors[t].type), queue);
     }
     return status;
 }

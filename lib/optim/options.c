@@ -23,13 +23,16 @@ static enum plait_status check_memory(const struct plait_queue *queue, const str
     const struct {
         const char *name;
         const void *memory;
-    } rows[] = { { "gradient", p->gradient }, { "master", p->master }, { "copy", p->copy } };
+        size_t size;
+    } rows[] = { { "gradient", p->gradient, plait_dtype_size(p->type) },
+                 { "master", p->master, sizeof *p->master },
+                 { "copy", p->copy, plait_dtype_size(p->copy_type) } };
     enum plait_status status = PLAIT_OK;
     char what[64];
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows && status == PLAIT_OK; i++) {
         snprintf(what, sizeof what, "plait_optim_create: parts[%u].%s", k, rows[i].name);
-        status = plait_device_fits(what, rows[i].memory, queue);
+        status = plait_device_fits(what, rows[i].memory, rows[i].size, queue);
     }
     return status;
 }

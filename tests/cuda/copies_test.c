@@ -5,6 +5,7 @@
 #include "device_run.h"
 
 #include <plait/memory.h>
+#include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
@@ -228,6 +229,42 @@ static void a_scalar_is_read_in_its_turn(void **state)
     device_run(2, 1, scale_late, NULL);
 }
 
+/* ---- Memory that a kernel could not access --------------------------------------------------------------------------- */
+
+static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM) && fill(&d, rank, 1) == 0);
+    call.stream = d.stream;
+    CHECK(plait_allreduce(*comm, d.in + 2, d.out, 10, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allreduce: in is ") != NULL &&
+          strstr(plait_last_error(), "no multiple of 4 bytes") != NULL);
+    CHECK(plait_allreduce(*comm, d.in, d.out + 1, 10, PLAIT_FLOAT16, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allreduce: out is ") != NULL);
+    CHECK(plait_send(*comm, d.in + 4, 10, PLAIT_INT64, (rank + 1) % plait_comm_nrank(*comm), &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "send: in is ") != NULL);
+    call.scale = d.in + 4001;
+    call.scale_when = PLAIT_SCALE_LATE;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 10, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "allreduce: call->scale is ") != NULL);
+    call.scale = NULL;
+    call.scale_when = PLAIT_SCALE_NOW;
+    CHECK(plait_allreduce(*comm, d.in + 4, d.out + 12, 10, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, d.in + 3, d.out + 1, 10, PLAIT_UINT8, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void memory_that_is_not_aligned_to_its_elements_is_refused(void **state)
+{
+    (void)state;
+    device_run(1, 2, misalign, NULL);
+    device_run(2, 1, misalign, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_stream_says_if_it_is_captured),
         cmocka_unit_test(gpus_are_named),
         cmocka_unit_test(a_scalar_is_read_in_its_turn),
+        cmocka_unit_test(memory_that_is_not_aligned_to_its_elements_is_refused),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
