@@ -442,6 +442,8 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.ntensor = 1;
     o.stream = d.stream;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "is host memory") != NULL);
+    tensor.data = d.in + 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "no multiple of") != NULL);
     tensor.data = d.in;
     o.stream = NULL;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "options.stream") != NULL);

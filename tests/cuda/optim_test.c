@@ -570,6 +570,9 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     part = m.gpu.parts[1];
     part.copy = m.host.parts[1].copy;
     CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].copy"));
+    part = m.gpu.parts[1];
+    part.master = (void *)((char *)part.master + 2);
+    CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].master") && refuses(&o, PLAIT_ERR_ARG, "no multiple of 4 bytes"));
     o.stream = threads;
     CHECK(refuses(&o, PLAIT_ERR_ARG, "a host's"));
     o.comm = *comm;
