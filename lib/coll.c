@@ -65,9 +65,9 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
 {
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const size_t bytes = a.count * plait_dtype_size(a.type);
-    enum plait_status status =
-        plait_device_find(comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
-                          plait_side_bytes(&g, &g.out, bytes), plait_dtype_size(a.type), call, &a.queue);
+    enum plait_status status = plait_device_find(
+        comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
+        plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a.queue);
 
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));

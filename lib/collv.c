@@ -184,7 +184,7 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
     v.known = known_most(comm, &g, a.root, &v);
     if (plait_device_used() != NULL)
-        status = plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, size, call, &a.queue);
+        status = plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g.combines ? size : 1, call, &a.queue);
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));
     return run(comm, &a, &v, call);

@@ -29,8 +29,8 @@ bool plait_device_free(void *memory, enum plait_status *status);
 
 /*
  * For what has options.stream: is this memory of the GPU whose queue that is, or, where it is NULL, of none? Else the
- * error says what (a call and its argument) is not. memory: NULL is allowed. size: of its elements, to
- * which memory of a GPU must be aligned.
+ * error says what (a call and its argument) is not. memory: NULL is allowed. size: of its elements, to which
+ * memory of a GPU must be aligned.
  */
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue);
 

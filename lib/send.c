@@ -41,9 +41,8 @@ static enum plait_status find_queue(struct plait_comm *comm, struct plait_letter
     enum plait_status status = PLAIT_OK;
 
     if (plait_device_used() != NULL)
-        status =
-            plait_device_find(comm, send ? "send" : "recv", send ? m->data : NULL, send ? m->bytes : 0,
-                              send ? NULL : m->data, send ? 0 : m->bytes, plait_dtype_size(m->type), call, &m->queue);
+        status = plait_device_find(comm, send ? "send" : "recv", send ? m->data : NULL, send ? m->bytes : 0,
+                                   send ? NULL : m->data, send ? 0 : m->bytes, 1, call, &m->queue);
     if (m->bytes == 0)
         m->queue = NULL;
     return status;
