@@ -268,6 +268,45 @@ static void a_fused_group_is_captured(void **state)
         0);
 }
 
+/* A group is captured, and then one that needs more memory; the first goes on using its own. */
+static int capture_growing_groups(ncclComm_t *comm, int rank, int nrank)
+{
+    static const size_t counts[2] = { 500, 20000 };
+    void *graph[2], *exec[2];
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, 3 * counts[1]));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    for (int k = 0; k < 2; k++) {
+        CHECK(gpu.capture_begin(g.stream, 0) == 0);
+        OK(ncclGroupStart());
+        for (size_t i = 0; i < 3; i++)
+            OK(ncclAllReduce(g.in + i * counts[k], g.out + i * counts[k], counts[k], ncclFloat, ncclSum, *comm,
+                             g.stream));
+        OK(ncclGroupEnd());
+        CHECK(gpu.capture_end(g.stream, &graph[k]) == 0 && gpu.instantiate(&exec[k], graph[k], 0) == 0);
+    }
+    for (int t = 0; t < 6; t++) {
+        const size_t n = 3 * counts[t % 2];
+        for (size_t i = 0; i < n; i++)
+            g.host[i] = (float)(t + rank + (int)(i % 5));
+        CHECK(gpu_put(g.in, g.host, n * sizeof(float), g.stream) && gpu.launch(exec[t % 2], g.stream) == 0);
+        CHECK(gpu_get(g.host, g.out, n * sizeof(float), g.stream));
+        for (size_t i = 0; i < n; i++)
+            CHECK(g.host[i] == (float)(nrank * (t + (int)(i % 5)) + nrank * (nrank - 1) / 2));
+    }
+    for (int k = 0; k < 2; k++)
+        CHECK(gpu.exec_destroy(exec[k]) == 0 && gpu.graph_destroy(graph[k]) == 0);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_larger_captured_group_leaves_the_memory_of_smaller_ones(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, capture_growing_groups), 0);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -276,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_group_is_behind_the_streams_of_its_calls_and_before_them),
         cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
         test_on_one_host(a_fused_group_is_captured),
+        test_on_one_host(a_larger_captured_group_leaves_the_memory_of_smaller_ones),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
