@@ -102,7 +102,7 @@ void wires_find_tools(const struct hosts_plan *plan);
 /* From the supervisor: bridges, and a link into the namespace of each host. */
 void wires_make(const struct hosts_plan *plan, const struct host *hosts);
 
-/* From host h: its end of the link. */
+/* From host h: its end of the link; waits as wires_run(). */
 void wires_finish(const struct hosts_plan *plan, uint32_t h);
 
 /* Take the link of host h down or up, in the namespace of the bridges. False: errno. */

@@ -153,6 +153,24 @@ void wires_make(const struct hosts_plan *plan, const struct host *hosts)
     free(limits);
 }
 
+/* See wires_run(): no program uses it before. */
+static bool runs(const char *name)
+{
+    const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = { 0 };
+    bool carries = false;
+
+    strncpy(request.ifr_name, name, sizeof request.ifr_name - 1);
+    for (int looks = 0; s >= 0 && !carries && looks < 1000; looks++) {
+        carries = ioctl(s, SIOCGIFFLAGS, &request) == 0 && request.ifr_flags & IFF_RUNNING;
+        if (!carries)
+            usleep(10000);
+    }
+    if (s >= 0)
+        close(s);
+    return carries;
+}
+
 void wires_finish(const struct hosts_plan *plan, uint32_t h)
 {
     char address[HOSTS_ADDRESS_SIZE], *links, *limits;
@@ -168,23 +186,16 @@ void wires_finish(const struct hosts_plan *plan, uint32_t h)
     batch(tc, limits, "shaping a host's link");
     free(links);
     free(limits);
+    if (!runs("eth0"))
+        hosts_say("the link of host%u carries nothing after 10 s", h);
 }
 
 bool wires_run(uint32_t h)
 {
-    const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq request = { 0 };
-    bool runs = false;
+    char name[IFNAMSIZ];
 
-    snprintf(request.ifr_name, sizeof request.ifr_name, "host%u", h);
-    for (int looks = 0; s >= 0 && !runs && looks < 1000; looks++) {
-        runs = ioctl(s, SIOCGIFFLAGS, &request) == 0 && request.ifr_flags & IFF_RUNNING;
-        if (!runs)
-            usleep(10000);
-    }
-    if (s >= 0)
-        close(s);
-    return runs;
+    snprintf(name, sizeof name, "host%u", h);
+    return runs(name);
 }
 
 bool wires_set(uint32_t h, bool up)
