@@ -96,14 +96,6 @@ static enum plait_status check_call(const char *name, const struct plait_call *c
     return PLAIT_OK;
 }
 
-static enum plait_status check_alignment(const char *name, const char *which, const void *memory, size_t size)
-{
-    char what[64];
-
-    snprintf(what, sizeof what, "%s: %s", name, which);
-    return plait_device_aligned(what, memory, size);
-}
-
 /* Whoever reads the scalar must be able to: the host, or the device in its turn. */
 static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
                                      const struct plait_queue *queue)
@@ -116,7 +108,7 @@ static enum plait_status check_scale(const char *name, const struct plait_call *
         return plait_device_refuse(name, "call->scale", call->scale);
     const enum plait_status status = find_place(name, "call->scale", call->scale, 1, &p);
     if (status == PLAIT_OK && p.kind != PLAIT_MEMORY_HOST)
-        return check_alignment(name, "call->scale", call->scale, size);
+        return plait_device_aligned(name, ": call->scale", call->scale, size);
     if (status != PLAIT_OK)
         return status;
     return plait_fail(
@@ -182,9 +174,9 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
                           name, device, comm->device->device);
     status = check_call(name, call);
     if (status == PLAIT_OK && has_in)
-        status = check_alignment(name, "in", in, size);
+        status = plait_device_aligned(name, ": in", in, size);
     if (status == PLAIT_OK && has_out)
-        status = check_alignment(name, "out", out, size);
+        status = plait_device_aligned(name, ": out", out, size);
     if (status == PLAIT_OK && q != NULL)
         status = plait_device_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)

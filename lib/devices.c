@@ -231,14 +231,14 @@ enum plait_status plait_mem_device(const void *memory, int *out)
     return status;
 }
 
-enum plait_status plait_device_aligned(const char *what, const void *memory, size_t size)
+enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size)
 {
     if (size == 0 || (uintptr_t)memory % size == 0) /* 0: a type that is refused elsewhere */
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_ARG,
-                      "%s is %p, which is no multiple of %zu bytes, the size of its elements: copy it to memory "
+                      "%s%s is %p, which is no multiple of %zu bytes, the size of its elements: copy it to memory "
                       "of the GPU that is",
-                      what, memory, size);
+                      call, which, memory, size);
 }
 
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue)
@@ -258,7 +258,7 @@ enum plait_status plait_device_fits(const char *what, const void *memory, size_t
         return plait_fail(PLAIT_ERR_ARG,
                           "%s is %p, which is %s memory and not of GPU %d, whose options.stream is: allocate it there",
                           what, memory, plait_memory_name(at.kind), device);
-    return queue != NULL ? plait_device_aligned(what, memory, size) : PLAIT_OK;
+    return queue != NULL ? plait_device_aligned(what, "", memory, size) : PLAIT_OK;
 }
 
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)

@@ -36,9 +36,9 @@ enum plait_status plait_device_fits(const char *what, const void *memory, size_t
 
 /*
  * A kernel that accesses an element across its alignment ends with an error that the process does not recover from:
- * PLAIT_ERR_ARG where this memory of a GPU is not a multiple of `size` bytes.
+ * PLAIT_ERR_ARG where this memory of a GPU is not a multiple of `size` bytes. The error begins with `call` and `which`.
  */
-enum plait_status plait_device_aligned(const char *what, const void *memory, size_t size);
+enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size);
 
 /* For what takes no memory of devices yet: the error that names it, where this is such memory, or else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);

@@ -88,7 +88,9 @@ ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
 
 static bool is_created(struct ncclComm *c)
 {
-    if (plait_comm_status(atomic_load(&c->plait)) == PLAIT_IN_PROGRESS)
+    struct plait_comm *p = atomic_load(&c->plait);
+
+    if (p == NULL || plait_comm_status(p) == PLAIT_IN_PROGRESS)
         return false;
     atomic_store(&c->creating, false);
     return true;

@@ -36,7 +36,6 @@ BODY void plait_copy_unit(void *dst, const void *src, uint32_t width)
     }
 }
 
-/* The width is a constant wherever it is called: each is a loop of its own. */
 BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t width, uint64_t thread, uint64_t nthread)
 {
     const uint64_t first = (width - (uintptr_t)d % width) % width, head = first < bytes ? first : bytes;
@@ -55,23 +54,12 @@ BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t 
 {
     char *d = (char *)dst;
     const char *s = (const char *)src;
+    const uint32_t width = plait_copy_width(d, s);
 
-    switch (plait_copy_width(d, s)) {
-    case 16:
-        plait_copy_by(d, s, bytes, 16, thread, nthread);
-        return;
-    case 8:
-        plait_copy_by(d, s, bytes, 8, thread, nthread);
-        return;
-    case 4:
-        plait_copy_by(d, s, bytes, 4, thread, nthread);
-        return;
-    case 2:
-        plait_copy_by(d, s, bytes, 2, thread, nthread);
-        return;
-    default:
-        plait_copy_by(d, s, bytes, 1, thread, nthread);
-    }
+    if (width == sizeof(struct plait_line)) /* a constant: a loop without a choice in it */
+        plait_copy_by(d, s, bytes, sizeof(struct plait_line), thread, nthread);
+    else
+        plait_copy_by(d, s, bytes, width, thread, nthread);
 }
 
 BODY uint32_t plait_copy_phases(const struct plait_cuda_copy *a, const struct plait_where *at)

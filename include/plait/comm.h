@@ -98,9 +98,9 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
 
 /*
  * fork(): a child may run and exit while comms of its parent are alive, and may create comms of its own. Its
- * parent's are not its business: every call with one is PLAIT_ERR_ARG, but for those that only read what the
- * comm counts or would choose, and plait_comm_destroy(), which does nothing, so that destructors may run in the child. Memory of plait_mem_alloc() is shared with the parent. Programs
- * that are executed get no descriptor of the library.
+ * parent's are not its business: every call with one is PLAIT_ERR_ARG, but for those that only read what the comm
+ * counts or would choose, and plait_comm_destroy(), which does nothing, so that destructors may run in the child.
+ * Memory of plait_mem_alloc() is shared with the parent. Programs that are executed get no descriptor of the library.
  */
 
 /**

@@ -5,8 +5,8 @@
  * The k-th message that rank a sends to rank b is the k-th that b receives from a; count and type must agree, or the
  * receiver's error names both ranks with what each said (PLAIT_ERR_MISMATCH), and the comm has failed: a sender whose
  * call has returned hears of that at its next call or wait, but not from plait_comm_destroy() before the receiver has
- * called. Messages do not wait for collectives nor these for
- * messages, and those between different pairs of ranks do not wait for each other.
+ * called. Messages do not wait for collectives nor these for messages, and those between different pairs of ranks do
+ * not wait for each other.
  *
  * On a GPU's memory, which both ends must have, a call with a stream of CUDA's returns when the message is on the
  * stream, for which the other rank must have called too: who sends and receives does so in a group, whatever the sizes.

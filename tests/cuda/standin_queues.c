@@ -25,7 +25,7 @@ static struct hardware *at(uint32_t hardware)
 
 uint32_t hardware_of_new(int device, int priority)
 {
-    const uint64_t asked = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8), most = asked < MOST ? asked : MOST;
+    const uint64_t asked = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8), most = asked > 0 && asked < MOST ? asked : MOST;
     const uint32_t first = priority < 0;
 
     pthread_mutex_lock(&lock);
