@@ -19,7 +19,7 @@
       "that can run does, else the library chooses")                                                                   \
     X("NCCL_BUFFSIZE", "0", "PLAIT_SLICE")                                                                             \
     X("NCCL_COMM_BLOCKING", "",                                                                                        \
-      "0 or 1: blocking of every comm that has a config, whatever that says; ncclCommInitAll() blocks")                \
+      "0 or 1: blocking of every comm, whatever its config says; but ncclCommInitAll() blocks")                        \
     X("NCCL_CONF_FILE", "", "file with lines NAME=value")                                                              \
     X("NCCL_DEBUG", "",                                                                                                \
       "PLAIT_LOG: NONE is error, VERSION and WARN are warn, INFO is info, TRACE is debug; from VERSION on the "        \

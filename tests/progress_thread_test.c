@@ -58,7 +58,7 @@ long __wrap_syscall(long number, ...)
 
 struct job {
     int done[2];        /* a pipe: rank 1 has its result */
-    int slept[2];       /* a pipe: rank 0's progress thread has waited for rank 1, and slept; if rank 1 is late */
+    int slept[2];       /* a pipe: rank 0's progress thread has slept; if rank 1 is late */
     unsigned nap, late; /* microseconds: see above; by which rank 1 is later than that */
     uint32_t most;      /* sleeps meanwhile; 0: any number */
 };
@@ -88,9 +88,11 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
         waits = 0;
         call.request = &request;
         CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
-        while (job->late > 0 && (uint32_t)waits == 0) /* nobody yields for ever */
+        for (int k = 0; k < 10000 && job->late > 0 && (uint32_t)waits == 0; k++)
             usleep(1000);
+        const bool slept = (uint32_t)waits > 0;
         CHECK(job->late == 0 || write(job->slept[1], &byte, 1) == 1);
+        CHECK(job->late == 0 || slept); /* nobody yields for ever */
         CHECK(read(job->done[0], &byte, 1) == 1);
         const uint64_t both = waits;
         if (job->nap > 0)

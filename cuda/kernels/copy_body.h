@@ -8,27 +8,30 @@ typedef uint64_t __attribute__((may_alias)) plait_bits64;
 typedef uint32_t __attribute__((may_alias)) plait_bits32;
 typedef uint16_t __attribute__((may_alias)) plait_bits16;
 
-/* The widest access, up to 16 bytes, that is aligned in both at the same distance from them. */
-BODY uint32_t plait_copy_width(const void *dst, const void *src)
+/* The widest access that is aligned in both at the same distance from them: 1 << this many bytes, up to a line. */
+BODY uint32_t plait_copy_shift(const void *dst, const void *src)
 {
-    const uint32_t apart = (uint32_t)((uintptr_t)dst - (uintptr_t)src) | sizeof(struct plait_line);
+    const uint32_t apart = (uint32_t)((uintptr_t)dst - (uintptr_t)src);
+    uint32_t shift = 0;
 
-    return apart & (~apart + 1);
+    while (shift < 4 && (apart >> shift & 1) == 0)
+        shift++;
+    return shift;
 }
 
-BODY void plait_copy_unit(void *dst, const void *src, uint32_t width)
+BODY void plait_copy_unit(void *dst, const void *src, uint32_t shift)
 {
-    switch (width) {
-    case 16:
+    switch (shift) {
+    case 4:
         plait_line_put(dst, plait_line_get(src));
         return;
-    case 8:
+    case 3:
         *(plait_bits64 *)dst = *(const plait_bits64 *)src;
         return;
-    case 4:
+    case 2:
         *(plait_bits32 *)dst = *(const plait_bits32 *)src;
         return;
-    case 2:
+    case 1:
         *(plait_bits16 *)dst = *(const plait_bits16 *)src;
         return;
     default:
@@ -36,13 +39,13 @@ BODY void plait_copy_unit(void *dst, const void *src, uint32_t width)
     }
 }
 
-BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t width, uint64_t thread, uint64_t nthread)
+BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t shift, uint64_t thread, uint64_t nthread)
 {
-    const uint64_t first = (width - (uintptr_t)d % width) % width, head = first < bytes ? first : bytes;
-    const uint64_t nunit = (bytes - head) / width, whole = nunit * width;
+    const uint64_t first = (0 - (uint64_t)(uintptr_t)d) & ((1U << shift) - 1), head = first < bytes ? first : bytes;
+    const uint64_t nunit = (bytes - head) >> shift, whole = nunit << shift;
 
     for (uint64_t i = thread; i < nunit; i += nthread)
-        plait_copy_unit(d + head + i * width, s + head + i * width, width);
+        plait_copy_unit(d + head + (i << shift), s + head + (i << shift), shift);
     for (uint64_t i = thread; i < bytes - whole; i += nthread) {
         const uint64_t at = i < head ? i : i + whole;
         d[at] = s[at];
@@ -54,12 +57,12 @@ BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t 
 {
     char *d = (char *)dst;
     const char *s = (const char *)src;
-    const uint32_t width = plait_copy_width(d, s);
+    const uint32_t shift = plait_copy_shift(d, s);
 
-    if (width == sizeof(struct plait_line)) /* a constant: a loop without a choice in it */
-        plait_copy_by(d, s, bytes, sizeof(struct plait_line), thread, nthread);
+    if (shift == 4) /* a constant: a loop without a choice in it */
+        plait_copy_by(d, s, bytes, 4, thread, nthread);
     else
-        plait_copy_by(d, s, bytes, width, thread, nthread);
+        plait_copy_by(d, s, bytes, shift, thread, nthread);
 }
 
 BODY uint32_t plait_copy_phases(const struct plait_cuda_copy *a, const struct plait_where *at)

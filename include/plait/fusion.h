@@ -33,8 +33,8 @@
  *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
  *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
  *         they are there. The same holds for weights: plait_fusion_gather() spreads what the stream has written, and
- *         what comes behind finds all. Not while the stream is captured. Factors, shards and `check` as on the host, but
- *         for the last digits of sums of squares.
+ *         what comes behind finds all. Not while the stream is captured. Gradients are aligned to their elements. Factors,
+ *         shards and `check` as on the host, but for the last digits of sums of squares.
  * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
  *         nothing is in flight.
  */

@@ -40,8 +40,8 @@
  * TensorFlow's. decay in the norm or not: norm_decay. lr_in_momentum 0: a change of lr acts on old gradients too, as
  * PyTorch's SGD. Yamazaki et al. 2019 (arXiv 1903.12650) as released: norm_decay is decay times the base rate, and
  * step.decay lets the decay follow a schedule of its own.
- * GPUs: with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, and a step is put on
- *         the stream: it reads what the stream has written, and what comes behind it finds the new weights. It returns
+ * GPUs: with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, aligned to its
+ *         elements, and a step is put on the stream: it reads what the stream has written, and what comes behind it finds the new weights. It returns
  *         when it is on its way there, but waits for the stream where a result is asked for. In graphs that are captured
  *         it has the numbers (step) of the capture. The bits are those of the host but where norms differ in the last
  *         digits of a double.

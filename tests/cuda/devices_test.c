@@ -66,6 +66,35 @@ static void ranks_on_several_devices(void **state)
     device_run(2, 2, on_its_own_device, &three);
 }
 
+/* Once all have used their devices: graphs of two wait for each other on each, and there are two queues. */
+static int capture_on_two_devices(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+    void *graph;
+
+    (void)arg;
+    CHECK(device_begin_on(&d, ROOM, (int)rank % 2));
+    call.stream = d.stream;
+    for (int k = 0; k < 2; k++) {
+        CHECK(k == 0 || device.capture_begin(d.cuda, 0) == 0);
+        CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(k == 1 || plait_stream_synchronize(d.stream) == PLAIT_OK);
+    }
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void ranks_on_other_devices_take_no_hardware_queue(void **state)
+{
+    (void)state;
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+    device_run(1, 4, capture_on_two_devices, NULL);
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -263,6 +292,7 @@ int main(void)
         test_on_one_host(device_code_that_is_newer_than_the_driver_is_named_with_both_versions),
         cmocka_unit_test(a_rank_may_use_two_devices_with_two_comms),
         cmocka_unit_test(several_comms_on_several_streams),
+        test_on_one_host(ranks_on_other_devices_take_no_hardware_queue),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

@@ -22,7 +22,7 @@ static struct room room;
 static size_t data;
 
 /*
- * Where arrays begin: one after the other, so that no two are aligned alike and elements go one by one; on lines of 16
+ * Where arrays begin: one after the other, so that no two neighbours are aligned alike and elements go one by one; on lines of 16
  * bytes, which are accessed whole; one element before a line, so that whole lines come after a first element.
  */
 static enum layout { PACKED, ON_LINES, BEFORE_LINES, NLAYOUT } layout;

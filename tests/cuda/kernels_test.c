@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The device kernels' bodies, run by the host, against the CPU kernels: the same bits, and nothing written outside. */
+#include <copy_body.h>
 #include <host.h>
 
 #include <fusion/pass.h>
@@ -212,7 +213,10 @@ static void bytes_are_copied_whatever_both_addresses_are(void **state)
     (void)state;
     fill(sources[0], ROOM, PLAIT_UINT8);
     for (size_t from = 0; from < 16; from++)
-        for (size_t to = 0; to < 16; to++)
+        for (size_t to = 0; to < 16; to++) {
+            const unsigned width = 1U << plait_copy_shift(got + to, sources[0] + from);
+            assert_true(width <= 16 && from % width == to % width);
+            assert_true(width == 16 || from % (2 * width) != to % (2 * width)); /* and no wider one */
             for (size_t bytes = 0; bytes < 90; bytes++) {
                 const struct plait_cuda_copy a = { got + to, sources[0] + from, bytes };
                 memset(want, 0xa5, 128);
@@ -221,6 +225,7 @@ static void bytes_are_copied_whatever_both_addresses_are(void **state)
                 run("plait_copy", &a, 1);
                 assert_memory_equal(got, want, 128);
             }
+        }
 }
 
 static void copies_are_cut_into_chunks(void **state)

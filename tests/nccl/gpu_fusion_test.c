@@ -307,6 +307,40 @@ static void a_larger_captured_group_leaves_the_memory_of_smaller_ones(void **sta
     assert_int_equal(gpu_run(1, 2, capture_growing_groups), 0);
 }
 
+/* Of the vectors of all operations so far. */
+static uint64_t bytes_of_all(ncclComm_t comm)
+{
+    struct plait_comm_count count;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; plait_comm_count(atomic_load(&comm->plait), i, &count) == PLAIT_OK; i++)
+        bytes += count.bytes;
+    return bytes;
+}
+
+static int fuse_single_elements(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, 3));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    const uint64_t before = bytes_of_all(*comm);
+    OK(ncclGroupStart());
+    for (int i = 0; i < 3; i++)
+        OK(ncclAllReduce(g.in + i, g.out + i, 1, ncclFloat, ncclSum, *comm, g.stream));
+    OK(ncclGroupEnd());
+    CHECK(bytes_of_all(*comm) - before == 16 + 16 + 4);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+/* Behind one of odd size all others were copied byte by byte. */
+static void parts_of_a_fused_group_begin_on_16_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(gpu_run(1, 2, fuse_single_elements), 0);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -314,6 +348,7 @@ int main(void)
         cmocka_unit_test(groups_follow_each_other_on_several_streams),
         cmocka_unit_test(a_group_is_behind_the_streams_of_its_calls_and_before_them),
         cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
+        cmocka_unit_test(parts_of_a_fused_group_begin_on_16_bytes),
         test_on_one_host(a_fused_group_is_captured),
         test_on_one_host(a_larger_captured_group_leaves_the_memory_of_smaller_ones),
     };
