@@ -283,6 +283,36 @@ static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Of several that fail the stream tells the first; when that was told it is as if there had been none. */
+static int first_error(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *one[2];
+    _Atomic int open = 0;
+    struct trail t = { .gate = &open };
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    (void)comm;
+    (void)rank;
+    (void)arg;
+    o.nrank = 1;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK &&
+          plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
+    for (unsigned k = 0; k < 2; k++) {
+        CHECK(plait_comm_create(&o, &one[k]) == PLAIT_OK);
+        CHECK(plait_allreduce(one[k], v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    }
+    CHECK(plait_comm_abort(one[1], "of the second") == PLAIT_OK &&
+          plait_comm_abort(one[0], "of the first") == PLAIT_OK);
+    open = 1;
+    CHECK(plait_stream_synchronize(call.stream) == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), "of the first") != NULL);
+    CHECK(plait_stream_synchronize(call.stream) == PLAIT_OK && plait_stream_destroy(call.stream) == PLAIT_OK);
+    CHECK(plait_comm_destroy(one[0]) == PLAIT_ERR_FAILED && plait_comm_destroy(one[1]) == PLAIT_ERR_FAILED);
+    return 0;
+}
+
 static void streams_keep_their_order(void **state)
 {
     (void)state;
@@ -290,6 +320,8 @@ static void streams_keep_their_order(void **state)
     run_both(3, gate, NULL);
     run_both(3, persistent_on_stream, NULL);
     ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = leave_with_stream, .no_comm = true };
+    assert_int_equal(ranks_run(&ranks), 0);
+    ranks = (struct ranks){ .nprocess = 1, .nthread = 1, .limit = 120, .body = first_error, .no_comm = true };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
