@@ -89,16 +89,10 @@ bool plait_exchange_group(struct plait_request *first)
     return true;
 }
 
-enum plait_status plait_exchange_call(struct plait_comm *comm, enum plait_request_kind kind,
-                                      const struct plait_letter *letter)
+enum plait_status plait_exchange_call(struct plait_request *r)
 {
-    struct plait_request *r = plait_request_get(comm);
+    struct plait_comm *comm = r->comm;
 
-    if (r == NULL)
-        return plait_refuse(
-            plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error()));
-    r->kind = kind;
-    r->letter = *letter;
     if (plait_in_group()) {
         plait_group_add(r, true);
         return PLAIT_OK;

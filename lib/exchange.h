@@ -16,9 +16,8 @@ static inline bool plait_blocks_alone(const struct plait_comm *comm, const struc
            (call == NULL || (call->request == NULL && call->stream == NULL && !call->persistent));
 }
 
-/* Such a call, of a message whose place is prepared: in a group it becomes the group's. */
-enum plait_status plait_exchange_call(struct plait_comm *comm, enum plait_request_kind kind,
-                                      const struct plait_letter *letter);
+/* Such a call, of a message whose place is prepared: in a group it becomes the group's. The request is taken. */
+enum plait_status plait_exchange_call(struct plait_request *r);
 
 /* Are the calls of a group such, of one comm? Then begin them; each is waited for as any other. */
 bool plait_exchange_group(struct plait_request *first);

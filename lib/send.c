@@ -9,6 +9,8 @@
 #include "message.h"
 #include "status.h"
 
+#include <string.h>
+
 static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
                                enum plait_dtype type, uint32_t peer, const struct plait_call *call, size_t *bytes)
 {
@@ -35,35 +37,34 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
 }
 
 /* The queue of the device whose memory it is; NULL: it is the host's, or there is nothing of it. */
-static enum plait_status find_queue(struct plait_comm *comm, struct plait_letter *m, bool send,
-                                    const struct plait_call *call)
+static enum plait_status find_queue(struct plait_comm *comm, const void *data, size_t bytes, bool send,
+                                    const struct plait_call *call, struct plait_queue **queue)
 {
-    enum plait_status status = PLAIT_OK;
+    struct plait_queue *found = NULL;
+    const enum plait_status status =
+        plait_device_find(comm, send ? "send" : "recv", send ? data : NULL, send ? bytes : 0, send ? NULL : data,
+                          send ? 0 : bytes, 1, call, &found);
 
-    if (plait_device_used() != NULL)
-        status = plait_device_find(comm, send ? "send" : "recv", send ? m->data : NULL, send ? m->bytes : 0,
-                                   send ? NULL : m->data, send ? 0 : m->bytes, 1, call, &m->queue);
-    if (m->bytes == 0)
-        m->queue = NULL;
+    *queue = bytes > 0 ? found : NULL;
     return status;
 }
 
 /* Memory that the receiver reads where it lies. The comm's lock is held. */
-static enum plait_status check_lent(struct plait_comm *comm, const struct plait_letter *m)
+static enum plait_status check_lent(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
+                                    uint32_t peer)
 {
-    const struct plait_process *process = comm->peers[m->peer].process;
+    const struct plait_process *process = comm->peers[peer].process;
     const char *why;
     uint64_t base;
 
-    if (m->queue == NULL || process == NULL || process->base == NULL ||
-        plait_device_lend(comm, m->data, &base, &why) > 0 ||
-        plait_device_lend(comm, m->data, &base, &why) > 0) /* it may have been the error of an earlier call */
+    if (queue == NULL || process == NULL || process->base == NULL || plait_device_lend(comm, data, &base, &why) > 0 ||
+        plait_device_lend(comm, data, &base, &why) > 0) /* it may have been the error of an earlier call */
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,
         "send: in is %p, memory of GPU %d that the driver does not show to other processes (%s): it may not have been "
         "allocated by cudaMalloc() or the like: copy it into memory of plait_mem_alloc_as()",
-        (void *)m->data, comm->device->device, why);
+        data, comm->device->device, why);
 }
 
 /* If that is the driver's fault the peer must not wait for this rank. */
@@ -74,6 +75,21 @@ static enum plait_status cannot(struct plait_comm *comm, enum plait_status statu
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
     pthread_mutex_unlock(&comm->lock);
     return plait_refuse(status);
+}
+
+/* Where it stays: a copy of what was just stored in parts would wait for these. */
+static inline void write_letter(struct plait_letter *m, const void *data, size_t count, size_t bytes,
+                                enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    const double deadline = call != NULL ? call->deadline : 0;
+
+    memset(m, 0, sizeof *m);
+    m->data = (char *)(uintptr_t)data;
+    m->count = count;
+    m->bytes = bytes;
+    m->type = type;
+    m->peer = peer;
+    m->deadline = deadline;
 }
 
 static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
@@ -88,30 +104,37 @@ static enum plait_status transfer(struct plait_comm *comm, enum plait_request_ki
         status = check(comm, name, data, count, type, peer, call, &bytes);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    struct plait_letter letter = { .data = (char *)(uintptr_t)data,
-                                   .count = count,
-                                   .bytes = bytes,
-                                   .type = type,
-                                   .peer = peer,
-                                   .deadline = call != NULL ? call->deadline : 0 };
-    status = find_queue(comm, &letter, kind == PLAIT_REQUEST_SEND, call);
+    struct plait_queue *queue = NULL;
+    if (plait_device_used() != NULL)
+        status = find_queue(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &queue);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
-    if (letter.queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
+    if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
         own = *call; /* nothing that a GPU's stream could wait for */
         own.stream = NULL;
         call = &own;
     }
-    const bool alone = letter.queue == NULL && plait_blocks_alone(comm, call);
+    const bool alone = queue == NULL && plait_blocks_alone(comm, call);
     if (!alone)
         pthread_mutex_lock(&comm->lock);
     status = plait_message_prepare(comm, peer);
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    if (alone) {
+        struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
+        if (status == PLAIT_OK && r == NULL)
+            status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());
+        if (r == NULL)
+            return plait_refuse(status);
+        r->kind = kind;
+        write_letter(&r->letter, data, count, bytes, type, peer, call);
+        return plait_exchange_call(r);
+    }
     if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
-        status = check_lent(comm, &letter);
-    if (alone)
-        return status == PLAIT_OK ? plait_exchange_call(comm, kind, &letter) : plait_refuse(status);
+        status = check_lent(comm, data, queue, peer);
+    struct plait_letter letter;
+    write_letter(&letter, data, count, bytes, type, peer, call);
+    letter.queue = queue;
     return plait_request_message(comm, kind, &letter, call, status);
 }
 

@@ -133,6 +133,8 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     post->note = note | (link->past_out ? PAST : 0);
     post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
+    /* Sizes repeat: the lines of the next message come while the caller works. */
+    plait_expect(&s->out[(number + 1) % PLAIT_WINDOW], offsetof(struct plait_post, data) + (taken ? bytes : 0));
     plait_wake(s->comm, s->peer);
     return taken;
 }
