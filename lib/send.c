@@ -81,15 +81,13 @@ static enum plait_status cannot(struct plait_comm *comm, enum plait_status statu
 static inline void write_letter(struct plait_letter *m, const void *data, size_t count, size_t bytes,
                                 enum plait_dtype type, uint32_t peer, const struct plait_call *call)
 {
-    const double deadline = call != NULL ? call->deadline : 0;
-
     memset(m, 0, sizeof *m);
     m->data = (char *)(uintptr_t)data;
     m->count = count;
     m->bytes = bytes;
     m->type = type;
     m->peer = peer;
-    m->deadline = deadline;
+    m->deadline = call != NULL ? call->deadline : 0;
 }
 
 static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,

@@ -3,6 +3,7 @@
 #include "ranks.h"
 #include "specs.h"
 #include "tier.h"
+#include "usage.h"
 #include "values.h"
 
 #include "comm.h"
@@ -18,7 +19,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -28,7 +28,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -317,36 +316,6 @@ void __wrap_free(void *p)
     __real_free(p);
 }
 
-struct usage {
-    int descriptors, mappings;
-    size_t heap; /* bytes in use */
-    /* Bytes of memory behind it. A peer's last looks at a block that is gone bring pages of zeros back; the next block
-     * in this place takes them. */
-    size_t arena;
-};
-
-static struct usage usage(void)
-{
-    struct usage u = { 0, 0, heap, 0 };
-    char path[300], target[64], line[1024];
-    DIR *d = opendir("/proc/self/fd");
-    FILE *f = fopen("/proc/self/maps", "r");
-    struct stat status;
-
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL; u.descriptors++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
-        const ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = '\0';
-        if (strncmp(target, "/memfd:plait", 12) == 0 && stat(path, &status) == 0)
-            u.arena = (size_t)status.st_blocks * 512;
-    }
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        u.mappings++;
-    fclose(f);
-    closedir(d);
-    return u;
-}
-
 struct many {
     pthread_barrier_t *all;
     uint32_t n;
@@ -371,7 +340,7 @@ static int settle(const struct many *m, uint32_t rank, struct usage *out)
 
     pthread_barrier_wait(m->all);
     CHECK(create_one(NULL, 0, 1, &comm) == PLAIT_OK && plait_comm_destroy(comm) == PLAIT_OK);
-    *out = usage();
+    *out = usage_now(heap);
     return 0;
 }
 
@@ -408,7 +377,7 @@ static int one_after_the_other(struct plait_comm **unused, uint32_t rank, void *
             (unsigned)last.descriptors, (unsigned)last.mappings, (size_t)last.heap, last.arena, m->n);
     CHECK(last.descriptors == first.descriptors && (MAPS_MEMORY || last.mappings <= first.mappings));
     CHECK(last.heap == first.heap &&
-          last.arena <= PAGE + pages(plait_control_bytes(2))); /* its header, and see usage() */
+          last.arena <= PAGE + pages(plait_control_bytes(2))); /* its header, and see usage.h */
     return 0;
 }
 
@@ -451,13 +420,13 @@ static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
     for (uint32_t k = 0; k < ALIVE; k++) {
         CHECK(create_one(&m->ids[k], rank, 3, &comms[k]) == PLAIT_OK);
         if (k == 0)
-            one = usage();
+            one = usage_now(heap);
     }
-    made = usage();
+    made = usage_now(heap);
     for (unsigned round = 0; round < 3; round++)
         for (uint32_t k = 0; k < ALIVE; k++)
             CHECK(sum(comms[(k * 37) % ALIVE], rank, (k + round) % 3 ? 10 : COUNT, NULL) == 0);
-    used = usage();
+    used = usage_now(heap);
     for (uint32_t k = 0; k < ALIVE; k++)
         for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
             slices += pages(comms[k]->flights[d].bytes);

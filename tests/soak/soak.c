@@ -11,12 +11,12 @@
  */
 #include "soak.h"
 
+#include "../usage.h"
 #include "../values.h"
 #include "clock.h"
 
 #include <plait/memory.h>
 
-#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +26,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,41 +60,6 @@ static bool work(struct soak *s, uint32_t p)
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------- */
 
-struct usage {
-    size_t heap, resident, arena;
-    int descriptors, mappings;
-};
-
-static struct usage usage(void)
-{
-    malloc_trim(0); /* what the C library keeps for later is no growth */
-    struct usage u = { 0 };
-    char path[300], target[64], line[1024];
-    FILE *maps = fopen("/proc/self/maps", "r"), *status = fopen("/proc/self/status", "r");
-    DIR *d = opendir("/proc/self/fd");
-    struct stat info;
-
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL; u.descriptors++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
-        const ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = '\0';
-        if (strncmp(target, "/memfd:plait", 12) == 0 && stat(path, &info) == 0)
-            u.arena = (size_t)info.st_blocks * 512;
-    }
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-        u.mappings += strstr(line, "[heap]") == NULL;
-    while (status != NULL && fgets(line, sizeof line, status) != NULL)
-        if (strncmp(line, "RssAnon:", 8) == 0)
-            u.resident = (size_t)atol(line + 8) << 10;
-    if (maps != NULL)
-        fclose(maps);
-    if (status != NULL)
-        fclose(status);
-    closedir(d);
-    u.heap = mallinfo2().uordblks;
-    return u;
-}
-
 static bool meet(struct soak *s)
 {
     pthread_barrier_wait(&s->shared->all);
@@ -117,7 +81,8 @@ static bool checkpoint(struct soak *s, struct usage *first)
         return complain(s, "checkpoint");
     if (!meet(s))
         return false;
-    const struct usage u = usage();
+    malloc_trim(0); /* what the C library keeps for later is no growth */
+    const struct usage u = usage_now(mallinfo2().uordblks);
     const size_t vectors = 2 * MOST_BYTES;
     if (first->mappings == 0)
         *first = u;
