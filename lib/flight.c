@@ -65,6 +65,14 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
     return true;
 }
 
+/* What slices take their part of in turn: not all that a longer operation has left, which no cache would hold. */
+static size_t turn_of(const struct plait_run *run, const struct plait_flight *f)
+{
+    const size_t turn = run->need > run->comm->flight_bytes ? run->need : run->comm->flight_bytes;
+
+    return turn < f->bytes ? turn : f->bytes;
+}
+
 void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
 {
     const struct plait_prog *p = run->prog;
@@ -74,7 +82,7 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
     f->slice = run->next_slice++;
     f->start = start_at;
     f->stride = plait_flight_stride(run->o, n);
-    if (f->used + run->need > f->bytes)
+    if (f->used + run->need > turn_of(run, f))
         f->used = 0;
     f->tmp = f->memory + f->used;
     f->used += run->need;

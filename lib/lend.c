@@ -11,6 +11,8 @@
  * that find nothing in their caches, after another program's turn, are not to change the way.
  */
 #define KEPT 0.94F
+/* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
+#define MOST 2
 
 uint32_t plait_lend_row(uint32_t coll, size_t whole)
 {
@@ -100,7 +102,9 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
     atomic_thread_fence(memory_order_seq_cst); /* what is stored has to get away: half of a small copy's time */
     const float now = (float)((plait_clock() - start) / (double)m.bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
-    atomic_store_explicit(cost, last == 0 || now < last ? now : KEPT * last + (1 - KEPT) * now, memory_order_relaxed);
+    const float most = MOST * last;
+    const float risen = KEPT * last + (1 - KEPT) * (now < most ? now : most);
+    atomic_store_explicit(cost, last == 0 || now < last ? now : risen, memory_order_relaxed);
 }
 
 void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
