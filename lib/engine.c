@@ -104,10 +104,11 @@ enum { STAGED = 1, STAGED_PAST };
 static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
                          size_t bytes, enum plait_passing way)
 {
-    char *copy = f->stage + in->stage * f->stride;
-    const bool past = way == PLAIT_PASS_PAST;
+    unsigned char *staged = &f->staged[in->stage];
+    const bool past = *staged ? *staged == STAGED_PAST : way == PLAIT_PASS_PAST;
+    char *copy = (past ? f->past : f->stage) + in->stage * f->stride;
 
-    if (!f->staged[in->stage]) {
+    if (!*staged) {
         const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
         const double start = stopwatch(run);
         const struct plait_passed m = measured(run, in, bytes);
@@ -120,10 +121,10 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
             plait_copy(run->comm->kernels, copy, data, bytes);
         add_busy(run, start);
         plait_lend_copied(run->comm, which, m, alone);
-        f->staged[in->stage] = past ? STAGED_PAST : STAGED;
+        *staged = past ? STAGED_PAST : STAGED;
         run->comm->stats.bytes_staged += bytes;
     }
-    link_to(run, in->peer)->past_out = f->staged[in->stage] == STAGED_PAST;
+    link_to(run, in->peer)->past_out = past;
     return copy;
 }
 

@@ -82,12 +82,14 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
     f->slice = run->next_slice++;
     f->start = start_at;
     f->stride = plait_flight_stride(run->o, n);
-    if (f->used + run->need > turn_of(run, f))
-        f->used = 0;
+    const size_t turn = turn_of(run, f), first = 2 * run->need <= turn ? run->need : 0;
+    if (f->used < first || f->used + run->need > turn)
+        f->used = first;
     f->tmp = f->memory + f->used;
     f->used += run->need;
     f->shadow = f->tmp + PLAIT_ROUND_UP(f->stride * p->ntmp);
     f->stage = f->shadow + plait_flight_shadow(run->o, n);
+    f->past = first > 0 ? f->memory + (f->stage - f->tmp) : f->stage;
     f->n = vector ? 0 : n;
     f->q = vector ? n / p->nblk : run->o->count;
     f->r = vector ? n % p->nblk : 0;

@@ -139,6 +139,18 @@ static char *small_stage(const struct plait_pair *pair, uint32_t number)
     return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
 }
 
+/*
+ * Where in its place of PLAIT_MESSAGE_SLICE bytes: by the number one part after the other, but for the first, which is for
+ * what is staged past the caches; as in flight.h, and for the same reasons.
+ */
+static size_t part_of(uint32_t number, size_t bytes, bool past)
+{
+    const size_t part = PLAIT_ROUND_UP(bytes), fit = PLAIT_MESSAGE_SLICE / part;
+    const size_t n = fit < PLAIT_MESSAGE_PARTS ? fit : PLAIT_MESSAGE_PARTS;
+
+    return past || n < 2 ? 0 : (1 + number / PLAIT_MESSAGE_STAGE % (n - 1)) * part;
+}
+
 static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
 {
     return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes) };
@@ -146,7 +158,7 @@ static inline struct plait_passed passed_of(const struct plait_letter *m, size_t
 
 /* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
 static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link, size_t bytes,
-                        enum plait_status *status)
+                        bool past, enum plait_status *status)
 {
     const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
     void *memory;
@@ -166,7 +178,7 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
         return NULL;
     pair->used[k] = number;
     pair->ever[k] = true;
-    return pair->stage + k * PLAIT_MESSAGE_SLICE;
+    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes, past);
 }
 
 /* Offer the next slice; false: not now. */
@@ -191,10 +203,10 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         lend = way == PLAIT_PASS_LENT;
     }
     if (!small && !lend) {
-        char *copy = find_stage(comm, pair, link, bytes, status);
+        link->past_out = way == PLAIT_PASS_PAST;
+        char *copy = find_stage(comm, pair, link, bytes, link->past_out, status);
         if (copy == NULL)
             return false;
-        link->past_out = way == PLAIT_PASS_PAST;
         data =
             plait_lend_copy(comm, link->past_out ? PLAIT_STAGING_PAST : PLAIT_STAGING, copy, data, passed_of(m, bytes));
         comm->stats.bytes_staged += bytes;

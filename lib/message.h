@@ -17,6 +17,7 @@
 
 #define PLAIT_MESSAGE_SLICE ((size_t)512 << 10) /* bytes; equal at both ends */
 #define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
+#define PLAIT_MESSAGE_PARTS 16                  /* of the place of one, for shorter ones */
 #define PLAIT_MESSAGE_SMALL PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
 
 /* Of both. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
 #include "comm.h"
-#include "flight.h"
 #include "jobs.h"
 #include "plan_check.h"
 #include "plans.h"
@@ -424,50 +423,6 @@ static void work_goes_with_each_slice_once_and_before_the_end(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-/* Of each flight, how much of its memory slices of 20,000 numbers use in 200 operations. */
-static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t used[PLAIT_NFLIGHT])
-{
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
-        used[d] = 0;
-    for (unsigned i = 0; i < 200; i++) {
-        CHECK(plait_allreduce(comm, v, v, 20000, PLAIT_FLOAT32, PLAIT_MAX, NULL) == PLAIT_OK);
-        for (unsigned d = 0; i >= PLAIT_NFLIGHT && d < PLAIT_NFLIGHT; d++) { /* all have been launched by then */
-            const struct plait_flight *f = &comm->flights[d];
-            used[d] = used[d] < f->used ? f->used : used[d];
-        }
-    }
-    return 0;
-}
-
-static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const size_t count = 4 * (*comm)->flight_bytes;
-    struct plait_call uncut = PLAIT_CALL_DEFAULT;
-    float *v = calloc(count, sizeof *v);
-    size_t before[PLAIT_NFLIGHT], after[PLAIT_NFLIGHT];
-
-    (void)arg;
-    uncut.slice = count;
-    uncut.algorithm = "two-shot";
-    CHECK(v != NULL && use_flights(*comm, rank, v, before) == 0);
-    CHECK(plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_MAX, &uncut) == PLAIT_OK);
-    CHECK((*comm)->flights[0].bytes > 2 * (*comm)->flight_bytes);
-    CHECK(use_flights(*comm, rank, v, after) == 0);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
-        CHECK(after[d] > 0 && after[d] == before[d]);
-    free(v);
-    return 0;
-}
-
-/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
-static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_after_a_long_one };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,7 +433,6 @@ int main(void)
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(results_are_known_without_contributor_sets),
         cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
-        cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
     };
 
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

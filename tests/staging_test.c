@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where slices lie that are staged. It is what they cost: lines that their reader still has in its cache are dear to write,
+ * those that no cache holds any more too.
+ */
+#include "comm.h"
+#include "flight.h"
+#include "message.h"
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_LEND_AT: no other way is tried */
+
+#define PART PLAIT_ROUND_UP((size_t)BYTES)
+
+static bool is_all(const char *p, char byte, size_t bytes)
+{
+    while (bytes > 0 && p[bytes - 1] == byte)
+        bytes--;
+    return bytes == 0;
+}
+
+/* ---- After a long slice -------------------------------------------------------------------------------- */
+
+/* Of each flight, how much of its memory slices of 20,000 numbers use in 200 operations. */
+static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t used[PLAIT_NFLIGHT])
+{
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+        used[d] = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        CHECK(plait_allreduce(comm, v, v, 20000, PLAIT_FLOAT32, PLAIT_MAX, NULL) == PLAIT_OK);
+        for (unsigned d = 0; i >= PLAIT_NFLIGHT && d < PLAIT_NFLIGHT; d++) { /* all have been launched by then */
+            const struct plait_flight *f = &comm->flights[d];
+            used[d] = used[d] < f->used ? f->used : used[d];
+        }
+    }
+    return 0;
+}
+
+static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t count = 4 * (*comm)->flight_bytes;
+    struct plait_call uncut = PLAIT_CALL_DEFAULT;
+    float *v = calloc(count, sizeof *v);
+    size_t before[PLAIT_NFLIGHT], after[PLAIT_NFLIGHT];
+
+    (void)arg;
+    uncut.slice = count;
+    uncut.algorithm = "two-shot";
+    CHECK(v != NULL && use_flights(*comm, rank, v, before) == 0);
+    CHECK(plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_MAX, &uncut) == PLAIT_OK);
+    CHECK((*comm)->flights[0].bytes > 2 * (*comm)->flight_bytes);
+    CHECK(use_flights(*comm, rank, v, after) == 0);
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+        CHECK(after[d] > 0 && after[d] == before[d]);
+    free(v);
+    return 0;
+}
+
+/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
+static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_after_a_long_one };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* ---- Past the caches ----------------------------------------------------------------------------------- */
+
+/* From the next message on BYTES of a collective, or of messages alone, are staged so. Every rank calls it. */
+static int stage(struct plait_comm *comm, uint32_t rank, uint32_t coll, bool past)
+{
+    const uint32_t row = plait_lend_row(coll, BYTES), peer = 1 - rank;
+
+    for (unsigned k = 0; k < PLAIT_NCOPYING; k++)
+        comm->own->copies[row].cost[k] = 1;
+    comm->own->copies[row].cost[past ? PLAIT_STAGING_PAST : PLAIT_STAGING] = 1e-20F;
+    comm->own->copies[row].cost[past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED] = 1e-20F;
+    comm->peers[peer].lending.n[row] = PLAIT_LEND_EVERY;
+    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+/* Of all-gather and all-to-all trial.h decides. */
+static int exchange(struct plait_comm *comm, uint32_t rank, char *v, char byte)
+{
+    const size_t counts[2] = { rank == 0 ? 0 : BYTES, rank == 1 ? 0 : BYTES };
+
+    memset(v, byte, BYTES);
+    CHECK(plait_alltoallv(comm, v, counts, NULL, v + BYTES, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
+    CHECK(is_all(v + BYTES, byte, BYTES));
+    return 0;
+}
+
+/* Each way leaves the memory of the other alone, and what goes through the caches takes one part after the other. */
+static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char *v = malloc(2 * (size_t)BYTES);
+    struct plait_flight *f = (*comm)->flights;
+    size_t nplace[PLAIT_NFLIGHT] = { 0 };
+
+    (void)arg;
+    CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == (*comm)->flight_bytes);
+    CHECK(stage(*comm, rank, PLAIT_ALLTOALL, true) == 0);
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+        memset(f[d].memory, 'r', f[d].bytes);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    for (char i = 0; i < NTIME; i++)
+        CHECK(exchange(*comm, rank, v, i) == 0);
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
+        CHECK(f[d].memory[0] >= NTIME - PLAIT_NFLIGHT && is_all(f[d].memory, f[d].memory[0], BYTES));
+        CHECK(is_all(f[d].memory + PART, 'r', f[d].bytes - PART));
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && stage(*comm, rank, PLAIT_ALLTOALL, false) == 0);
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
+        memset(f[d].memory, 'p', f[d].bytes);
+        f[d].used = 0; /* as after a shorter slice */
+    }
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    for (char i = 0; i < NTIME; i++)
+        CHECK(exchange(*comm, rank, v, i) == 0);
+    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
+        CHECK(is_all(f[d].memory, 'p', PART));
+        for (size_t at = PART; at + PART <= f[d].bytes; at += PART)
+            nplace[d] += is_all(f[d].memory + at, f[d].memory[at], BYTES) && f[d].memory[at] != 'p';
+        CHECK(nplace[d] == f[d].bytes / PART - 1);
+    }
+    free(v);
+    return 0;
+}
+
+/* The same of messages: rank 0 sends, and looks. */
+static int pass(struct plait_comm *comm, uint32_t rank, char *v, char byte)
+{
+    memset(v, rank == 0 ? byte : -1, BYTES);
+    CHECK((rank == 0 ? plait_send(comm, v, BYTES, PLAIT_UINT8, 1, NULL)
+                     : plait_recv(comm, v, BYTES, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
+    CHECK(is_all(v, byte, BYTES));
+    return 0;
+}
+
+static int send_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char *v = malloc(BYTES);
+
+    (void)arg;
+    CHECK(v != NULL && pass(*comm, rank, v, 0) == 0);
+    for (unsigned past = 0; past < 2; past++) {
+        CHECK(stage(*comm, rank, PLAIT_NCOLL, past) == 0);
+        char *memory = rank == 0 ? (*comm)->messages->pairs[1]->stage : NULL;
+        if (rank == 0)
+            memset(memory, 'r', PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (char i = 0; i < NTIME; i++)
+            CHECK(pass(*comm, rank, v, i) == 0);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (unsigned k = 0; k < PLAIT_MESSAGE_STAGE && rank == 0; k++, memory += PLAIT_MESSAGE_SLICE)
+            for (size_t at = 0; at + PART <= PLAIT_MESSAGE_SLICE; at += PART)
+                CHECK(is_all(memory + at, memory[at], BYTES) && (memory[at] != 'r') == (past == (at == 0)));
+    }
+    free(v);
+    return 0;
+}
+
+static void what_is_staged_past_the_caches_has_memory_of_its_own(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = exchange_both_ways, .processes = true };
+
+    (void)state;
+    setenv("PLAIT_CMA", "0", 1);
+    unsigned failed = ranks_run(&r);
+    r.body = send_both_ways;
+    failed += ranks_run(&r);
+    unsetenv("PLAIT_CMA");
+    assert_int_equal(failed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
+        cmocka_unit_test(what_is_staged_past_the_caches_has_memory_of_its_own),
+    };
+
+    return cmocka_run_group_tests_name("staging", tests, NULL, NULL);
+}
