@@ -448,10 +448,13 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
-    /* More than a core's cache over all flights, but of all ranks together at most half the last level. */
+    /*
+     * Over all flights three times a core's cache, so that long slices too find lines that their readers' caches have lost,
+     * without the part for what goes past them; but of all ranks together at most half the last level.
+     */
     comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
-    if (comm->flight_bytes > comm->cache / 2)
-        comm->flight_bytes = comm->cache / 2;
+    if (comm->flight_bytes > comm->cache / 4 * 3)
+        comm->flight_bytes = comm->cache / 4 * 3;
     status = share_arenas(comm, boot, m);
     if (status != PLAIT_OK)
         return status;
