@@ -57,7 +57,7 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 
     if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
         return 0;
-    if (!plait_way_is_tried(run->o))
+    if (!plait_way_is_tried(run->o) || !run->o->geometry.combines)
         return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
     return is_lendable(run, in, bytes) ? lent | (run->way & PLAIT_SHARED_PAST ? past : plain) : 0;
 }
