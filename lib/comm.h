@@ -283,7 +283,7 @@ struct plait_comm {
     double limit;             /* deadline that the operation in progress has of its own; 0: none */
     size_t cache, last_level; /* bytes; rank 0's */
     size_t flight_bytes;      /* library memory of a flight, at least */
-    struct plait_trials trials;
+    struct plait_trials trials[2]; /* of what combines: [1] */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */

@@ -7,8 +7,9 @@
 #define LEAST_HOLD 16
 #define MOST_HOLD  (8 * PLAIT_TRIAL_PERIOD)
 
-#define SHORT_PLACES 5
-#define UNTRIED      1e9
+#define SHORT_PLACES  5
+#define RESULT_PLACES 4
+#define UNTRIED       1e9
 
 static bool in_round(const struct plait_trial *t, uint32_t n)
 {
@@ -18,6 +19,12 @@ static bool in_round(const struct plait_trial *t, uint32_t n)
 static bool begins_round(const struct plait_trial *t, uint32_t n)
 {
     return n == 1 || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
+}
+
+/* Of a round: for the first of a size it may be enough to ask less. */
+static uint32_t places_of(const struct plait_trials *all, bool first)
+{
+    return all->results_alone ? RESULT_PLACES : first && all->known ? SHORT_PLACES : PLAIT_TRIAL_PLACES;
 }
 
 static void begin_round(struct plait_trial *t, uint32_t n, uint32_t places, bool called)
@@ -41,7 +48,10 @@ static unsigned cheapest(const struct plait_trial *t)
     return best;
 }
 
-/* A short round tries the ways to write results twice, and whether the other way to share is better still, once. */
+/*
+ * A full round has every way in turn. Others try the ways to write results twice; a short one whether the other way to share
+ * is better still, once.
+ */
 static unsigned way_at(const struct plait_trial *t, uint32_t place)
 {
     if (t->places == PLAIT_TRIAL_PLACES)
@@ -57,7 +67,7 @@ unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
     const uint32_t n = t->n++;
 
     if (n > 0 && begins_round(t, n))
-        begin_round(t, n, n == 1 && all->known ? SHORT_PLACES : PLAIT_TRIAL_PLACES, false);
+        begin_round(t, n, places_of(all, n == 1), false);
     *timed = in_round(t, n) || (n > 0 && bytes >= PLAIT_TRIAL_WATCHED);
     t->trying = in_round(t, n) ? way_at(t, n - t->start) : t->way;
     return t->trying;
@@ -131,8 +141,10 @@ void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
     tell_others(all, t);
 }
 
-void plait_trial_again(struct plait_trial *t)
+void plait_trial_again(struct plait_trials *all, size_t bytes)
 {
+    struct plait_trial *t = plait_trial_of(all, bytes);
+
     if (!in_round(t, t->n))
-        begin_round(t, t->n, PLAIT_TRIAL_PLACES, true);
+        begin_round(t, t->n, places_of(all, false), true);
 }

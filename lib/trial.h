@@ -33,6 +33,7 @@ enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
 #define PLAIT_TRIAL_EARLY   32
 #define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
 #define PLAIT_TRIAL_LEAST   8192             /* bytes; in smaller vectors the blocks are too few lines to tell */
+#define PLAIT_TRIAL_SIZES   32               /* of vectors, from LEAST, by powers of two; the last one has all above */
 #define PLAIT_TRIAL_WATCHED (1 << 20)        /* bytes; from here on every operation is timed, which costs 0.2 us */
 
 struct plait_trial {         /* of the vectors of one size; all 0: none yet */
@@ -48,13 +49,15 @@ struct plait_trial {         /* of the vectors of one size; all 0: none yet */
 };
 
 struct plait_trials { /* of a comm; by the logarithm of the vector's bytes */
-    struct plait_trial of[64];
-    bool known; /* a size has tried every way */
+    struct plait_trial of[PLAIT_TRIAL_SIZES];
+    bool known;         /* a size has tried every way */
+    bool results_alone; /* are tried, by each rank for itself: where nothing is combined lend.h measures how to stage */
 };
 
 static inline struct plait_trial *plait_trial_of(struct plait_trials *all, size_t bytes)
 {
-    return &all->of[63 - __builtin_clzll(bytes | 1)];
+    const int k = 63 - __builtin_clzll(bytes / PLAIT_TRIAL_LEAST | 1);
+    return &all->of[k < PLAIT_TRIAL_SIZES ? k : PLAIT_TRIAL_SIZES - 1];
 }
 
 /* How should this operation of `bytes` write? `timed`: report it. */
@@ -64,7 +67,7 @@ unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed);
 void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds);
 
 /* Most ranks wanted a round in the operation just done, as all of them can see: the next one begins it. A few may have
- * been held up by something else. */
-void plait_trial_again(struct plait_trial *t);
+ * been held up by something else. Of results alone: this rank wants one. */
+void plait_trial_again(struct plait_trials *all, size_t bytes);
 
 #endif

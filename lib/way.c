@@ -5,39 +5,48 @@
 #include "comm.h"
 #include "sized.h"
 
+static struct plait_trials *trials_of(const struct plait_run *run)
+{
+    return &run->comm->trials[run->o->geometry.combines];
+}
+
 void plait_way_choose(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
-    const size_t bytes = run->o->count * run->o->size;
+    const size_t bytes = plait_run_count(run) * run->o->size;
 
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = false;
     if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
         plait_way_is_tried(run->o))
-        run->way = plait_trial_start(&comm->trials, bytes, &run->timed);
+        run->way = plait_trial_start(trials_of(run), bytes, &run->timed);
     if (run->work.scratch) /* read from the cache, and never by anybody else */
         run->way &= ~(unsigned)PLAIT_RESULT_PAST;
-    plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(&comm->trials, bytes)->wanted;
+    plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(trials_of(run), bytes)->wanted;
 }
 
-/*
- * Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. That is not
- * so in rooted collectives, which therefore try nothing.
- */
+/* Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. */
+static bool most_wanted(const struct plait_comm *comm)
+{
+    uint32_t wanted = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
+    return 2 * wanted > comm->nrank;
+}
+
 void plait_way_report(struct plait_run *run)
 {
-    struct plait_comm *comm = run->comm;
-    const size_t bytes = run->o->count * run->o->size;
-    uint32_t wanted = 0;
+    const size_t bytes = plait_run_count(run) * run->o->size;
+    struct plait_trials *all = trials_of(run);
 
     if (!run->timed)
         return;
-    plait_trial_report(&comm->trials, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
-    for (uint32_t r = 0; bytes >= PLAIT_TRIAL_WATCHED && r < comm->nrank; r++)
-        wanted += plait_ring_record(&comm->peers[r].control->ring, comm->sequence)->what.wanted;
-    if (2 * wanted > comm->nrank)
-        plait_trial_again(plait_trial_of(&comm->trials, bytes));
+    plait_trial_report(all, bytes, run->busy + (run->began > 0 ? plait_clock() - run->began : 0));
+    if (bytes >= PLAIT_TRIAL_WATCHED &&
+        (all->results_alone ? plait_trial_of(all, bytes)->wanted : most_wanted(run->comm)))
+        plait_trial_again(all, bytes);
 }
 
 /* May it be lent? Of blocks that differ each counts as if all were as big; uncut and staged they would wait. */
@@ -57,7 +66,7 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 
     if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
         return 0;
-    if (!plait_way_is_tried(run->o) || !run->o->geometry.combines)
+    if (!run->o->geometry.combines || !plait_way_is_tried(run->o))
         return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
     return is_lendable(run, in, bytes) ? lent | (run->way & PLAIT_SHARED_PAST ? past : plain) : 0;
 }

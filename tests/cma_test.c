@@ -209,10 +209,23 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
+/* Were results written both ways, and nothing of it told to what combines? */
+static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
+{
+    const struct plait_trial *moves = plait_trial_of(&comm->trials[false], bytes);
+
+    for (unsigned w = 0; w < PLAIT_NWAY; w++) {
+        CHECK((moves->cost[w] < 1) == (w == 0 || w == PLAIT_RESULT_PAST));
+        CHECK(plait_trial_of(&comm->trials[true], bytes)->n == 0);
+    }
+    return 0;
+}
+
 static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = 1 << 16 };
-    char *in = calloc(1, BLOCK), *out = calloc(2, BLOCK);
+    enum { BLOCK = 1 << 16, LONG = 1 << 18 };
+    const size_t counts[2] = { LONG, LONG };
+    char *in = calloc(1, LONG), *out = calloc(2, LONG);
 
     (void)arg;
     if (!single_copy_works(*comm)) {
@@ -222,8 +235,13 @@ static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(in != NULL && out != NULL);
     for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)
         CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, NULL) == PLAIT_OK);
-    for (unsigned w = 0; w < PLAIT_NWAY; w++)
-        CHECK(plait_trial_of(&(*comm)->trials, BLOCK)->cost[w] < 1);
+    CHECK(try_results(*comm, rank, BLOCK) == 0);
+    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++) /* blocks that may differ */
+        CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
+    CHECK(try_results(*comm, rank, LONG) == 0);
+    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++) /* to a root */
+        CHECK(plait_gather(*comm, in, out, 2 * BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    CHECK(try_results(*comm, rank, 2 * BLOCK) == 0);
     free(in);
     free(out);
     return 0;

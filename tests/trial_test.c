@@ -27,7 +27,7 @@ static void operate(struct plait_trials *all, size_t bytes, const double cost[PL
         if (timed)
             plait_trial_report(all, bytes, cost[way]);
         if (wanted)
-            plait_trial_again(t);
+            plait_trial_again(all, bytes);
     }
 }
 
@@ -56,6 +56,22 @@ static void trying_costs_few_operations(void **state)
         uint32_t used[PLAIT_NWAY] = { 0 };
         operate(&all, bytes, cost, 100 * PLAIT_TRIAL_PERIOD, used);
         assert_int_equal(used[1] + used[2] + used[3], 101 * (PLAIT_NWAY - 1) * 2);
+    }
+}
+
+static void where_results_alone_are_tried_nothing_is_shared_past_the_caches(void **state)
+{
+    const double cost[PLAIT_NWAY] = { 4, 1, 2, 1 }; /* what is shared would make more of a difference */
+
+    (void)state;
+    for (size_t bytes = SMALL; bytes <= LARGE; bytes *= LARGE / SMALL) {
+        struct plait_trials all = { .results_alone = true };
+        uint32_t used[PLAIT_NWAY] = { 0 };
+        operate(&all, bytes, cost, PLAIT_TRIAL_PERIOD, used);
+        assert_int_equal(used[PLAIT_SHARED_PAST] + used[PLAIT_SHARED_PAST | PLAIT_RESULT_PAST], 0);
+        assert_int_equal(used[0], 1 + 2 * 2); /* the first, and twice in each of two rounds */
+        operate(&all, bytes, (double[]){ 1, 1, 4, 1 }, PLAIT_TRIAL_PERIOD + PLAIT_TRIAL_PLACES, used);
+        assert_int_equal(plait_trial_of(&all, bytes)->way, 0);
     }
 }
 
@@ -169,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_way_is_found_in_the_first_ten_operations),
         cmocka_unit_test(trying_costs_few_operations),
+        cmocka_unit_test(where_results_alone_are_tried_nothing_is_shared_past_the_caches),
         cmocka_unit_test(a_machine_that_changes_is_followed),
         cmocka_unit_test(large_operations_follow_within_a_dozen),
         cmocka_unit_test(costs_that_vary_by_themselves_cause_few_rounds),
