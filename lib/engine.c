@@ -383,9 +383,14 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = taking_of(run, in);
             const struct plait_passed m = data != to ? measured(run, in, bytes) : not_measured;
-            const double start = plait_lend_clock(run->comm, which, m);
-            copy(run, to, data, bytes);
-            plait_lend_copied(run->comm, which, m, start);
+            if (plait_lend_is_beyond(m)) {
+                plait_lend_take(run->comm, link->past_in, to, data, m);
+                run->comm->stats.bytes_copied += bytes;
+            } else {
+                const double start = plait_lend_clock(run->comm, which, m);
+                copy(run, to, data, bytes);
+                plait_lend_copied(run->comm, which, m, start);
+            }
             release(run, f, in);
         } else if (is_landed(run, f, i)) {
             run->comm->stats.bytes_copied += bytes;

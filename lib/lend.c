@@ -20,11 +20,27 @@ uint32_t plait_lend_row(uint32_t coll, size_t whole)
     return coll * PLAIT_LEND_SIZES + (k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1);
 }
 
+/* The same copy, written past the caches; itself: there is no other. */
+static enum plait_copying out_of(enum plait_copying which)
+{
+    return which == PLAIT_TAKING_STAGED ? PLAIT_TAKING_STAGED_OUT
+           : which == PLAIT_TAKING_PAST ? PLAIT_TAKING_PAST_OUT
+                                        : which;
+}
+
+/* Of the better way to write; 0: not known. */
+static float best_of(const struct plait_copies *c, enum plait_copying which)
+{
+    const float x = atomic_load_explicit(&c->cost[which], memory_order_relaxed);
+    const float y = atomic_load_explicit(&c->cost[out_of(which)], memory_order_relaxed);
+
+    return y > 0 && (x == 0 || y < x) ? y : x;
+}
+
 /* Of both ranks, or of the one that knows it. */
 static float mean(const struct plait_copies *a, const struct plait_copies *b, enum plait_copying which)
 {
-    const float x = atomic_load_explicit(&a->cost[which], memory_order_relaxed);
-    const float y = atomic_load_explicit(&b->cost[which], memory_order_relaxed);
+    const float x = best_of(a, which), y = best_of(b, which);
 
     return x == 0 || y == 0 ? x + y : (x + y) / 2;
 }
@@ -112,10 +128,22 @@ void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *t
 {
     const double start = plait_lend_clock(comm, which, m);
 
-    if (which == PLAIT_STAGING_PAST)
+    if (which == PLAIT_STAGING_PAST || which == PLAIT_TAKING_STAGED_OUT || which == PLAIT_TAKING_PAST_OUT)
         comm->kernels->stream(to, from, m.bytes);
     else
         plait_copy(comm->kernels, to, from, m.bytes);
     plait_lend_copied(comm, which, m, start);
     return to;
+}
+
+void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m)
+{
+    const enum plait_copying through = past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, out = out_of(through);
+    const struct plait_copies *own = &comm->own->copies[m.row];
+    const uint32_t n = comm->ncopy[m.row][through] + comm->ncopy[m.row][out];
+    const float x = atomic_load_explicit(&own->cost[through], memory_order_relaxed);
+    const float y = atomic_load_explicit(&own->cost[out], memory_order_relaxed);
+    const bool tried = x > 0 && y > 0, other = tried ? n % PLAIT_LEND_OUT == 0 : n % 2 == 1;
+
+    plait_lend_copy(comm, plait_lend_is_beyond(m) && (tried && y < x) != other ? out : through, to, from, m);
 }

@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find staging memory in no cache */
+#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find their memory in no cache */
 #define PLAIT_LEND_FIRST 2 /* rounds of each */
 #define PLAIT_LEND_EVERY 1024
 #define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to stage at multiples of 128 */
@@ -38,13 +38,17 @@
 #define PLAIT_LEND_LONG  ((size_t)128 << 10)
 #define PLAIT_LEND_TIMED 3
 
+/* What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is not in use. */
+#define PLAIT_LEND_BEYOND 7 /* 1 MiB: longer than the cache of a core */
+#define PLAIT_LEND_OUT    32
+
 struct plait_comm;
 
 enum plait_passing { PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_PASS_LENT, PLAIT_NPASSING };
 
 /*
- * PAST: staged past the caches. What a receiver reduces it takes from the stage by that, or copies by TAKING_LENT and then
- * reduces by COMBINING.
+ * PAST: staged past the caches; OUT: to where it belongs past them, of what is longer than they are. What a receiver reduces it
+ * takes from the stage by that, or copies by TAKING_LENT and then reduces by COMBINING.
  */
 enum plait_copying {
     PLAIT_STAGING,
@@ -53,6 +57,8 @@ enum plait_copying {
     PLAIT_TAKING_PAST,
     PLAIT_TAKING_LENT,
     PLAIT_COMBINING,
+    PLAIT_TAKING_STAGED_OUT,
+    PLAIT_TAKING_PAST_OUT,
     PLAIT_NCOPYING
 };
 
@@ -94,5 +100,16 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
 /* memcpy(), or past the caches, and both. */
 void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
                       struct plait_passed m);
+
+/*
+ * What was staged, to where it belongs. How to write is this rank's own matter; the sender sees what the better way costs.
+ * Of blocks that are not beyond caches trial.h decides that, by whole operations; of messages alone nothing.
+ */
+void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m);
+
+static inline bool plait_lend_is_beyond(struct plait_passed m)
+{
+    return m.row % PLAIT_LEND_SIZES >= PLAIT_LEND_BEYOND;
+}
 
 #endif

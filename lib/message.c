@@ -256,7 +256,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
-        plait_lend_copy(comm, link->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, to, data, passed_of(m, bytes));
+        plait_lend_take(comm, link->past_in, to, data, passed_of(m, bytes));
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;

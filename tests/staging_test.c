@@ -183,11 +183,58 @@ static void what_is_staged_past_the_caches_has_memory_of_its_own(void **state)
     assert_int_equal(failed, 0);
 }
 
+/* ---- To where it belongs ------------------------------------------------------------------------------- */
+
+/* Of 4 * PLAIT_LEND_OUT copies, how many are written past the caches. */
+static unsigned count_out(struct plait_comm *comm, char *to, const char *from, struct plait_passed m)
+{
+    const uint8_t before = comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT];
+
+    for (unsigned i = 0; i < 4 * PLAIT_LEND_OUT; i++) {
+        to[i] = 0;
+        plait_lend_take(comm, false, to, from, m);
+    }
+    return (uint8_t)(comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT] - before);
+}
+
+static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_passed m = { BYTES, plait_lend_row(PLAIT_NCOLL, 1 << 20) };
+    const struct plait_passed shorter = { BYTES, m.row - 1 };
+    _Atomic float *own = (*comm)->own->copies[m.row].cost;
+    char *v = malloc(2 * (size_t)BYTES);
+
+    (void)arg;
+    CHECK(v != NULL);
+    memset(v, 'v', BYTES);
+    for (unsigned i = 0; i < 2; i++) /* in turn, until both are known */
+        plait_lend_take(*comm, false, v + BYTES, v, m);
+    CHECK(own[PLAIT_TAKING_STAGED] > 0 && own[PLAIT_TAKING_STAGED_OUT] > 0 && own[PLAIT_TAKING_PAST] == 0);
+    own[PLAIT_TAKING_STAGED] = 1e-20F;
+    CHECK(count_out(*comm, v + BYTES, v, m) == 4);
+    own[PLAIT_TAKING_STAGED] = 1;
+    own[PLAIT_TAKING_STAGED_OUT] = 1e-20F;
+    CHECK(count_out(*comm, v + BYTES, v, m) == 4 * PLAIT_LEND_OUT - 4);
+    CHECK(count_out(*comm, v + BYTES, v, shorter) == 0);
+    CHECK(is_all(v + BYTES, 'v', BYTES));
+    free(v);
+    return 0;
+}
+
+static void what_is_longer_than_caches_is_written_as_takes_less_time(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = take_both_ways };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
         cmocka_unit_test(what_is_staged_past_the_caches_has_memory_of_its_own),
+        cmocka_unit_test(what_is_longer_than_caches_is_written_as_takes_less_time),
     };
 
     return cmocka_run_group_tests_name("staging", tests, NULL, NULL);
