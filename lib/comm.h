@@ -280,9 +280,9 @@ struct plait_comm {
     size_t nown_algorithms;          /* of `algorithms`, those of the caller */
     bool progress;                   /* it asked for the progress thread */
     bool suspended, finalized;
-    double limit;             /* deadline that the operation in progress has of its own; 0: none */
-    size_t cache, last_level; /* bytes; rank 0's */
-    size_t flight_bytes;      /* library memory of a flight, at least */
+    double limit;                  /* deadline that the operation in progress has of its own; 0: none */
+    size_t cache, last_level;      /* bytes; rank 0's */
+    size_t flight_bytes;           /* library memory of a flight, at least */
     struct plait_trials trials[2]; /* of what combines: [1] */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */

@@ -225,12 +225,14 @@ static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, co
 {
     _Alignas(PLAIT_LINE) char piece[4096];
     const size_t size = run->o->size, most = sizeof piece / size;
-    char *to = address(run, f, in->dst, false), *copy = staged ? f->stage + in->stage * f->stride : NULL;
+    const bool past = run->way & PLAIT_SHARED_PAST;
+    char *to = address(run, f, in->dst, false);
+    char *copy = staged ? (past ? f->past : f->stage) + in->stage * f->stride : NULL;
 
     for (size_t at = 0; at < n; at += most) {
         const size_t here = n - at < most ? n - at : most;
         run->o->reduce(piece, from, in->nsource, here, how_of(run, in));
-        if (staged && (run->way & PLAIT_SHARED_PAST))
+        if (staged && past)
             run->comm->kernels->stream(copy + at * size, piece, here * size);
         else if (staged)
             plait_copy(run->comm->kernels, copy + at * size, piece, here * size);
@@ -239,7 +241,7 @@ static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, co
             from[k] = (const char *)from[k] + here * size;
     }
     if (staged) {
-        f->staged[in->stage] = STAGED;
+        f->staged[in->stage] = past ? STAGED_PAST : STAGED;
         run->comm->stats.bytes_staged += n * size;
     }
 }
@@ -383,7 +385,8 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = taking_of(run, in);
             const struct plait_passed m = data != to ? measured(run, in, bytes) : not_measured;
-            if (plait_lend_is_beyond(m)) {
+            if (plait_lend_is_beyond(m) && in->nsuccessor == 0 &&
+                !run->work.scratch) { /* nothing here reads it again */
                 plait_lend_take(run->comm, link->past_in, to, data, m);
                 run->comm->stats.bytes_copied += bytes;
             } else {

@@ -23,8 +23,8 @@ struct plait_flight {
     /*
      * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
      * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
-     * cache, and writing them again would wait for it. What is staged past the caches has a part of its own, the first:
-     * it drives lines out of them, and what the caches cost is known only if they keep the others meanwhile (lend.h).
+     * cache, and writing them again would wait for it. What is staged past the caches has a part of its own where two
+     * fit, the first: it drives lines out of them, and what they cost is known only if they keep the others meanwhile (lend.h).
      */
     char *memory, *tmp, *shadow, *stage, *past;
     size_t bytes, used;

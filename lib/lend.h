@@ -29,7 +29,7 @@
 #define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find their memory in no cache */
 #define PLAIT_LEND_FIRST 2 /* rounds of each */
 #define PLAIT_LEND_EVERY 1024
-#define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to stage at multiples of 128 */
+#define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to write at multiples of 128 */
 #define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
 #define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
 #define PLAIT_LEND_ROWS  ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
@@ -39,7 +39,7 @@
 #define PLAIT_LEND_TIMED 3
 
 /* What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is not in use. */
-#define PLAIT_LEND_BEYOND 7 /* 1 MiB: longer than the cache of a core */
+#define PLAIT_LEND_BEYOND 7 /* of the rows of a collective: 1 MiB, about a core's cache */
 #define PLAIT_LEND_OUT    32
 
 struct plait_comm;
@@ -102,7 +102,7 @@ void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *t
                       struct plait_passed m);
 
 /*
- * What was staged, to where it belongs. How to write is this rank's own matter; the sender sees what the better way costs.
+ * What was staged, to where it belongs and is not read again meanwhile. The sender sees what the better way to write costs.
  * Of blocks that are not beyond caches trial.h decides that, by whole operations; of messages alone nothing.
  */
 void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m);

@@ -449,8 +449,8 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
     /*
-     * Over all flights three times a core's cache, so that long slices too find lines that their readers' caches have lost,
-     * without the part for what goes past them; but of all ranks together at most half the last level.
+     * Over all flights three times a core's cache, so that slices of a quarter of it, less the part for what goes past the
+     * caches, find lines that their readers' have lost; but of all ranks together at most half the last level.
      */
     comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
     if (comm->flight_bytes > comm->cache / 4 * 3)

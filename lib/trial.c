@@ -49,8 +49,8 @@ static unsigned cheapest(const struct plait_trial *t)
 }
 
 /*
- * A full round has every way in turn. Others try the ways to write results twice; a short one whether the other way to share
- * is better still, once.
+ * A full round has every way in turn. Others try the ways to write results twice (there and back: operations of two kinds may
+ * alternate); a short one whether the other way to share is better still, once.
  */
 static unsigned way_at(const struct plait_trial *t, uint32_t place)
 {
@@ -58,7 +58,7 @@ static unsigned way_at(const struct plait_trial *t, uint32_t place)
         return place % PLAIT_NWAY;
     if (place == SHORT_PLACES - 1)
         return cheapest(t) ^ PLAIT_SHARED_PAST;
-    return (t->way & PLAIT_SHARED_PAST) | (place % 2 ? PLAIT_RESULT_PAST : 0);
+    return (t->way & PLAIT_SHARED_PAST) | ((place + 1) / 2 % 2 ? PLAIT_RESULT_PAST : 0);
 }
 
 unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
@@ -137,7 +137,7 @@ void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
     if (in_round(t, t->n))
         return;
     decide(t);
-    all->known = true; /* the first round of all is a full one */
+    all->known = true; /* the first round of all is a full one, but of results alone, which tell the others nothing */
     tell_others(all, t);
 }
 

@@ -19,6 +19,8 @@
  * in the same operation, so one that writes cheaply at the cost of those who read does not look better than it
  * is: rounds begin at operations that all ranks know, by count, or after an operation for which most ranks `wanted`
  * one.
+ *
+ * Where nothing is combined only results are asked about, by each rank at its own operations: see results_alone.
  */
 #ifndef PLAIT_LIB_TRIAL_H
 #define PLAIT_LIB_TRIAL_H

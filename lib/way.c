@@ -64,11 +64,9 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 {
     const unsigned plain = 1U << PLAIT_PASS_STAGED, past = 1U << PLAIT_PASS_PAST, lent = 1U << PLAIT_PASS_LENT;
 
-    if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE)
+    if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE || (run->o->geometry.combines && plait_way_is_tried(run->o)))
         return 0;
-    if (!run->o->geometry.combines || !plait_way_is_tried(run->o))
-        return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
-    return is_lendable(run, in, bytes) ? lent | (run->way & PLAIT_SHARED_PAST ? past : plain) : 0;
+    return plain | past | (is_lendable(run, in, bytes) ? lent : 0);
 }
 
 struct plait_passed plait_way_passed(const struct plait_run *run, const struct plait_instr *in, size_t bytes)

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_LEND_AT: no other way is tried */
+enum { SOME = 512 << 10 };           /* bytes of a flight, whatever the processor's caches are */
 
 #define PART PLAIT_ROUND_UP((size_t)BYTES)
 
@@ -46,12 +47,13 @@ static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t 
 
 static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const size_t count = 4 * (*comm)->flight_bytes;
+    const size_t count = 4 * SOME;
     struct plait_call uncut = PLAIT_CALL_DEFAULT;
     float *v = calloc(count, sizeof *v);
     size_t before[PLAIT_NFLIGHT], after[PLAIT_NFLIGHT];
 
     (void)arg;
+    (*comm)->flight_bytes = SOME;
     uncut.slice = count;
     uncut.algorithm = "two-shot";
     CHECK(v != NULL && use_flights(*comm, rank, v, before) == 0);
@@ -89,7 +91,6 @@ static int stage(struct plait_comm *comm, uint32_t rank, uint32_t coll, bool pas
     return 0;
 }
 
-/* Of all-gather and all-to-all trial.h decides. */
 static int exchange(struct plait_comm *comm, uint32_t rank, char *v, char byte)
 {
     const size_t counts[2] = { rank == 0 ? 0 : BYTES, rank == 1 ? 0 : BYTES };
@@ -108,15 +109,21 @@ static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg
     size_t nplace[PLAIT_NFLIGHT] = { 0 };
 
     (void)arg;
-    CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == (*comm)->flight_bytes);
+    (*comm)->flight_bytes = SOME;
+    CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == SOME);
     CHECK(stage(*comm, rank, PLAIT_ALLTOALL, true) == 0);
     for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
         memset(f[d].memory, 'r', f[d].bytes);
+    struct plait_comm_stats before, after;
+    plait_comm_stats(*comm, &before);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     for (char i = 0; i < NTIME; i++)
         CHECK(exchange(*comm, rank, v, i) == 0);
+    plait_comm_stats(*comm, &after);
+    CHECK(after.bytes_staged - before.bytes_staged == (size_t)NTIME * BYTES);
     for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
-        CHECK(f[d].memory[0] >= NTIME - PLAIT_NFLIGHT && is_all(f[d].memory, f[d].memory[0], BYTES));
+        CHECK(f[d].memory[0] >= NTIME - PLAIT_NFLIGHT && f[d].memory[0] < NTIME &&
+              is_all(f[d].memory, f[d].memory[0], BYTES));
         CHECK(is_all(f[d].memory + PART, 'r', f[d].bytes - PART));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && stage(*comm, rank, PLAIT_ALLTOALL, false) == 0);
