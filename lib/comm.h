@@ -27,7 +27,7 @@
 #define PLAIT_LINE        64 /* bytes of a cache line, and of everything that must not share one */
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
 #define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA   96    /* payload that travels in the lines that offer it */
+#define PLAIT_POST_DATA   352   /* payload that travels in the lines that offer it */
 #define PLAIT_TINY_MAX    32768 /* bytes that a rank can give without the engine */
 #define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
 #define PLAIT_NFLIGHT     4     /* slices in flight */
@@ -48,7 +48,7 @@ static inline void plait_expect(const void *data, size_t bytes)
 #define PLAIT_GUARDS 1
 #endif
 
-/* An offered message: a pair of lines, of which processors fetch the second one with the first. */
+/* An offered message: three pairs of lines; processors fetch the second one of a pair with the first. */
 struct plait_post {
     _Alignas(2 * PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
     uint64_t address; /* offset in the sender's arena; within one process, the address itself */
@@ -56,7 +56,7 @@ struct plait_post {
     uint64_t note;                 /* the sender's */
     uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
 };
-_Static_assert(sizeof(struct plait_post) == 2 * PLAIT_LINE, "a pair of lines each");
+_Static_assert(sizeof(struct plait_post) == 6 * PLAIT_LINE, "pairs of lines");
 
 #define PLAIT_BESIDE_WORD 48   /* bytes that fit into its line */
 #define PLAIT_TINY_SOME   1024 /* bytes that fit into a small slot */

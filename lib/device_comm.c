@@ -378,10 +378,8 @@ struct plait_queue *plait_device_here(struct plait_comm *comm)
     return d->queue;
 }
 
-enum plait_status plait_device_status(struct plait_comm *comm)
+enum plait_status plait_device_broke(struct plait_comm *comm)
 {
-    if (comm->device == NULL || plait_device_works(comm))
-        return PLAIT_OK;
     return comm->failed == PLAIT_OK ? broke(comm) : comm->failed;
 }
 

@@ -141,7 +141,7 @@ struct plait_queue *plait_device_here(struct plait_comm *comm);
 void plait_device_rest(struct plait_comm *comm);
 
 /* What was noted (plait_device_note()) fails the comm; or the death of the rank whose memory could not be mapped. */
-enum plait_status plait_device_status(struct plait_comm *comm);
+enum plait_status plait_device_broke(struct plait_comm *comm);
 
 /* Wait until what is on the queues has happened, in a failed comm after its flags were given. */
 void plait_device_settle(struct plait_comm *comm);
@@ -167,6 +167,11 @@ void plait_device_note(struct plait_comm *comm, const char *why);
 static inline bool plait_device_works(const struct plait_comm *comm)
 {
     return comm->device->why[0] == '\0';
+}
+
+static inline enum plait_status plait_device_status(struct plait_comm *comm)
+{
+    return comm->device == NULL || plait_device_works(comm) ? PLAIT_OK : plait_device_broke(comm);
 }
 
 /*

@@ -2,7 +2,6 @@
 #include "lend.h"
 
 #include "comm.h"
-#include "select.h"
 
 #include <string.h>
 
@@ -13,12 +12,6 @@
 #define KEPT 0.94F
 /* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
 #define MOST 2
-
-uint32_t plait_lend_row(uint32_t coll, size_t whole)
-{
-    const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
-    return coll * PLAIT_LEND_SIZES + (k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1);
-}
 
 /* The same copy, written past the caches; itself: there is no other. */
 static enum plait_copying out_of(enum plait_copying which)

@@ -19,6 +19,7 @@
 #define PLAIT_LIB_LEND_H
 
 #include "clock.h"
+#include "select.h"
 
 #include <plait/plan.h>
 
@@ -78,7 +79,11 @@ struct plait_lending {           /* to one rank */
 };
 
 /* Of a collective, or of messages alone (PLAIT_NCOLL). whole: bytes of all slices of the block. */
-uint32_t plait_lend_row(uint32_t coll, size_t whole);
+static inline uint32_t plait_lend_row(uint32_t coll, size_t whole)
+{
+    const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
+    return coll * PLAIT_LEND_SIZES + (k < PLAIT_LEND_SIZES ? k : PLAIT_LEND_SIZES - 1);
+}
 
 /*
  * How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver

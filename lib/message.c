@@ -67,24 +67,54 @@ static struct plait_request *pop(struct plait_line *q)
     return r;
 }
 
+/* A device's memory is read where it lies, at once; but for another host's rank. */
+static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].mirror == NULL))
+        return 1;
+    return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
+/* May its receiver read what is gone if the sender fails? What lies in other processes cannot fault. */
+static bool borrows(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    const struct plait_process *process = comm->peers[m->peer].process;
+
+    return m->queue != NULL || (process != NULL && process->base == NULL);
+}
+
+static void make_busy(struct plait_messages *all, struct plait_pair *pair)
+{
+    if (pair->busy)
+        return;
+    pair->busy = true;
+    pair->next_busy = all->busy;
+    all->busy = pair;
+}
+
 void plait_message_add(struct plait_request *r)
 {
-    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
+    struct plait_messages *all = r->comm->messages;
+    struct plait_pair *pair = all->pairs[r->letter.peer];
     struct plait_line *q = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
 
     r->letter.slice = 0;
     r->letter.lent = false;
     r->letter.place = r->letter.began = 0;
     r->letter.number = q->n++;
-    r->letter.whole = r->letter.queue != NULL && r->comm->peers[r->letter.peer].mirror == NULL;
+    r->letter.nslice = count_slices(r->comm, &r->letter);
     push(q, r);
+    make_busy(all, pair);
     if (r->letter.queue != NULL)
         plait_device_message_begin(&r->letter, r->comm);
+    if (q != &pair->recvs)
+        return;
+    all->nrecv++;
     /*
      * A rank that fails waits, before it gives up what it lent, for those that it sees receiving (comm.c): that is
      * shown before the sender's failure is looked for, see turn_pair().
      */
-    if (q == &pair->recvs && r->comm->messages->nrecv++ == 0)
+    if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
@@ -118,7 +148,10 @@ static void end_first(struct plait_line *q, enum plait_status status)
 
 static void end_recv(struct plait_pair *pair, enum plait_status status)
 {
-    if (--pair->comm->messages->nrecv == 0)
+    struct plait_messages *all = pair->comm->messages;
+
+    all->nrecv--;
+    if (borrows(pair->comm, &pair->recvs.first->letter) && --all->nborrow == 0)
         atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
     end_first(&pair->recvs, status);
 }
@@ -128,7 +161,8 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 static size_t slice_bytes(const struct plait_letter *m)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
-    if (m->whole)
+
+    if (m->nslice == 1)
         return m->bytes;
     return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
 }
@@ -151,6 +185,23 @@ static size_t part_of(uint32_t number, size_t bytes, bool past)
     return past || n < 2 ? 0 : (1 + number / PLAIT_MESSAGE_STAGE % (n - 1)) * part;
 }
 
+/* To and from where it is staged. Short ones are not measured (lend.h). */
+static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+{
+    if (m.bytes < PLAIT_LEAST_ONCE)
+        plait_copy(comm->kernels, to, from, m.bytes);
+    else
+        plait_lend_copy(comm, past ? PLAIT_STAGING_PAST : PLAIT_STAGING, to, from, m);
+}
+
+static inline void unstage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+{
+    if (m.bytes < PLAIT_LEAST_ONCE)
+        plait_copy(comm->kernels, to, from, m.bytes);
+    else
+        plait_lend_take(comm, past, to, from, m);
+}
+
 static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
 {
     return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes) };
@@ -161,17 +212,18 @@ static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const 
                         bool past, enum plait_status *status)
 {
     const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
+    const bool small = bytes <= PLAIT_MESSAGE_SMALL;
+    char **const places = small ? &pair->small : &pair->stage;
     void *memory;
 
-    if (pair->small == NULL) {
+    if (*places == NULL) {
         comm->stats.allocations++;
-        *status = plait_arena_alloc(PLAIT_MESSAGE_STAGED, &memory);
+        *status = plait_arena_alloc(small ? PLAIT_MESSAGE_SMALL_STAGES : PLAIT_MESSAGE_STAGES, &memory);
         if (*status != PLAIT_OK)
             return NULL;
-        pair->small = memory;
-        pair->stage = pair->small + PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
+        *places = memory;
     }
-    if (bytes <= PLAIT_MESSAGE_SMALL)
+    if (small)
         return small_stage(pair, number);
     /* Numbers come round. */
     if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
@@ -207,8 +259,8 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         char *copy = find_stage(comm, pair, link, bytes, link->past_out, status);
         if (copy == NULL)
             return false;
-        data =
-            plait_lend_copy(comm, link->past_out ? PLAIT_STAGING_PAST : PLAIT_STAGING, copy, data, passed_of(m, bytes));
+        stage(comm, link->past_out, copy, data, passed_of(m, bytes));
+        data = copy;
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
@@ -256,7 +308,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
-        plait_lend_take(comm, link->past_in, to, data, passed_of(m, bytes));
+        unstage(comm, link->past_in, to, data, passed_of(m, bytes));
     if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
         *status = plait_look_for_failures(comm);
         return false;
@@ -284,10 +336,10 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
 
     for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
         struct plait_letter *m = &r->letter;
-        while (m->slice < plait_message_slices(m) && offer(comm, pair, m, status))
+        while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
         show(r); /* while it travels */
-        if (m->slice < plait_message_slices(m))
+        if (m->slice < m->nslice)
             break;
         if (m->lent)
             push(&pair->lent, pop(&pair->sends));
@@ -305,7 +357,7 @@ static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = link_of(comm, m);
         plait_device_message_aim(comm, m);
-        if (!all_sent(link, m->last, plait_message_slices(m)))
+        if (!all_sent(link, m->last, m->nslice))
             break;
         end_first(&pair->lent, PLAIT_OK);
         moved = true;
@@ -320,7 +372,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
     for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
         /* One in a turn: else who copies without end offers nothing meanwhile. */
-        if (m->slice < plait_message_slices(m))
+        if (m->slice < m->nslice)
             break;
         end_recv(pair, PLAIT_OK);
     }
@@ -389,15 +441,19 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     enum plait_status status = PLAIT_OK;
     bool moved = false;
 
-    if (all == NULL)
+    if (all == NULL || all->busy == NULL)
         return false;
     /* What others wait for goes first: while this rank copies what has come they copy too. */
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
-        if (all->pairs[r] != NULL)
-            status = turn_out(comm, all->pairs[r]);
-    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++)
-        if (all->pairs[r] != NULL)
-            status = turn_pair(comm, all->pairs[r], rarely, &moved);
+    for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
+        status = turn_out(comm, pair);
+    for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
+        status = turn_pair(comm, pair, rarely, &moved);
+        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->lent.first != NULL;
+        if (pair->busy)
+            at = &pair->next_busy;
+        else
+            *at = pair->next_busy;
+    }
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
     if (status == PLAIT_OK && comm->failed == PLAIT_OK)
@@ -439,8 +495,10 @@ void plait_messages_destroy(struct plait_comm *comm)
 {
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL)
+        if (pair != NULL) {
             plait_arena_free(pair->small);
+            plait_arena_free(pair->stage);
+        }
         free(pair);
     }
     free(comm->messages);
@@ -451,9 +509,13 @@ size_t plait_messages_bytes(const struct plait_comm *comm)
 {
     size_t bytes = 0;
 
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++)
-        if (comm->messages->pairs[r] != NULL && comm->messages->pairs[r]->small != NULL)
-            bytes += PLAIT_MESSAGE_STAGED;
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && pair->small != NULL)
+            bytes += PLAIT_MESSAGE_SMALL_STAGES;
+        if (pair != NULL && pair->stage != NULL)
+            bytes += PLAIT_MESSAGE_STAGES;
+    }
     return bytes;
 }
 
@@ -462,9 +524,11 @@ void plait_messages_empty(struct plait_comm *comm)
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
         const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || pair->small == NULL || !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
+        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
+            !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
             continue;
         plait_arena_free(pair->small);
+        plait_arena_free(pair->stage);
         pair->small = pair->stage = NULL;
     }
 }

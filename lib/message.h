@@ -20,8 +20,9 @@
 #define PLAIT_MESSAGE_PARTS 16                  /* of the place of one, for shorter ones */
 #define PLAIT_MESSAGE_SMALL PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
 
-/* Of both. */
-#define PLAIT_MESSAGE_STAGED (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL + PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
+/* Of a pair, in bytes. */
+#define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
+#define PLAIT_MESSAGE_STAGES       (PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
 
 struct plait_line {
     struct plait_request *first, **end;
@@ -32,18 +33,22 @@ struct plait_pair { /* this rank and another, or itself */
     struct plait_comm *comm;
     uint32_t peer;
     struct plait_line sends, recvs;
-    struct plait_line lent;               /* offered, but still read where they lie */
+    struct plait_line lent; /* offered, but still read where they lie */
+    struct plait_pair *next_busy;
+    bool busy;                            /* some message is in a queue: it has turns */
     bool offered;                         /* something, in this turn */
     struct plait_wait sending, receiving; /* each its own: what moves elsewhere does not excuse who is awaited here */
-    char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL; behind it */
-    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE] */
+    char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
+    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
     uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */
     bool ever[PLAIT_MESSAGE_STAGE];       /* one did */
 };
 
 struct plait_messages {         /* of a comm */
-    uint32_t nrecv;             /* pending receives; that there are some is in the control block */
+    uint32_t nrecv;             /* pending receives */
+    uint32_t nborrow;           /* of these may be read where they lie; that there are some is in the control block */
     uint64_t nshown;            /* records written into the ring */
+    struct plait_pair *busy;    /* those that have turns */
     struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
 };
 

@@ -1,27 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message_ring.h"
 
-void plait_message_ring_add(struct plait_message_ring *ring, uint64_t place, const struct plait_message_what *what,
-                            uint64_t began, uint32_t slices)
-{
-    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
-
-    atomic_store_explicit(&r->place, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&r->number, what->number, memory_order_relaxed);
-    atomic_store_explicit(&r->count, what->count, memory_order_relaxed);
-    atomic_store_explicit(&r->began, began, memory_order_relaxed);
-    atomic_store_explicit(&r->peer, what->peer, memory_order_relaxed);
-    atomic_store_explicit(&r->slices, slices, memory_order_relaxed);
-    atomic_store_explicit(&r->nslice, what->nslice, memory_order_relaxed);
-    atomic_store_explicit(&r->type, what->type, memory_order_relaxed);
-    atomic_store_explicit(&r->send, what->send, memory_order_relaxed);
-    atomic_store_explicit(&r->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->waiting, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->waited, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->place, place, memory_order_release);
-}
-
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
 /* Copy the record of `place`. False when the ring does not have it or it is being written. */

@@ -38,8 +38,26 @@ struct plait_message_ring {
 };
 
 /* Write the record of `place`. began: 0: not known. */
-void plait_message_ring_add(struct plait_message_ring *ring, uint64_t place, const struct plait_message_what *what,
-                            uint64_t began, uint32_t slices);
+static inline void plait_message_ring_add(struct plait_message_ring *ring, uint64_t place,
+                                          const struct plait_message_what *what, uint64_t began, uint32_t slices)
+{
+    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+
+    atomic_store_explicit(&r->place, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&r->number, what->number, memory_order_relaxed);
+    atomic_store_explicit(&r->count, what->count, memory_order_relaxed);
+    atomic_store_explicit(&r->began, began, memory_order_relaxed);
+    atomic_store_explicit(&r->peer, what->peer, memory_order_relaxed);
+    atomic_store_explicit(&r->slices, slices, memory_order_relaxed);
+    atomic_store_explicit(&r->nslice, what->nslice, memory_order_relaxed);
+    atomic_store_explicit(&r->type, what->type, memory_order_relaxed);
+    atomic_store_explicit(&r->send, what->send, memory_order_relaxed);
+    atomic_store_explicit(&r->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->waiting, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->waited, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->place, place, memory_order_release);
+}
 
 /* For its owner: the record of `place`; NULL when there is none, or no more. */
 static inline struct plait_message_record *plait_message_ring_find(struct plait_message_ring *ring, uint64_t place)

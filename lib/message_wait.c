@@ -24,7 +24,7 @@ void plait_message_show(struct plait_request *r)
     const struct plait_message_what what = { .number = m->number + 1,
                                              .count = m->count,
                                              .peer = m->peer,
-                                             .nslice = clamp(plait_message_slices(m)),
+                                             .nslice = clamp(m->nslice),
                                              .type = (uint8_t)m->type,
                                              .send = r->kind == PLAIT_REQUEST_SEND };
 

@@ -5,11 +5,6 @@
 
 #include "message.h"
 
-static inline uint64_t plait_message_slices(const struct plait_letter *m)
-{
-    return m->bytes == 0 || m->whole ? 1 : (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
-}
-
 /* The first of a queue, if it is open; or NULL. */
 static inline struct plait_request *plait_message_first(const struct plait_line *q)
 {

@@ -20,6 +20,7 @@ struct plait_letter { /* a message and how far it is */
     enum plait_dtype type;
     uint32_t peer;
     uint64_t number;           /* among those to, or from, this peer */
+    uint64_t nslice;           /* parts that it travels in, 1 at least; of PLAIT_MESSAGE_SLICE bytes, or it is one */
     uint64_t slice;            /* next to be offered or taken */
     uint32_t last;             /* transport's number of its last slice, once all are offered */
     bool lent;                 /* the receiver reads it where it lies */
@@ -28,7 +29,6 @@ struct plait_letter { /* a message and how far it is */
     double deadline;           /* 0: the comm's */
     struct plait_queue *queue; /* of the device whose memory it is; NULL: the processor's; */
     uint64_t capture;          /* of a graph that what is put there goes into; 0: none */
-    bool whole;                /* it is one slice */
 };
 
 /*

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared memory: a message is a pair of cache lines in the sender's arena that says where the data lies.
+ * Shared memory: a message is a post, cache lines in the sender's arena that say where the data lies.
  *
- * Each rank has PLAIT_WINDOW pairs for every peer, which it alone writes, and as many acknowledgement
- * words, which it alone writes too. Pair `number % PLAIT_WINDOW` holds message `number`: address
+ * Each rank has PLAIT_WINDOW posts for every peer, which it alone writes, and as many acknowledgement
+ * words, which it alone writes too. Post `number % PLAIT_WINDOW` holds message `number`: address
  * first, then the word with fingerprint and number. The receiver reads the data where it lies and
  * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
- * pointers; between processes they are offsets in the sender's arena. Messages of up to 96 bytes
- * travel in the pair itself.
+ * pointers; between processes they are offsets in the sender's arena. Messages of up to
+ * PLAIT_POST_DATA bytes travel in the post itself.
  *
  * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where it
  * belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its

@@ -34,7 +34,7 @@ extern "C" {
  * Thread: one thread per rank at a time
  * Errors: as plait_allreduce(); PLAIT_ERR_UNSUPPORTED (a GPU's memory that other processes cannot map: it is not
  *         cudaMalloc()'s or plait_mem_alloc_as()'s); PLAIT_ERR_PEER when that rank died or left before it had received it
- * Cost:   up to 96 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
+ * Cost:   up to 352 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
  *         between processes are copied once more, but from 8 KiB on where reading through the kernel takes less time
  *         (PLAIT_CMA); all in slices of 512 KiB. Whether a send waits for its receiver therefore changes from call to
  *         call: two ranks that both send first may work for a while. With PLAIT_CMA=1 that fails at once

@@ -431,18 +431,21 @@ static void a_stream_in_the_place_of_another_comes_behind_it(void **state)
 
 /* ---- What does not fit ------------------------------------------------------------------------------------------ */
 
-/* Rank 0 sends, rank 1 receives: one of them memory of the host. `used`: both have used their device before. */
+/*
+ * Rank 0 sends, rank 1 receives: one of them memory of the host, so much that the send waits for its receiver. `used`:
+ * both have used their device before.
+ */
 static int mix(struct plait_comm **comm, uint32_t rank, bool device_sends, bool used)
 {
-    int32_t host[100] = { 0 };
+    int32_t host[1000] = { 0 };
     struct device_rank d;
 
     CHECK(device_begin(&d, ROOM));
     if (used)
         CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
     void *data = (rank == 0) == device_sends ? d.in : (void *)host;
-    enum plait_status status = rank == 0 ? plait_send(*comm, data, 100, PLAIT_INT32, 1, NULL)
-                                         : plait_recv(*comm, data, 100, PLAIT_INT32, 0, NULL);
+    enum plait_status status = rank == 0 ? plait_send(*comm, data, 1000, PLAIT_INT32, 1, NULL)
+                                         : plait_recv(*comm, data, 1000, PLAIT_INT32, 0, NULL);
     if (status == PLAIT_OK && RANKS_ON_HOSTS && rank == 0) { /* it has gone; who leaves hears what became of it */
         status = plait_comm_destroy(*comm);
         *comm = NULL;
@@ -450,8 +453,8 @@ static int mix(struct plait_comm **comm, uint32_t rank, bool device_sends, bool 
     CHECK(status == PLAIT_ERR_MISMATCH);
     CHECK(strstr(plait_last_error(),
                  device_sends
-                     ? "rank 0 sends 100 int32 of a GPU's memory, rank 1 receives 100 int32 of the host's"
-                     : "rank 0 sends 100 int32 of the host's memory, rank 1 receives 100 int32 of a GPU's") != NULL);
+                     ? "rank 0 sends 1000 int32 of a GPU's memory, rank 1 receives 1000 int32 of the host's"
+                     : "rank 0 sends 1000 int32 of the host's memory, rank 1 receives 1000 int32 of a GPU's") != NULL);
     CHECK(*comm == NULL || plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
     CHECK(device_end(&d));
