@@ -9,23 +9,29 @@
 
 #include <stdlib.h>
 
-/* Where the slots of a side start: the caller's, or one behind the other. Bytes that they cover; SIZE_MAX: too many. */
+/*
+ * Where the slots of a side start: the caller's, or one behind the other. Elements that they cover, and the bytes of
+ * these: SIZE_MAX: too many.
+ */
 static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n, size_t size, size_t *own,
-                          const size_t **out, size_t *most)
+                          const size_t **out, size_t *most, size_t *bytes)
 {
     size_t end = 0;
 
+    *bytes = SIZE_MAX;
     *out = starts != NULL ? starts : own;
     for (uint32_t i = 0; i < n; i++) {
         own[i] = end;
         if (counts[i] == 0) /* wherever it starts */
             continue;
-        if (counts[i] > PLAIT_MOST_BYTES / size || (*out)[i] > PLAIT_MOST_BYTES / size)
-            return SIZE_MAX;
+        if (counts[i] > PLAIT_MOST_BYTES || (*out)[i] > PLAIT_MOST_BYTES) /* and what follows overflows nowhere */
+            return end;
         end = (*out)[i] + counts[i] > end ? (*out)[i] + counts[i] : end;
         *most = counts[i] > *most ? counts[i] : *most;
     }
-    return end <= PLAIT_MOST_BYTES / size ? end * size : SIZE_MAX;
+    if (end * size <= PLAIT_MOST_BYTES)
+        *bytes = end * size;
+    return end;
 }
 
 /* order: [n] scratch. It gets the parts that are not empty as they lie. */
@@ -156,9 +162,9 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
     if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
         return plait_refuse(plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a));
     struct plait_sizes v = { .in = in.counts, .out = out.counts };
-    const size_t in_bytes = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most);
-    const size_t out_bytes =
-        place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most);
+    size_t in_bytes, out_bytes;
+    v.in_end = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most, &in_bytes);
+    place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most, &out_bytes);
     if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
                                        in_bytes == SIZE_MAX ? "in" : "out"));
@@ -166,19 +172,17 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
         status = check_apart(name, out.counts, out.starts, g.out.nslot, comm->starts + comm->nrank);
     if (status != PLAIT_OK)
         return plait_refuse(status);
+    const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
+    const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
     if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
         a.alias = in_bytes > 0 && out_bytes > 0 &&
-                  (const char *)a.in + v.in_at[plait_side_slot(&g.in, comm->rank)] * size ==
-                      (const char *)a.out + v.out_at[plait_side_slot(&g.out, comm->rank)] * size;
+                  (const char *)a.in + v.in_at[own_in] * size == (const char *)a.out + v.out_at[own_out] * size;
     a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
         return plait_refuse(plait_wrong_buffers(&a, &g, "v", in_bytes, out_bytes));
-    const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
-    const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
     if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name,
                                        comm->rank, v.in[own_in], v.out[own_out]));
-    v.in_end = in_bytes / size;
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
     a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);

@@ -153,8 +153,12 @@ PLAIT_API uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint
 /** The slot of this side that holds the block; UINT32_MAX when none does. */
 static inline uint32_t plait_side_slot(const struct plait_side *side, uint32_t blk)
 {
-    const uint32_t i = side->nslot > 0 && blk >= side->blk ? (blk - side->blk) / side->stride : UINT32_MAX;
-    return i < side->nslot && side->blk + i * side->stride == blk ? i : UINT32_MAX;
+    const uint32_t from = blk - side->blk;
+
+    if (side->nslot == 0 || blk < side->blk)
+        return UINT32_MAX;
+    const uint32_t i = side->stride == 1 ? from : from / side->stride; /* which takes as long as a short copy */
+    return i < side->nslot && i * side->stride == from ? i : UINT32_MAX;
 }
 
 /*
