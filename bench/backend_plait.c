@@ -290,7 +290,6 @@ static const char *about(void)
 bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct plait_unique_id *id)
 {
     struct plait_rank self = { .rank = rank };
-    const uint32_t cpus = worker_cpus();
     struct stage *stage = worker_greet(fd, NULL, rank, about());
 
     if (stage == NULL)
@@ -300,9 +299,8 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
         return false;
     }
     sched_getaffinity(0, sizeof self.allowed, &self.allowed);
-    self.pinned = o->nrank <= cpus;
-    if (self.pinned) /* as mpirun binds; only now, because a comm counts the processors of its ranks */
-        worker_pin(rank);
+    self.pinned = true;
+    worker_pin(rank); /* as mpirun binds; only now, because a comm counts the processors of its ranks */
     return serve(&self, fd, stage);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "greet.h"
 
+#include "worker.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -393,7 +395,10 @@ struct stage *worker_meet(const char *where, uint32_t rank, const char *about, i
 
     if (!is_tcp(where)) {
         *fd = connect_here(where);
-        return *fd >= 0 ? worker_greet(*fd, NULL, rank, about) : NULL;
+        stage = *fd >= 0 ? worker_greet(*fd, NULL, rank, about) : NULL;
+        if (stage != NULL)
+            worker_pin(rank); /* who started it may have left it where it likes, if ranks share processors */
+        return stage;
     }
     snprintf(copy, sizeof copy, "%s", where + 4 + GREET_TOKEN);
     const char *port = strtok_r(copy, " ", &state);

@@ -17,6 +17,8 @@
 
 /* Before who waits drives them as any others: where ranks share a processor the one that is awaited runs meanwhile. */
 #define YIELDS 100
+/* Before that, where ranks share a processor: both ends have their own part first, so more turns only delay the other. */
+#define SPINS_SHARED 1
 
 /* How many have ended since this was last asked. */
 static uint32_t tell(struct plait_comm *comm)
@@ -56,7 +58,7 @@ static void give_up(struct plait_comm *comm, uint32_t left)
 static void run(struct plait_request *first)
 {
     struct plait_comm *comm = first->comm;
-    const uint32_t spins = plait_spins(comm),
+    const uint32_t spins = plait_spins(comm) > PLAIT_SPINS_SHARED ? plait_spins(comm) : SPINS_SHARED,
                    yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
     uint32_t left = 0;
 
