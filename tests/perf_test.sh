@@ -33,6 +33,26 @@ rows | awk '$3 != "float" || $4 != "sum" || $5 != -1 || $9 != 0 || $13 != 0 { ex
     fail "columns are not those of nccl-tests: $(rows)"
 grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
 
+# Ranks that share processors are bound to them in turn, Open MPI's as Plait's: else which ranks share one is chance.
+ranks=$(($(nproc) + 1))
+peer=
+[ "$openmpi" = yes ] && peer="--peer openmpi:ob1"
+"$perf" --ranks $ranks -b 64 -e 64 --guard off --rounds 100 --cell-time 1 $peer >"$work/out" 2>&1 &
+run=$!
+expected=$ranks
+[ -n "$peer" ] && expected=$((2 * ranks))
+bound=0
+for turn in $(seq 300); do
+    bound=$(living | while read -r p; do
+        grep -qs '^Cpus_allowed_list:.[0-9]*$' "$p/status" && echo "$p"
+    done | wc -l)
+    [ "$bound" -ge $expected ] && break
+    sleep 0.1
+done
+kill $run 2>/dev/null
+wait $run 2>/dev/null
+[ "$(nproc)" -eq 1 ] || [ "$bound" -eq $expected ] || fail "$bound of $expected ranks are bound: $(tail -3 "$work/out")"
+
 "$perf" $quick --as threads --ranks 3 --memory plait -d all -o avg -u 1 >"$work/out" 2>&1 ||
     fail "threads, library memory, all types, unaligned: $(tail -3 "$work/out")"
 

@@ -8,6 +8,8 @@
 #include "message.h"
 #include "ranks.h"
 
+#include <plait/group.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -236,12 +238,91 @@ static void what_is_longer_than_caches_is_written_as_takes_less_time(void **stat
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Messages ----------------------------------------------------------------------------------------- */
+
+/* What fits into a post is staged nowhere; a byte more is. */
+static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char in[PLAIT_POST_DATA + 1] = { 1 }, out[PLAIT_POST_DATA + 1];
+
+    (void)arg;
+    for (size_t n = PLAIT_POST_DATA; n <= PLAIT_POST_DATA + 1; n++) {
+        struct plait_comm_stats before, after;
+        plait_comm_stats(*comm, &before);
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_recv(*comm, out, n, PLAIT_INT8, 1 - rank, NULL) == PLAIT_OK);
+        CHECK(plait_send(*comm, in, n, PLAIT_INT8, 1 - rank, NULL) == PLAIT_OK && plait_group_end() == PLAIT_OK);
+        CHECK(memcmp(in, out, n) == 0);
+        plait_comm_stats(*comm, &after);
+        CHECK(after.bytes_staged - before.bytes_staged == (n > PLAIT_POST_DATA ? n : 0));
+    }
+    return 0;
+}
+
+/*
+ * Only who is in a queue has turns. That a receive may read what is gone when its sender fails is said, in a full fence,
+ * where they are threads of one process.
+ */
+static int wait_for_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool *processes = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request;
+    char byte = 0;
+
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    if (rank == 0) {
+        call.request = &request;
+        for (uint32_t peer = 1; peer < 3; peer++) /* pairs with both */
+            CHECK(plait_send(*comm, &byte, 1, PLAIT_INT8, peer, NULL) == PLAIT_OK);
+        CHECK((*comm)->messages->busy == NULL);
+        CHECK(plait_recv(*comm, &byte, 1, PLAIT_INT8, 2, &call) == PLAIT_OK);
+        CHECK((*comm)->messages->busy == (*comm)->messages->pairs[2]);
+        CHECK((*comm)->messages->busy->next_busy == NULL);
+        CHECK(atomic_load(&(*comm)->own->receiving) == !*processes);
+        CHECK(plait_send(*comm, &byte, 1, PLAIT_INT8, 2, NULL) == PLAIT_OK); /* the other may go on */
+        CHECK(plait_wait(&request) == PLAIT_OK);
+        CHECK((*comm)->messages->busy == NULL && atomic_load(&(*comm)->own->receiving) == 0);
+    } else {
+        CHECK(plait_recv(*comm, &byte, 1, PLAIT_INT8, 0, NULL) == PLAIT_OK);
+        if (rank == 2) {
+            CHECK(plait_recv(*comm, &byte, 1, PLAIT_INT8, 0, NULL) == PLAIT_OK);
+            CHECK(plait_send(*comm, &byte, 1, PLAIT_INT8, 0, NULL) == PLAIT_OK);
+        }
+    }
+    return 0;
+}
+
+static void messages_that_fit_into_a_post_are_staged_nowhere(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = stage_messages, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        bool processes = k == 1;
+        const struct ranks r = { .nprocess = processes ? 3 : 1,
+                                 .nthread = processes ? 1 : 3,
+                                 .body = wait_for_messages,
+                                 .arg = &processes,
+                                 .processes = processes };
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
         cmocka_unit_test(what_is_staged_past_the_caches_has_memory_of_its_own),
         cmocka_unit_test(what_is_longer_than_caches_is_written_as_takes_less_time),
+        cmocka_unit_test(messages_that_fit_into_a_post_are_staged_nowhere),
+        cmocka_unit_test(a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn),
     };
 
     return cmocka_run_group_tests_name("staging", tests, NULL, NULL);
