@@ -56,7 +56,10 @@ void door_close(struct door *door);
 /* The socket of who was started by us and has said so; -1: nobody has for now, which takes `ms` at most. */
 int door_next(struct door *door, int ms, struct hello *out);
 
-/* Connect, greet, and get a stage. NULL with errno; *fd is the socket for worker_serve(). */
+/*
+ * Connect, greet, and get a stage. NULL with errno; *fd is the socket for worker_serve(). On this machine the rank is bound to
+ * its share of the processors.
+ */
 struct stage *worker_meet(const char *where, uint32_t rank, const char *about, int *fd);
 
 /* The same on a socket that is there; `where` may be NULL. */

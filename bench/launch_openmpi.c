@@ -88,7 +88,7 @@ static void fill_arguments(const char **argument, const struct openmpi_config *c
                            const char *count, const char *worker)
 {
     static const char *const bound[] = { "--bind-to", "core", NULL };
-    static const char *const unbound[] = { "--bind-to", "none", NULL }; /* a rank binds itself, see worker_greet() */
+    static const char *const unbound[] = { "--bind-to", "none", NULL }; /* a rank binds itself, see greet.c */
     static const char *const yielding[] = { "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", NULL };
     static const char *const as_root[] = { "--allow-run-as-root", NULL };
     uint32_t n = 0;

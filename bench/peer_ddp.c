@@ -110,7 +110,7 @@ static const struct backend ddp = {
     .fuser = &fuser,
 };
 
-/* Only ddp.py calls it. As worker_serve(), with the rank bound to a processor as those of other backends are. */
+/* Only ddp.py calls it. As worker_meet() and worker_serve(). */
 __attribute__((visibility("default"))) bool plait_perf_ddp(const char *where, uint32_t rank, const char *about,
                                                            struct ddp_calls *calls);
 
@@ -121,8 +121,6 @@ bool plait_perf_ddp(const char *where, uint32_t rank, const char *about, struct 
 
     if (stage == NULL)
         return false;
-    if (stage->nrank <= worker_cpus())
-        worker_pin(rank);
     worker_watch(fd);
     const bool ok = worker_serve(fd, stage, rank, &ddp, calls);
     stage_unmap(stage);

@@ -108,7 +108,7 @@ struct plait_control {
     uint32_t culprit;                            /* rank + 1; 0: nobody in particular. Written with the text */
     char failure[512];
     _Atomic uint32_t noticed;   /* it is out of its operation, or leaves without another look at what others offer */
-    _Atomic uint32_t receiving; /* it has receives pending: it may read what others lend */
+    _Atomic uint32_t receiving; /* it may read what ranks of its process, or GPUs, have lent to it for a message */
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
