@@ -7,6 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* From the last rank's arrival to the moment at which all begin: several times what the news of it take. */
+#define LEAD 1e-6
+
 double now(void)
 {
     struct timespec t;
@@ -69,6 +72,7 @@ void stage_barrier(struct stage *s)
     const uint32_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);
 
     if (atomic_fetch_add(&s->arrived, 1) + 1 == s->nrank) {
+        s->begin = now() + LEAD;
         atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&s->generation, generation + 1, memory_order_release);
         return;
@@ -76,4 +80,16 @@ void stage_barrier(struct stage *s)
     while (atomic_load_explicit(&s->generation, memory_order_acquire) == generation)
         if (s->yield)
             sched_yield();
+}
+
+double stage_begin(struct stage *s)
+{
+    double t;
+
+    stage_barrier(s);
+    const double begin = s->yield ? 0 : s->begin;
+    do
+        t = now();
+    while (t < begin);
+    return t;
 }

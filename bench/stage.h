@@ -24,6 +24,7 @@ struct stage {
     bool yield;       /* more ranks than processors: give the processor away while waiting */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
+    _Alignas(64) double begin; /* of stage_begin() */
     _Alignas(64) uint64_t data[]; /* elements of each tensor, then seconds of each rank and iteration */
 };
 
@@ -43,6 +44,13 @@ double *stage_times(struct stage *s, uint32_t rank);
 
 /* Return when all ranks have called it. */
 void stage_barrier(struct stage *s);
+
+/*
+ * The same, but they return at one moment, each with its clock (now()): who comes last to a barrier is the first to leave it, by
+ * the time that a line takes, and so who has little to do in an operation would begin the next one late. Where ranks share a
+ * processor, none can wait for a moment: then it is the barrier.
+ */
+double stage_begin(struct stage *s);
 
 double now(void); /* seconds, CLOCK_MONOTONIC */
 

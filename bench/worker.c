@@ -47,14 +47,19 @@ static bool fail(struct reply *r, const char *text)
     return false;
 }
 
+/* *begin: when they all begin, on this rank's clock. */
+static bool meet_now(const struct worker *w, struct reply *r, double *begin)
+{
+    if (!training_before(&w->training) || (w->stage->apart && !w->backend->barrier(w->self)))
+        return fail(r, w->backend->error(w->self));
+    *begin = w->stage->apart ? now() : stage_begin(w->stage);
+    return true;
+}
+
 static bool meet(const struct worker *w, struct reply *r)
 {
-    if (!training_before(&w->training))
-        return fail(r, w->backend->error(w->self));
-    if (w->stage->apart)
-        return w->backend->barrier(w->self) || fail(r, w->backend->error(w->self));
-    stage_barrier(w->stage);
-    return true;
+    double begin;
+    return meet_now(w, r, &begin);
 }
 
 /* ---- parts that differ in size ----------------------------------------------------------------- */
@@ -322,9 +327,9 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
     double *times = stage_times(w->stage, w->rank);
 
     for (uint32_t i = 0; i < c->iterations && i < STAGE_ITERATIONS; i++) {
-        if (!meet(w, r))
+        double begin;
+        if (!meet_now(w, r, &begin))
             return false;
-        const double begin = now();
         for (uint32_t k = 0; k < c->aggregate; k++)
             if (!one_pass(w, &c->work, r))
                 return false;

@@ -43,13 +43,13 @@ size_t plait_side_bytes(const struct plait_geometry *g, const struct plait_side 
     return g->kind == PLAIT_KIND_VECTOR ? (side->nslot > 0 ? bytes : 0) : side->nslot * bytes;
 }
 
-const void *plait_place_of_in(const struct plait_geometry *g, uint32_t rank, void *out, size_t bytes)
+ptrdiff_t plait_place_of_in(const struct plait_geometry *g, uint32_t rank, size_t bytes)
 {
-    if (g->kind == PLAIT_KIND_PAIR || g->in.nslot == 0 || g->out.nslot == 0 || out == NULL)
-        return NULL;
+    if (g->kind == PLAIT_KIND_PAIR || g->in.nslot == 0 || g->out.nslot == 0)
+        return PTRDIFF_MIN;
     if (g->kind == PLAIT_KIND_VECTOR)
-        return out;
-    return (char *)out + ((size_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank)) * bytes;
+        return 0;
+    return ((ptrdiff_t)plait_side_slot(&g->out, rank) - (ptrdiff_t)plait_side_slot(&g->in, rank)) * (ptrdiff_t)bytes;
 }
 
 enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, const char *form,

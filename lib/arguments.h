@@ -46,8 +46,8 @@ enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nra
 /* Bytes of IN or OUT, whose blocks (or vector) have `bytes`. */
 size_t plait_side_bytes(const struct plait_geometry *g, const struct plait_side *side, size_t bytes);
 
-/* Where IN lies when it is in place, or NULL when this rank has no such form. */
-const void *plait_place_of_in(const struct plait_geometry *g, uint32_t rank, void *out, size_t bytes);
+/* Where IN begins from OUT when it is in place; PTRDIFF_MIN: this rank has no such form. bytes: of a block */
+ptrdiff_t plait_place_of_in(const struct plait_geometry *g, uint32_t rank, size_t bytes);
 
 /* Are the buffers there, and apart unless they are in place? */
 static inline bool plait_buffers_fit(const struct plait_args *a, size_t in_bytes, size_t out_bytes)

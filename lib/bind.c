@@ -189,6 +189,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
+    o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
     if (o->selection.tiny)

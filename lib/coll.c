@@ -113,18 +113,33 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
     return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
 }
 
+static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *comm, const struct plait_args *a)
+{
+    const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
+    return plait_place_of_in(&g, comm->rank, a->count * plait_dtype_size(a->type));
+}
+
+static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)
+{
+    const struct plait_op_plan *last = comm->last;
+    const bool known = last != NULL && last->coll == a->coll && last->root == a->root && last->type == a->type &&
+                       last->count == a->count && !last->sized;
+
+    if (a->count == 0 || a->in == NULL || a->out == NULL)
+        return false;
+    const ptrdiff_t place = known ? last->place : find_place(comm, a);
+    return place != PTRDIFF_MIN && (uintptr_t)a->in == (uintptr_t)a->out + (uintptr_t)place;
+}
+
 /* The others: whether they are in place depends on where this rank's part is. */
-static __attribute__((noinline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
-                                                          const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status
+moving(struct plait_comm *comm, struct plait_args a, const struct plait_call *call)
 {
     const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
-    struct plait_geometry room;
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_geometry *g = plait_call_geometry(comm, a.coll, a.root, &room);
-    a.alias = a.count > 0 && a.in != NULL &&
-              a.in == plait_place_of_in(g, comm->rank, a.out, a.count * plait_dtype_size(a.type));
+    a.alias = is_alias(comm, &a);
     a.inplace = plait_works_inplace(a.coll, a.alias, call);
     return collective(comm, &a, call);
 }

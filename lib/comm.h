@@ -94,6 +94,9 @@ struct plait_control {
     _Atomic uint32_t quiet;  /* it leaves, and nothing of this rank's is under way on a device any more */
     _Atomic uint64_t device; /* where in its arena the lines of its device are (device_comm.h); 0: it has used none */
     _Atomic uint32_t reads;  /* this rank can read the memory of all other processes through the kernel, and does */
+    /* + 1: where this rank began its last operation; 0: not known. A hint, kept where ranks share processors */
+    _Atomic uint32_t processor;
+    _Atomic uint32_t away; /* and it waits, and has given up that processor meanwhile */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
@@ -197,6 +200,7 @@ struct plait_op_plan {
     struct plait_tiny_plan tiny;  /* of a tiny one */
     size_t size;                  /* bytes of an element */
     size_t in_bytes, out_bytes;   /* of this rank's buffers */
+    ptrdiff_t place;              /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
     struct plait_how inner, last; /* of combinations whose result is partial; of the last */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when tiny */
@@ -258,7 +262,7 @@ struct plait_comm {
 
     /* The fast path. */
     uint64_t sequence; /* of the operation in progress, or the last */
-    uint64_t begun;    /* operation that all ranks are known to have begun, so that they have finished those before */
+    uint64_t begun;    /* all ranks are known to have finished the operations before this one */
     struct plait_op_plan *last;
     uint64_t looked; /* operation after which the others' past calls were last looked at */
 
@@ -286,6 +290,7 @@ struct plait_comm {
     struct plait_trials trials[2]; /* of what combines: [1] */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
+    uint32_t apart;      /* turns of PLAIT_APART_SECONDS, where no more than two share one; else 0 */
     uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;

@@ -17,7 +17,7 @@
 
 /* Before who waits drives them as any others: where ranks share a processor the one that is awaited runs meanwhile. */
 #define YIELDS 100
-/* Before that, where ranks share a processor: both ends have their own part first, so more turns only delay the other. */
+/* Before that, for a rank on the same processor: both ends have their own part first, so more turns only delay the other. */
 #define SPINS_SHARED 1
 
 /* How many have ended since this was last asked. */
@@ -43,7 +43,7 @@ static void idle(struct plait_comm *comm, bool spins)
         return;
     }
     comm->stats.yields++;
-    sched_yield();
+    plait_give_way(comm);
     errno = saved;
 }
 
@@ -55,12 +55,26 @@ static void give_up(struct plait_comm *comm, uint32_t left)
     plait_progress_news();
 }
 
+/* Where ranks share processors: turns without progress before it yields. */
+static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_request *first)
+{
+    bool apart = true;
+
+    for (const struct plait_request *r = first; r != NULL && apart; r = r->next_of_group)
+        apart = plait_request_has_ended(r) || (r->kind == PLAIT_REQUEST_RECV && r->letter.bytes <= PLAIT_MESSAGE_SMALL &&
+                                               plait_is_apart(comm, r->letter.peer));
+    return apart && !plait_is_in_the_way(comm) ? comm->apart : SPINS_SHARED;
+}
+
 static void run(struct plait_request *first)
 {
     struct plait_comm *comm = first->comm;
-    const uint32_t spins = plait_spins(comm) > PLAIT_SPINS_SHARED ? plait_spins(comm) : SPINS_SHARED,
-                   yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
-    uint32_t left = 0;
+    const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
+    const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
+    uint32_t spins = shared ? SPINS_SHARED : plait_spins(comm), left = 0;
+
+    if (comm->apart > 0)
+        plait_tell_processor(comm);
 
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group, left++) {
         plait_request_open(r);
@@ -71,9 +85,10 @@ static void run(struct plait_request *first)
         if (plait_messages_turn(comm, false))
             turns = 0;
         else
-            idle(comm, turns < spins);
+            idle(comm, turns < (spins = shared && turns == SPINS_SHARED ? spins_shared(comm, first) : spins));
         left -= tell(comm);
     }
+    plait_is_back(comm);
     if (left > 0)
         give_up(comm, left);
 }

@@ -8,6 +8,7 @@
 #include "slow.h"
 #include "status.h"
 #include "system_limits.h"
+#include "wait.h"
 
 #include "../transports/net.h"
 
@@ -267,9 +268,14 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct meetin
         }
 }
 
-/* More ranks of a machine than processors that they may run on? Ranks bound to one each are not short of them. */
-static bool is_oversubscribed(const struct plait_comm *comm, const struct meeting *m)
+/*
+ * Ranks of a machine for each processor that they may run on: of the machine with the most, rounded up. Ranks bound to one
+ * each are not short of them.
+ */
+static uint32_t most_a_processor(const struct plait_comm *comm, const struct meeting *m)
 {
+    uint32_t most = 1;
+
     for (uint32_t first = 0; first < comm->nrank; first++) {
         cpu_set_t cpus;
         uint32_t n = 0;
@@ -279,10 +285,11 @@ static bool is_oversubscribed(const struct plait_comm *comm, const struct meetin
                 CPU_OR(&cpus, &cpus, &m->all[r].cpus);
                 n++;
             }
-        if (CPU_COUNT(&cpus) > 0 && n > (uint32_t)CPU_COUNT(&cpus))
-            return true;
+        const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
+        if (ncpu > 0 && (n + ncpu - 1) / ncpu > most)
+            most = (n + ncpu - 1) / ncpu;
     }
-    return false;
+    return most;
 }
 
 /* A rank of another node has a mirror. */
@@ -320,7 +327,9 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    comm->oversubscribed = is_oversubscribed(comm, m);
+    const uint32_t most = most_a_processor(comm, m);
+    comm->oversubscribed = most > 1;
+    comm->apart = most == 2 ? plait_spins_in(PLAIT_APART_SECONDS) : 0;
     return status;
 }
 

@@ -79,7 +79,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
  * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never have
  * to wait for each other, so now and then they look.
  */
-static __attribute__((noinline)) enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
+static inline enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     if (o->selection.tiny || o->selection.split > 0)
         plait_tiny_tell(comm, o);
@@ -108,6 +108,14 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
     return status;
 }
 
+/* The next operation's: whose it is, and which. */
+static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    if (__builtin_expect(comm->apart > 0, 0))
+        plait_tell_processor(comm);
+    return plait_word(o, ++comm->sequence);
+}
+
 /* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
 static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
 {
@@ -124,7 +132,7 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
 
 void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
-    const uint64_t word = plait_word(job->o, ++comm->sequence);
+    const uint64_t word = next_word(comm, job->o);
 
     comm->limit = job->deadline;
     if (PLAIT_GUARDS)
@@ -143,7 +151,7 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
         plait_run_begin_tiny(comm, job, job->in);
         return PLAIT_OK;
     }
-    run->word = plait_word(job->o, ++comm->sequence);
+    run->word = next_word(comm, job->o);
     run->given = false;
     run->taken = 0;
     enter_engine(comm, job, run->word);
@@ -172,7 +180,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     }
     if (o->selection.split > 0)
         return begin_split(comm, job);
-    enter_engine(comm, job, plait_word(o, ++comm->sequence));
+    enter_engine(comm, job, next_word(comm, o));
     return plait_engine_begin(comm, job, in);
 }
 
@@ -271,7 +279,7 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;
     const uint32_t environment = plait_fpenv_enter();
-    const uint64_t word = plait_word(o, ++comm->sequence);
+    const uint64_t word = next_word(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
     enum plait_status status = plait_tiny_run(comm, o, v, word, in, out);

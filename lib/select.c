@@ -52,7 +52,8 @@
 
 #define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      2048             /* bytes that a rank gives; for each rank, when they share processors */
+#define MOST_TINY      2048             /* bytes that a rank gives; */
+#define MOST_TINY_EACH 4096             /* for each rank, when they share processors */
 #define MOST_ONE_SHOT  (1 << 13)        /* the same in an all-reduce, if that is more */
 #define MOST_READ      (1 << 17)        /* bytes that a rank takes */
 #define MOST_BINOMIAL  (1 << 16)        /* bytes */
@@ -67,7 +68,7 @@
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
     const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
-    size_t most = w->oversubscribed ? (size_t)nrank * MOST_TINY : MOST_TINY;
+    size_t most = w->oversubscribed ? (size_t)nrank * MOST_TINY_EACH : MOST_TINY;
 
     if (w->sized)
         most *= 2;

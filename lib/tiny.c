@@ -12,11 +12,11 @@
  * - from what this rank took: who has given in operation s has finished s - 1. When all have, that is comm->begun. So
  *   where everyone takes from everyone, again and again, nobody looks any further;
  * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
- *   the slot is written. One look usually covers several slots (plait_peer.finished).
+ *   the slot is written. One look usually covers several slots (plait_peer.finished, and comm->begun if all take).
  *
  * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
  * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
- * so everyone finds its part without the others' sizes. Before such a part are its bytes, which who takes it compares
+ * so everyone finds its part without the others' sizes. Before such a part, beside the word, are its bytes, which who takes it compares
  * with those that it expects. Where each size is known to two ranks only, a part has the room of the largest block that is
  * small (plait_selection.split); of a larger one there are the bytes alone, and it goes through the engine.
  *
@@ -66,7 +66,7 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
     const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
     const bool small = all <= PLAIT_TINY_SOME;
-    const size_t head = o->sized ? PART_HEAD : 0; /* ends the word's line, so that what follows begins a line */
+    const size_t head = o->sized ? PART_HEAD : 0;
 
     return (struct plait_tiny_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
@@ -76,9 +76,9 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
         .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
         .slots = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large),
         .apart = small ? sizeof(struct plait_tiny_small) : sizeof(struct plait_tiny_large),
-        .data = all <= PLAIT_BESIDE_WORD ? offsetof(struct plait_given, few)
-                : small                  ? offsetof(struct plait_tiny_small, data) - head
-                                         : offsetof(struct plait_tiny_large, data) - head,
+        .data = all <= PLAIT_BESIDE_WORD || o->sized ? offsetof(struct plait_given, few)
+                : small                              ? offsetof(struct plait_tiny_small, data)
+                                                     : offsetof(struct plait_tiny_large, data),
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
         .head = head,
@@ -120,6 +120,7 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, size_t sl
     const struct plait_given *given = given_at(comm->own, slot);
     const uint32_t word = (uint32_t)atomic_load_explicit(&given->word, memory_order_relaxed);
     const uint64_t last = sequence - ((uint32_t)sequence - word);
+    uint64_t all = UINT64_MAX - 1;
 
     for (uint32_t i = 0, r = given->to.first; i < given->to.n; i++, r = next_rank(comm, r)) {
         struct plait_peer *peer = &comm->peers[r];
@@ -129,7 +130,10 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, size_t sl
             *late = r;
             return false;
         }
+        all = peer->finished < all ? peer->finished : all;
     }
+    if (given->to.n == comm->nrank - 1 && comm->begun < all + 1)
+        comm->begun = all + 1;
     return true;
 }
 
@@ -198,6 +202,18 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
     }
 }
 
+static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                  const struct plait_sizes *v)
+{
+    const struct plait_ranks *to = &o->tiny.to;
+
+    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r)) {
+        const size_t bytes = v->in[slot_of(&o->geometry.in, r)] * o->size;
+        comm->stats.messages += bytes <= o->tiny.room;
+        comm->stats.bytes_sent += bytes <= o->tiny.room ? bytes : 0;
+    }
+}
+
 /* v: where blocks differ in size. */
 static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_op_plan *o,
                                                        const struct plait_sizes *v, uint64_t word, const void *in,
@@ -212,11 +228,27 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
         plait_copy(comm->kernels, (uint8_t *)given + t->data, in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
-    uint32_t n = t->to.n, r = t->to.first;
-    do {
-        plait_wake(comm, r);
+    plait_wake(comm, t->to.first);
+    for (uint32_t i = 1, r = t->to.first; i < t->to.n; i++) {
         r = next_rank(comm, r);
-    } while (--n > 0);
+        plait_wake(comm, r);
+    }
+}
+
+/* What else there is to do when it is given: best while the others' is on its way. */
+static inline __attribute__((always_inline)) void after_giving(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                               const struct plait_sizes *v)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+
+    if (t->head > 0) {
+        count_parts(comm, o, v);
+    } else {
+        comm->stats.messages += t->to.n;
+        comm->stats.bytes_sent += t->to.n * o->count * o->size;
+    }
+    if (t->bytes > PLAIT_BESIDE_WORD)
+        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
 }
 
 /* ---- Taking -------------------------------------------------------------------------------------------- */
@@ -244,15 +276,6 @@ static void copy(struct plait_comm *comm, void *to, const void *from, size_t byt
     comm->stats.bytes_copied += bytes;
 }
 
-static __attribute__((noinline)) void copy_all(struct plait_comm *comm, const struct plait_op_plan *o,
-                                               const void *const *from, void *out)
-{
-    const struct plait_ranks *others = &o->tiny.from;
-
-    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r))
-        copy(comm, (uint8_t *)out + r * o->tiny.stride, from[r], o->count * o->size);
-}
-
 static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                       uint32_t rank, const void *from, void *out)
 {
@@ -275,88 +298,71 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 }
 
 /* What came, as its sender says, is as long as this rank takes it to be. */
-static enum plait_status check_parts(struct plait_comm *comm, const struct plait_op_plan *o,
-                                     const struct plait_sizes *v, const void **from)
+static enum plait_status check_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                                    uint32_t rank, const void *from)
 {
-    const struct plait_ranks *others = &o->tiny.from;
+    const size_t expected = v->out[slot_of(&o->geometry.out, rank)] * o->size;
+    uint64_t bytes;
 
-    for (uint32_t i = 0, r = others->first; i < others->n; i++, r = next_rank(comm, r)) {
-        const size_t expected = v->out[slot_of(&o->geometry.out, r)] * o->size;
-        uint64_t bytes;
-        memcpy(&bytes, (const uint8_t *)from[r] - PART_HEAD, sizeof bytes);
-        if (bytes != expected)
-            return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %llu bytes where rank %u expects %zu",
-                                    r, (unsigned long long)bytes, comm->rank, expected);
-    }
+    memcpy(&bytes, (const uint8_t *)from - PART_HEAD, sizeof bytes);
+    if (!PLAIT_GUARDS || bytes == expected)
+        return PLAIT_OK;
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "rank %u sends %llu bytes where rank %u expects %zu", rank,
+                            (unsigned long long)bytes, comm->rank, expected);
+}
+
+static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                             const struct plait_sizes *v, uint32_t rank,
+                                                             const void *from, void *out)
+{
+    const enum plait_status status = check_part(comm, o, v, rank, from);
+
+    if (status == PLAIT_OK && !o->geometry.combines && v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->tiny.room)
+        copy_part(comm, o, v, rank, from, out);
+    return status;
+}
+
+/* `rank` has given: what is only copied is, so that the next one's comes meanwhile. */
+static inline __attribute__((always_inline)) enum plait_status take(struct plait_comm *comm,
+                                                                    const struct plait_op_plan *o,
+                                                                    const struct plait_sizes *v, uint32_t rank,
+                                                                    const void *from, void *out)
+{
+    if (o->tiny.head > 0)
+        return take_part(comm, o, v, rank, from, out);
+    if (!o->geometry.combines)
+        copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
     return PLAIT_OK;
 }
 
-/* The same, or combining, of blocks that differ in size. */
-static __attribute__((noinline)) enum plait_status take_parts(struct plait_comm *comm, const struct plait_op_plan *o,
-                                                              const struct plait_sizes *v, const void **from,
-                                                              const void *in, void *out)
+/* from: [nrank], what each gave to this rank; of itself it is put there. */
+static inline __attribute__((always_inline)) void combine(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                          const struct plait_sizes *v, const void **from,
+                                                          const void *in, void *out)
 {
-    const struct plait_geometry *g = &o->geometry;
-    const struct plait_ranks *others = &o->tiny.from;
-    const enum plait_status status = PLAIT_GUARDS ? check_parts(comm, o, v, from) : PLAIT_OK;
+    const bool sized = o->tiny.head > 0;
+    const size_t count = sized ? v->out[0] : o->count;
 
-    if (status != PLAIT_OK)
-        return status;
-    if (g->combines && v->out[0] > 0) {
-        from[comm->rank] = (const uint8_t *)in + v->in_at[slot_of(&g->in, comm->rank)] * o->size;
-        o->reduce(out, from, comm->nrank, v->out[0], &o->last);
-        comm->stats.bytes_reduced += v->out[0] * o->size;
-    }
-    for (uint32_t i = 0, r = others->first; !g->combines && i < others->n; i++, r = next_rank(comm, r))
-        if (v->out[slot_of(&g->out, r)] * o->size <= o->tiny.room)
-            copy_part(comm, o, v, r, from[r], out);
-    return PLAIT_OK;
+    if (count == 0)
+        return;
+    from[comm->rank] =
+        (const uint8_t *)in + (sized ? v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size : o->tiny.at);
+    o->reduce(out, from, comm->nrank, count, &o->last);
+    comm->stats.bytes_reduced += count * o->size;
 }
 
-static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const struct plait_op_plan *o,
-                                                  const struct plait_sizes *v)
-{
-    const struct plait_ranks *to = &o->tiny.to;
-
-    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r)) {
-        const size_t bytes = v->in[slot_of(&o->geometry.in, r)] * o->size;
-        comm->stats.messages += bytes <= o->tiny.room;
-        comm->stats.bytes_sent += bytes <= o->tiny.room ? bytes : 0;
-    }
-}
-
-/* All whom this rank takes from have given. from: [nrank] its part of what each gave. */
+/* All whom this rank takes from have given, and it took what is only copied. */
 static inline __attribute__((always_inline)) enum plait_status finish(struct plait_comm *comm,
                                                                       const struct plait_op_plan *o,
                                                                       const struct plait_sizes *v, const void **from,
                                                                       const void *in, void *out)
 {
     const struct plait_tiny_plan *t = &o->tiny;
-    const size_t bytes = o->count * o->size;
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->head > 0 && t->takes) {
-        const enum plait_status status = take_parts(comm, o, v, from, in, out);
-        if (status != PLAIT_OK)
-            return status;
-    } else if (bytes > 0 && t->takes) {
-        if (o->geometry.combines) {
-            from[comm->rank] = (const uint8_t *)in + t->at;
-            o->reduce(out, from, comm->nrank, o->count, &o->last);
-            comm->stats.bytes_reduced += bytes;
-        } else {
-            copy_all(comm, o, from, out);
-        }
-    }
-    if (t->bytes > PLAIT_BESIDE_WORD && t->to.n > 0)
-        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
-    if (t->head > 0) {
-        count_parts(comm, o, v);
-    } else {
-        comm->stats.messages += t->to.n;
-        comm->stats.bytes_sent += t->to.n * bytes;
-    }
+    if (t->takes && o->geometry.combines)
+        combine(comm, o, v, from, in, out);
     return plait_look_for_failures(comm);
 }
 
@@ -369,16 +375,26 @@ void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
 /* ---- At once ------------------------------------------------------------------------------------------- */
 
 struct turn { /* how far a blocking one is */
+    const struct plait_comm *comm;
     const struct plait_tiny_plan *t;
-    uint32_t rank; /* whom it waits for */
-    uint32_t done; /* steps */
+    size_t slot;
+    uint64_t word;
+    uint32_t rank;  /* whom it waits for; */
+    uint32_t after; /* and so many others after it; */
+    uint32_t done;  /* steps */
 };
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    (void)most;
-    *ranks = ((const struct turn *)context)->rank;
-    return 1;
+    const struct turn *turn = context;
+    uint32_t n = 1;
+
+    ranks[0] = turn->rank;
+    for (uint32_t i = 0, r = next_rank(turn->comm, turn->rank); i < turn->after && n < most;
+         i++, r = next_rank(turn->comm, r))
+        if (!has_given(turn->comm, r, turn->slot, turn->word))
+            ranks[n++] = r;
+    return n;
 }
 
 /* Giving, and taking from each. */
@@ -398,27 +414,28 @@ static uint64_t steps(const void *context, uint64_t *of)
 static __attribute__((noinline)) enum plait_status wait_until_free(struct plait_comm *comm,
                                                                    const struct plait_tiny_plan *t)
 {
-    struct turn turn = { .t = t };
+    struct turn turn = { .comm = comm, .t = t };
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
+    plait_wait_for_few_bytes(comm, &w);
     while (status == PLAIT_OK && !is_free(comm, t, comm->sequence, &turn.rank))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
 }
 
-static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *comm, size_t slot, uint64_t word,
-                                                            struct turn turn)
+static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *comm, struct turn turn)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
-    while (status == PLAIT_OK && !has_given(comm, turn.rank, slot, word))
+    plait_wait_for_few_bytes(comm, &w);
+    while (status == PLAIT_OK && !has_given(comm, turn.rank, turn.slot, turn.word))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
@@ -439,13 +456,17 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         if (status != PLAIT_OK)
             return status;
         give(comm, o, v, word, in, slot);
+        after_giving(comm, o, v);
     }
     if (t->keeps)
         keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, r, slot, word))
-            status = wait_for(comm, slot, word, (struct turn){ t, r, (t->to.n > 0) + i });
+            status = wait_for(
+                comm, (struct turn){ comm, t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
+        if (status == PLAIT_OK)
+            status = take(comm, o, v, r, from[r], out);
         if (status != PLAIT_OK)
             return status;
     }
@@ -518,8 +539,14 @@ enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *en
     for (; run->taken < t->from.n; run->taken++, *moved = true)
         if (!has_given(comm, (t->from.first + run->taken) % comm->nrank, slot, run->word))
             return PLAIT_OK;
-    for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r))
+    for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
+        const enum plait_status status = take(comm, run->o, &run->sizes, r, from[r], run->out);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (t->to.n > 0)
+        after_giving(comm, run->o, &run->sizes);
     *ended = true;
     return finish(comm, run->o, &run->sizes, from, run->in, run->out);
 }

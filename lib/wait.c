@@ -15,6 +15,7 @@
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define LATE         5e-6 /* seconds of a yield: others ran meanwhile */
 #define COUNTED      0.05 /* seconds between looks count as silence of others, at most: who does not run sees nobody run */
+#define PAUSES       50   /* that are timed together */
 #define STOPPED \
     2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
 
@@ -127,11 +128,12 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
     return look(comm, w, now);
 }
 
-static void yield(struct plait_comm *comm)
+static void yield(struct plait_comm *comm, struct plait_wait *w)
 {
     comm->stats.yields++;
+    w->away = 1;
     if (comm->port == NULL) {
-        sched_yield();
+        plait_give_way(comm);
         return;
     }
     const double before = plait_clock();
@@ -140,6 +142,51 @@ static void yield(struct plait_comm *comm)
         comm->crowded = PLAIT_CROWDED_YIELDS;
     else if (comm->crowded > 0)
         comm->crowded--;
+}
+
+uint32_t plait_spins_in(double seconds)
+{
+    double least = 1;
+
+    for (int try = 0; try < 5; try++) { /* during one of them others may run here */
+        const double before = plait_clock();
+        for (int i = 0; i < PAUSES; i++)
+            plait_pause();
+        const double took = plait_clock() - before;
+        least = took < least ? took : least;
+    }
+    return seconds < least * PLAIT_SPINS / PAUSES ? (uint32_t)(seconds / least * PAUSES) : PLAIT_SPINS;
+}
+
+void plait_tell_processor(struct plait_comm *comm)
+{
+    const uint32_t here = (uint32_t)(sched_getcpu() + 1);
+
+    if (atomic_load_explicit(&comm->own->processor, memory_order_relaxed) != here)
+        atomic_store_explicit(&comm->own->processor, here, memory_order_relaxed);
+}
+
+bool plait_is_in_the_way(const struct plait_comm *comm)
+{
+    bool away = false;
+
+    for (uint32_t r = 0; r < comm->nrank && !away; r++) {
+        const struct plait_peer *peer = &comm->peers[r];
+        away = r != comm->rank && peer->process != NULL && !plait_is_apart(comm, r) &&
+               atomic_load_explicit(&peer->control->away, memory_order_relaxed) != 0;
+    }
+    return away;
+}
+
+void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w)
+{
+    uint32_t ranks[PLAIT_BELLS];
+    const uint32_t n = comm->apart > 0 ? w->awaited(w->context, ranks, PLAIT_BELLS) : 0;
+    bool apart = n > 0;
+
+    for (uint32_t i = 0; i < n && apart; i++)
+        apart = plait_is_apart(comm, ranks[i]);
+    w->more = apart && !plait_is_in_the_way(comm) ? comm->apart : 0;
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
@@ -160,7 +207,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
     if (w->sleepy && !moved)
         doze(comm, w);
     else
-        yield(comm);
+        yield(comm, w);
     return PLAIT_OK;
 }
 

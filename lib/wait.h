@@ -12,10 +12,19 @@
 
 #include "progress.h"
 
+#include <sched.h>
+
 #define PLAIT_SPINS 4000 /* turns with a pause each: tens of microseconds on any processor */
 
 /* With more ranks than processors the awaited rank may need this one. */
 #define PLAIT_SPINS_SHARED 4
+
+/*
+ * But where two ranks share a processor those on others run, or are about to: for a few bytes of theirs it spins about as long
+ * as it would take to give the processor up and have it back, which is at most twice what the best of both would have taken
+ * (Karlin et al., SOSP 1991). It does not while the other rank of its processor waits for that.
+ */
+#define PLAIT_APART_SECONDS 3.5e-6
 
 /*
  * Over a network, where a turn is a system call: some 20 us more for a short operation. A yield between two looks takes as
@@ -54,6 +63,7 @@ struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
     uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive */
+    uint32_t away;         /* 1: it has given up its processor */
     double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
     double last;           /* clock at the last look */
     double seen, silence;  /* last look of the rank that is waited for; seconds since, see COUNTED (wait.c) */
@@ -72,7 +82,7 @@ struct plait_wait {
 static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
                                    uint32_t (*awaited)(const void *, uint32_t *, uint32_t), const void *context)
 {
-    w->turns = w->more = w->suspect = 0;
+    w->turns = w->more = w->suspect = w->away = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
     w->cut = w->seen = w->silence = 0;
     w->awaited = awaited;
@@ -106,6 +116,42 @@ static inline uint32_t plait_wait_spins(const struct plait_comm *comm, const str
 {
     return plait_spins(comm) + w->more;
 }
+
+/* How many turns take so long? */
+uint32_t plait_spins_in(double seconds);
+
+/* At the beginning of an operation: the others see where this rank is. */
+void plait_tell_processor(struct plait_comm *comm);
+
+/* As they last told: does it run on another processor of this machine than this rank? */
+static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_peer *peer = &comm->peers[rank];
+    const uint32_t there =
+        peer->process != NULL ? atomic_load_explicit(&peer->control->processor, memory_order_relaxed) : 0;
+
+    return there != 0 && there != atomic_load_explicit(&comm->own->processor, memory_order_relaxed);
+}
+
+/* Does another rank of this processor wait for its turn there, with what it waited for perhaps at hand? */
+bool plait_is_in_the_way(const struct plait_comm *comm);
+
+/* Yield; who shares the processor sees that this rank waits, until it is back. */
+static inline void plait_give_way(struct plait_comm *comm)
+{
+    if (comm->apart > 0)
+        atomic_store_explicit(&comm->own->away, 1, memory_order_relaxed);
+    sched_yield();
+}
+
+static inline void plait_is_back(struct plait_comm *comm)
+{
+    if (comm->apart > 0)
+        atomic_store_explicit(&comm->own->away, 0, memory_order_relaxed);
+}
+
+/* So few that whoever sends them needs no time to. Once the wait can tell for whom it is. */
+void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w);
 
 /* The operation moves so many bytes at some rank. */
 static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct plait_wait *w, size_t bytes)
@@ -147,6 +193,9 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
     w->turns = 0;
     if (w->timed)
         plait_wait_over(comm, w);
+    if (w->away)
+        plait_is_back(comm);
+    w->away = 0;
     w->timed = false;
     if (w->announced)
         plait_awake(comm);

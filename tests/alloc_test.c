@@ -67,7 +67,7 @@ static const struct kind kinds[] = {
     { "scatter", { PLAIT_SCATTER, "binomial", PLAIT_FLOAT32, .count = PART, .root = 2 } },
     { "alltoall", { PLAIT_ALLTOALL, "direct", PLAIT_FLOAT32, .count = PART } },
     { "reduce_scatterv", { PLAIT_REDUCE_SCATTER, "ring", PLAIT_FLOAT32, .count = PART, .sizes = 1 } },
-    { "allgatherv", { PLAIT_ALLGATHER, "direct", PLAIT_FLOAT32, .count = PART, .sizes = 2 } },
+    { "allgatherv", { PLAIT_ALLGATHER, "direct", PLAIT_FLOAT32, .count = COUNT, .sizes = 2 } },
     { "gatherv", { PLAIT_GATHER, "", PLAIT_FLOAT32, .count = PART, .sizes = 3 } },
     { "scatterv", { PLAIT_SCATTER, "", PLAIT_FLOAT32, .count = PART, .sizes = 4, .root = 1 } },
     { "alltoallv", { PLAIT_ALLTOALL, "", PLAIT_FLOAT32, .count = PART, .sizes = 5 } },

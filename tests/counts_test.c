@@ -534,7 +534,7 @@ static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     (void)arg;
     for (size_t i = 0; i < NCOLLECTIVE + NSIZED; i++) {
-        struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 5000, .slice = 1 << 30 };
+        struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 20000, .slice = 1 << 30 };
         c.coll = i < NCOLLECTIVE ? collectives[i] : sized_collectives[i - NCOLLECTIVE];
         c.root = plait_geometry_of(c.coll, 1, 0, 0, 1).rooted ? 2 : 0;
         c.sizes = i < NCOLLECTIVE ? 0 : 1;

@@ -14,12 +14,15 @@
 #include "limits.h"
 #include "overlap.h"
 #include "reduce.h"
+#include "stage.h"
 #include "stats.h"
 #include "tensors.h"
 #include "verify.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const enum plait_dtype types[] = {
 #define PLAIT_X(symbol, value, bytes, name) symbol,
@@ -562,6 +565,54 @@ static void a_computation_makes_its_tests_and_ends_with_one_that_fails(void **st
         }
 }
 
+/* ---- The moment at which operations begin ---------------------------------------------------------------- */
+
+enum { ROUNDS = 500 };
+
+struct beginner {
+    struct stage *stage;
+    unsigned early; /* rounds in which it began before the moment */
+};
+
+static void *begin_often(void *arg)
+{
+    struct beginner *b = arg;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const double began = stage_begin(b->stage);
+        b->early += began < b->stage->begin;
+        stage_barrier(b->stage); /* until then nobody sets the next moment */
+    }
+    return NULL;
+}
+
+static unsigned begin_all(struct stage *stage)
+{
+    struct beginner b[2] = { { stage, 0 }, { stage, 0 } };
+    pthread_t other;
+
+    assert_int_equal(pthread_create(&other, NULL, begin_often, &b[1]), 0);
+    begin_often(&b[0]);
+    pthread_join(other, NULL);
+    return b[0].early + b[1].early;
+}
+
+/* Who came last to the barrier left it first, by the time that a line takes: operations of which one rank ended early began late. */
+static void nobody_begins_before_the_moment(void **state)
+{
+    int fd;
+    struct stage *stage = stage_create(2, 0, &fd);
+
+    (void)state;
+    assert_non_null(stage);
+    stage->yield = false;
+    assert_int_equal(begin_all(stage), 0);
+    stage->yield = true; /* they share a processor, where one's waiting for the moment would keep the other from it */
+    assert_true(begin_all(stage) > 0);
+    stage_unmap(stage);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +636,7 @@ int main(void)
         cmocka_unit_test(the_bound_grows_with_bytes_and_ranks),
         cmocka_unit_test(overlap_is_the_hidden_part_of_the_operation),
         cmocka_unit_test(a_computation_makes_its_tests_and_ends_with_one_that_fails),
+        cmocka_unit_test(nobody_begins_before_the_moment),
     };
 
     return cmocka_run_group_tests_name("perf", tests, NULL, NULL);
