@@ -24,7 +24,7 @@ struct stage {
     bool yield;       /* more ranks than processors: give the processor away while waiting */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
-    _Alignas(64) double begin; /* of stage_begin() */
+    _Alignas(64) double begin;    /* of stage_begin() */
     _Alignas(64) uint64_t data[]; /* elements of each tensor, then seconds of each rank and iteration */
 };
 

@@ -29,22 +29,16 @@ static inline bool plait_resembles(const struct plait_op_plan *o, const struct p
            o->device == (a->queue != NULL) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
 }
 
+/* It resembles it: is it this operation? */
+static inline bool plait_fits_too(const struct plait_op_plan *o, const struct plait_args *a)
+{
+    return o->count == a->count && o->inplace == a->inplace;
+}
+
 /* Is `o` this operation? */
 static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
 {
-    return o->count == a->count && o->inplace == a->inplace && plait_resembles(o, a, call);
-}
-
-/* What IN and OUT of a call hold, as slots: the last operation's, if it was of this kind; else it is put into *room. */
-static inline const struct plait_geometry *plait_call_geometry(const struct plait_comm *comm, enum plait_coll coll,
-                                                               uint32_t root, struct plait_geometry *room)
-{
-    const struct plait_op_plan *last = comm->last;
-
-    if (last != NULL && last->coll == coll && last->root == root)
-        return &last->geometry;
-    *room = plait_geometry_of(coll, comm->nrank, root, comm->rank, 1);
-    return room;
+    return plait_fits_too(o, a) && plait_resembles(o, a, call);
 }
 
 /*

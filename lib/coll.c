@@ -132,8 +132,8 @@ static inline bool is_alias(const struct plait_comm *comm, const struct plait_ar
 }
 
 /* The others: whether they are in place depends on where this rank's part is. */
-static inline __attribute__((always_inline)) enum plait_status
-moving(struct plait_comm *comm, struct plait_args a, const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
+                                                                      const struct plait_call *call)
 {
     const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
 

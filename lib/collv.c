@@ -99,11 +99,11 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
  * The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. So one that
  * has a count is tiny, and the same again is as well.
  */
-static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most,
+static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most, bool again,
                                 const struct plait_call *call)
 {
     a->count = most;
-    if (most > 0 && comm->last != NULL && comm->last->selection.tiny && plait_fits(comm->last, a, call))
+    if (again && most > 0 && comm->last->selection.tiny && plait_fits_too(comm->last, a))
         return PLAIT_OK;
     if (most > 0 && !plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type), a->queue != NULL))
         a->count = 0;
@@ -114,14 +114,15 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, s
     return find(comm, a, call);
 }
 
-static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes,
+/* again: it resembles comm->last. */
+static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes, bool again,
                              const struct plait_call *call)
 {
     const bool now = !(a->queue != NULL ? plait_device_must_queue(comm, call) : plait_must_queue(comm, call));
 
     if (!now)
         pthread_mutex_lock(&comm->lock);
-    enum plait_status status = choose(comm, a, sizes->known, call);
+    enum plait_status status = choose(comm, a, sizes->known, again && now && a->queue == NULL, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
     if (now && a->queue != NULL)
@@ -132,13 +133,14 @@ static enum plait_status run(struct plait_comm *comm, struct plait_args *a, cons
     return plait_request_collective(comm, &job, call, status);
 }
 
-/* What the counts have no part in; of the last operation again it is known to be right. */
-static enum plait_status check(struct plait_comm *comm, const char *name, const struct plait_args *a,
+/* What the counts have no part in; of the last operation *again it is known to be right. */
+static enum plait_status check(struct plait_comm *comm, const char *name, const struct plait_args *a, bool *again,
                                const struct plait_call *call)
 {
     enum plait_status status = plait_enter(comm, name, a->op, call);
 
-    if (status != PLAIT_OK || (comm->last != NULL && plait_resembles(comm->last, a, call)))
+    *again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, a, call);
+    if (status != PLAIT_OK || *again)
         return status;
     status = plait_check_operation(comm->kernels, a->coll, comm->nrank, 0, a->type, a->op, call);
     return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
@@ -149,49 +151,54 @@ static enum plait_status sized(struct plait_comm *comm, struct plait_args a, str
 {
     const char *name = plait_coll_name(a.coll);
     struct plait_geometry room;
+    bool again;
 
     a.sized = true;
-    enum plait_status status = check(comm, name, &a, call);
+    enum plait_status status = check(comm, name, &a, &again, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_geometry g = *plait_call_geometry(comm, a.coll, a.root, &room);
+    if (!again)
+        room = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const struct plait_geometry *g = again ? &comm->last->geometry : &room;
     const size_t size = plait_dtype_size(a.type);
-    if ((g.in.nslot > 0 && in.counts == NULL) || (g.out.nslot > 0 && out.counts == NULL))
+    if ((g->in.nslot > 0 && in.counts == NULL) || (g->out.nslot > 0 && out.counts == NULL))
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
-                                       g.in.nslot > 0 && in.counts == NULL ? "in" : "out"));
+                                       g->in.nslot > 0 && in.counts == NULL ? "in" : "out"));
     if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
         return plait_refuse(plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a));
     struct plait_sizes v = { .in = in.counts, .out = out.counts };
     size_t in_bytes, out_bytes;
-    v.in_end = place_slots(in.counts, in.starts, g.in.nslot, size, comm->starts, &v.in_at, &v.most, &in_bytes);
-    place_slots(out.counts, out.starts, g.out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most, &out_bytes);
+    v.in_end = place_slots(in.counts, in.starts, g->in.nslot, size, comm->starts, &v.in_at, &v.most, &in_bytes);
+    place_slots(out.counts, out.starts, g->out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most, &out_bytes);
     if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
                                        in_bytes == SIZE_MAX ? "in" : "out"));
     if (out.starts != NULL) /* what was to be filled with starts is free */
-        status = check_apart(name, out.counts, out.starts, g.out.nslot, comm->starts + comm->nrank);
+        status = check_apart(name, out.counts, out.starts, g->out.nslot, comm->starts + comm->nrank);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const uint32_t own = g.kind == PLAIT_KIND_PAIR ? comm->rank * comm->nrank + comm->rank : comm->rank;
-    const uint32_t own_in = plait_side_slot(&g.in, own), own_out = plait_side_slot(&g.out, own);
-    if (g.kind == PLAIT_KIND_PART && g.in.nslot > 0 && g.out.nslot > 0 && a.in != NULL && a.out != NULL)
+    /* What it gives itself: of all ranks' slots its own, else the one that there is. */
+    const bool both = g->in.nslot > 0 && g->out.nslot > 0;
+    const uint32_t own_in = g->in.nslot > 1 ? comm->rank : 0, own_out = g->out.nslot > 1 ? comm->rank : 0;
+    if (g->kind == PLAIT_KIND_PART && both && a.in != NULL && a.out != NULL)
         a.alias = in_bytes > 0 && out_bytes > 0 &&
                   (const char *)a.in + v.in_at[own_in] * size == (const char *)a.out + v.out_at[own_out] * size;
     a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
-        return plait_refuse(plait_wrong_buffers(&a, &g, "v", in_bytes, out_bytes));
-    if (own_in != UINT32_MAX && own_out != UINT32_MAX && v.in[own_in] != v.out[own_out])
+        return plait_refuse(plait_wrong_buffers(&a, g, "v", in_bytes, out_bytes));
+    if (both && v.in[own_in] != v.out[own_out])
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name,
                                        comm->rank, v.in[own_in], v.out[own_out]));
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
-    a.inplace = g.rooted && plait_works_inplace(a.coll, a.alias, call);
-    v.known = known_most(comm, &g, a.root, &v);
+    a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
+    v.known = known_most(comm, g, a.root, &v);
     if (plait_device_used() != NULL)
-        status = plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g.combines ? size : 1, call, &a.queue);
+        status =
+            plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g->combines ? size : 1, call, &a.queue);
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));
-    return run(comm, &a, &v, call);
+    return run(comm, &a, &v, again, call);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,

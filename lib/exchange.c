@@ -60,9 +60,11 @@ static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_r
 {
     bool apart = true;
 
-    for (const struct plait_request *r = first; r != NULL && apart; r = r->next_of_group)
-        apart = plait_request_has_ended(r) || (r->kind == PLAIT_REQUEST_RECV && r->letter.bytes <= PLAIT_MESSAGE_SMALL &&
-                                               plait_is_apart(comm, r->letter.peer));
+    for (const struct plait_request *r = first; r != NULL && apart; r = r->next_of_group) {
+        const struct plait_letter *m = &r->letter;
+        const bool few = r->kind == PLAIT_REQUEST_RECV && m->bytes <= PLAIT_MESSAGE_SMALL;
+        apart = plait_request_has_ended(r) || (few && plait_is_apart(comm, m->peer));
+    }
     return apart && !plait_is_in_the_way(comm) ? comm->apart : SPINS_SHARED;
 }
 
@@ -75,17 +77,19 @@ static void run(struct plait_request *first)
 
     if (comm->apart > 0)
         plait_tell_processor(comm);
-
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group, left++) {
         plait_request_open(r);
         plait_message_add(r);
     }
     for (uint32_t turns = 0; left > 0 && turns <= spins + yields; turns++) {
         plait_network_turn(comm);
-        if (plait_messages_turn(comm, false))
+        if (plait_messages_turn(comm, false)) {
             turns = 0;
-        else
-            idle(comm, turns < (spins = shared && turns == SPINS_SHARED ? spins_shared(comm, first) : spins));
+        } else {
+            if (shared && turns == SPINS_SHARED)
+                spins = spins_shared(comm, first);
+            idle(comm, turns < spins);
+        }
         left -= tell(comm);
     }
     plait_is_back(comm);

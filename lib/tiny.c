@@ -317,7 +317,8 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
 {
     const enum plait_status status = check_part(comm, o, v, rank, from);
 
-    if (status == PLAIT_OK && !o->geometry.combines && v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->tiny.room)
+    if (status == PLAIT_OK && !o->geometry.combines &&
+        v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->tiny.room)
         copy_part(comm, o, v, rank, from, out);
     return status;
 }
@@ -463,8 +464,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, r, slot, word))
-            status = wait_for(
-                comm, (struct turn){ comm, t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
+            status = wait_for(comm, (struct turn){ comm, t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
         if (status == PLAIT_OK)
             status = take(comm, o, v, r, from[r], out);
         if (status != PLAIT_OK)

@@ -15,7 +15,7 @@
 #define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
 #define LATE         5e-6 /* seconds of a yield: others ran meanwhile */
 #define COUNTED      0.05 /* seconds between looks count as silence of others, at most: who does not run sees nobody run */
-#define PAUSES       50   /* that are timed together */
+#define PAUSES       50 /* that are timed together */
 #define STOPPED \
     2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
 
