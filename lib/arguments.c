@@ -49,7 +49,8 @@ ptrdiff_t plait_place_of_in(const struct plait_geometry *g, uint32_t rank, size_
         return PTRDIFF_MIN;
     if (g->kind == PLAIT_KIND_VECTOR)
         return 0;
-    return ((ptrdiff_t)plait_side_slot(&g->out, rank) - (ptrdiff_t)plait_side_slot(&g->in, rank)) * (ptrdiff_t)bytes;
+    const uintptr_t slots = (uintptr_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank);
+    return (ptrdiff_t)(slots * bytes); /* of a count that is not checked yet it may be anything */
 }
 
 enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, const char *form,

@@ -290,7 +290,7 @@ struct plait_comm {
     struct plait_trials trials[2]; /* of what combines: [1] */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
-    uint32_t apart;      /* turns of PLAIT_APART_SECONDS, where no more than two share one; else 0 */
+    uint32_t apart;      /* turns of PLAIT_APART_SECONDS, where two, and no more, share one; else 0 */
     uint32_t crowded;    /* over a network: yields until it spins long again, see wait.h */
     bool cma;            /* all ranks read each other's memory */
     struct plait_unread unread;

@@ -17,7 +17,7 @@
 
 /* Before who waits drives them as any others: where ranks share a processor the one that is awaited runs meanwhile. */
 #define YIELDS 100
-/* Before that, for a rank on the same processor: both ends have their own part first, so more turns only delay the other. */
+/* Before that, for a rank of the same processor: both ends have their part first; more turns only delay the other. */
 #define SPINS_SHARED 1
 
 /* How many have ended since this was last asked. */
@@ -58,7 +58,7 @@ static void give_up(struct plait_comm *comm, uint32_t left)
 /* Where ranks share processors: turns without progress before it yields. */
 static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_request *first)
 {
-    bool apart = true;
+    bool apart = comm->port == NULL; /* else a turn is a system call */
 
     for (const struct plait_request *r = first; r != NULL && apart; r = r->next_of_group) {
         const struct plait_letter *m = &r->letter;

@@ -31,7 +31,7 @@
  * and what is not said here as on one machine.
  *
  * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
- * all-reduce, where that saves a step, 8 KiB; when ranks share processors 2 KiB for each of them if that is more (and 32
+ * all-reduce, where that saves a step, 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and 32
  * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
  * takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size is the
  * largest that is small (split). Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire

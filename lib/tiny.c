@@ -16,9 +16,10 @@
  *
  * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
  * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
- * so everyone finds its part without the others' sizes. Before such a part, beside the word, are its bytes, which who takes it compares
- * with those that it expects. Where each size is known to two ranks only, a part has the room of the largest block that is
- * small (plait_selection.split); of a larger one there are the bytes alone, and it goes through the engine.
+ * so everyone finds its part without the others' sizes. Before such a part, of which the first begins beside the word, are
+ * its bytes, which who takes it compares with those that it expects. Where each size is known to two ranks only, a part has
+ * the room of the largest block that is small (plait_selection.split); of a larger one there are the bytes alone, and it goes
+ * through the engine.
  *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
@@ -145,8 +146,8 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan
 }
 
 /*
- * Sizes repeat: the lines that the next operation will write come while the caller works. Not the first, at whose word
- * the others may look already, and none that others may still read.
+ * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not the first,
+ * at whose word the others may look already, and none that others may still read.
  */
 static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
                                              uint64_t sequence, bool few)
@@ -235,7 +236,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     }
 }
 
-/* What else there is to do when it is given: best while the others' is on its way. */
+/* What else there is to do when it is given: a blocking one does it while the others' is on its way. */
 static inline __attribute__((always_inline)) void after_giving(struct plait_comm *comm, const struct plait_op_plan *o,
                                                                const struct plait_sizes *v)
 {
@@ -247,7 +248,7 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
         comm->stats.messages += t->to.n;
         comm->stats.bytes_sent += t->to.n * o->count * o->size;
     }
-    if (t->bytes > PLAIT_BESIDE_WORD)
+    if (t->bytes > PLAIT_BESIDE_WORD && t->turn > 1)
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
 }
 
@@ -311,6 +312,7 @@ static enum plait_status check_part(struct plait_comm *comm, const struct plait_
                             (unsigned long long)bytes, comm->rank, expected);
 }
 
+/* One that is to be combined with others' is only looked at. */
 static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *comm, const struct plait_op_plan *o,
                                                              const struct plait_sizes *v, uint32_t rank,
                                                              const void *from, void *out)
@@ -362,6 +364,8 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
+    if (t->turn == 1 && t->to.n > 0) /* of two slots the next is known to be free only now */
+        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines)
         combine(comm, o, v, from, in, out);
     return plait_look_for_failures(comm);
@@ -376,7 +380,6 @@ void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
 /* ---- At once ------------------------------------------------------------------------------------------- */
 
 struct turn { /* how far a blocking one is */
-    const struct plait_comm *comm;
     const struct plait_tiny_plan *t;
     size_t slot;
     uint64_t word;
@@ -387,15 +390,19 @@ struct turn { /* how far a blocking one is */
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    const struct turn *turn = context;
-    uint32_t n = 1;
+    (void)most;
+    *ranks = ((const struct turn *)context)->rank;
+    return 1;
+}
 
-    ranks[0] = turn->rank;
-    for (uint32_t i = 0, r = next_rank(turn->comm, turn->rank); i < turn->after && n < most;
-         i++, r = next_rank(turn->comm, r))
-        if (!has_given(turn->comm, r, turn->slot, turn->word))
-            ranks[n++] = r;
-    return n;
+/* Do all that have not given yet run on other processors? */
+static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
+{
+    bool apart = plait_is_apart(comm, turn->rank);
+
+    for (uint32_t i = 0, r = next_rank(comm, turn->rank); i < turn->after && apart; i++, r = next_rank(comm, r))
+        apart = has_given(comm, r, turn->slot, turn->word) || plait_is_apart(comm, r);
+    return apart;
 }
 
 /* Giving, and taking from each. */
@@ -413,15 +420,15 @@ static uint64_t steps(const void *context, uint64_t *of)
 }
 
 static __attribute__((noinline)) enum plait_status wait_until_free(struct plait_comm *comm,
-                                                                   const struct plait_tiny_plan *t)
+                                                                   const struct plait_tiny_plan *t, uint32_t late)
 {
-    struct turn turn = { .comm = comm, .t = t };
+    struct turn turn = { .t = t, .rank = late };
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
-    plait_wait_for_few_bytes(comm, &w);
+    plait_wait_for_few_bytes(comm, &w, plait_is_apart(comm, late));
     while (status == PLAIT_OK && !is_free(comm, t, comm->sequence, &turn.rank))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
@@ -435,7 +442,7 @@ static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *c
 
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
-    plait_wait_for_few_bytes(comm, &w);
+    plait_wait_for_few_bytes(comm, &w, comm->apart > 0 && are_apart(comm, &turn));
     while (status == PLAIT_OK && !has_given(comm, turn.rank, turn.slot, turn.word))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
@@ -453,7 +460,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 
     if (t->to.n > 0) {
         if (!is_free(comm, t, comm->sequence, &late))
-            status = wait_until_free(comm, t);
+            status = wait_until_free(comm, t, late);
         if (status != PLAIT_OK)
             return status;
         give(comm, o, v, word, in, slot);
@@ -464,7 +471,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, r, slot, word))
-            status = wait_for(comm, (struct turn){ comm, t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
+            status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
         if (status == PLAIT_OK)
             status = take(comm, o, v, r, from[r], out);
         if (status != PLAIT_OK)

@@ -88,6 +88,9 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
 {
     uint32_t ranks[PLAIT_BELLS];
 
+    if (w->away) /* who sleeps leaves the processor to others */
+        plait_is_back(comm);
+    w->away = 0;
     if (w->announced) {
         comm->stats.sleeps++;
         plait_progress_sleep(&w->bells);
@@ -178,15 +181,9 @@ bool plait_is_in_the_way(const struct plait_comm *comm)
     return away;
 }
 
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w)
+void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart)
 {
-    uint32_t ranks[PLAIT_BELLS];
-    const uint32_t n = comm->apart > 0 ? w->awaited(w->context, ranks, PLAIT_BELLS) : 0;
-    bool apart = n > 0;
-
-    for (uint32_t i = 0; i < n && apart; i++)
-        apart = plait_is_apart(comm, ranks[i]);
-    w->more = apart && !plait_is_in_the_way(comm) ? comm->apart : 0;
+    w->more = comm->apart > 0 && apart && !plait_is_in_the_way(comm) ? comm->apart : 0;
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)

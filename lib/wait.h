@@ -21,8 +21,8 @@
 
 /*
  * But where two ranks share a processor those on others run, or are about to: for a few bytes of theirs it spins about as long
- * as it would take to give the processor up and have it back, which is at most twice what the best of both would have taken
- * (Karlin et al., SOSP 1991). It does not while the other rank of its processor waits for that.
+ * as it would take to give the processor up and have it back, which is at most twice what the best of both would have
+ * taken (Karlin et al., SOSP 1991). It does not while the other rank of its processor waits for that.
  */
 #define PLAIT_APART_SECONDS 3.5e-6
 
@@ -133,7 +133,7 @@ static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
     return there != 0 && there != atomic_load_explicit(&comm->own->processor, memory_order_relaxed);
 }
 
-/* Does another rank of this processor wait for its turn there, with what it waited for perhaps at hand? */
+/* Has another rank of this processor yielded, with what it waits for perhaps at hand? Not told of waits for requests. */
 bool plait_is_in_the_way(const struct plait_comm *comm);
 
 /* Yield; who shares the processor sees that this rank waits, until it is back. */
@@ -150,8 +150,8 @@ static inline void plait_is_back(struct plait_comm *comm)
         atomic_store_explicit(&comm->own->away, 0, memory_order_relaxed);
 }
 
-/* So few that whoever sends them needs no time to. Once the wait can tell for whom it is. */
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w);
+/* So few that whoever sends them needs no time to. apart: all who do run on other processors than this rank. */
+void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart);
 
 /* The operation moves so many bytes at some rank. */
 static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct plait_wait *w, size_t bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ranks a processor: who waits for a few bytes keeps it for a rank on another one, and gives way to the rank on its own. */
+/* Two ranks a processor: who waits for a few bytes keeps it for ranks on another, and gives way to the one on its own. */
 #include "comm.h"
 #include "ranks.h"
 #include "wait.h"
@@ -24,26 +24,20 @@ struct shared {
     atomic_bool over;
 };
 
-struct list { /* the ranks that are awaited */
-    uint32_t n, ranks[NRANK];
-};
-
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    const struct list *list = context;
-
-    for (uint32_t i = 0; i < list->n && i < most; i++)
-        ranks[i] = list->ranks[i];
-    return list->n;
+    (void)most;
+    *ranks = *(const uint32_t *)context;
+    return 1;
 }
 
-/* Turns that a wait for these has beyond those of the comm. */
-static uint32_t more_for(struct plait_comm *comm, struct list list)
+/* Turns that a wait for this rank has beyond those of the comm. */
+static uint32_t more_for(struct plait_comm *comm, uint32_t rank)
 {
     struct plait_wait w;
 
-    plait_wait_init(&w, NULL, awaited, &list);
-    plait_wait_for_few_bytes(comm, &w);
+    plait_wait_init(&w, NULL, awaited, &rank);
+    plait_wait_for_few_bytes(comm, &w, plait_is_apart(comm, rank));
     return w.more;
 }
 
@@ -78,16 +72,14 @@ static int wait_for_some(struct plait_comm *comm, uint32_t rank)
     const uint32_t turns = comm->apart;
 
     CHECK(turns > 0);
-    CHECK(more_for(comm, (struct list){ 1, { 1 } }) == turns);
-    CHECK(more_for(comm, (struct list){ 2, { 1, 3 } }) == turns);
-    CHECK(more_for(comm, (struct list){ 1, { 2 } }) == 0);
-    CHECK(more_for(comm, (struct list){ 2, { 1, 2 } }) == 0);
-    CHECK(more_for(comm, (struct list){ 0, { 0 } }) == 0);
+    CHECK(more_for(comm, 1) == turns);
+    CHECK(more_for(comm, 3) == turns);
+    CHECK(more_for(comm, 2) == 0);
     atomic_store(&control_of(comm, 2)->away, 1); /* it waits for its turn here */
-    CHECK(more_for(comm, (struct list){ 1, { 1 } }) == 0);
+    CHECK(more_for(comm, 1) == 0);
     atomic_store(&control_of(comm, 2)->away, 0);
     atomic_store(&control_of(comm, 3)->away, 1); /* that one does elsewhere */
-    CHECK(more_for(comm, (struct list){ 1, { 1 } }) == turns);
+    CHECK(more_for(comm, 1) == turns);
     atomic_store(&control_of(comm, 3)->away, 0);
     return 0;
 }
@@ -95,11 +87,11 @@ static int wait_for_some(struct plait_comm *comm, uint32_t rank)
 /* All its turns without a yield, then one with, of which the others hear until it is back. */
 static int keep_and_give_way(struct plait_comm *comm, uint32_t rank)
 {
-    const struct list one = { 1, { 1 } };
+    const uint32_t one = 1;
     struct plait_wait w;
 
     plait_wait_init(&w, NULL, awaited, &one);
-    plait_wait_for_few_bytes(comm, &w);
+    plait_wait_for_few_bytes(comm, &w, true);
     const uint64_t before = comm->stats.yields;
     for (uint32_t i = 0; i < PLAIT_SPINS_SHARED + comm->apart; i++)
         CHECK(plait_wait_turn(comm, &w) == PLAIT_OK);
@@ -113,21 +105,27 @@ static int keep_and_give_way(struct plait_comm *comm, uint32_t rank)
     return 0;
 }
 
-static int wait_bound(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wait_bound(struct plait_comm *comm, uint32_t rank, struct shared *shared)
 {
-    struct shared *shared = arg;
     float x = 1, sum = 0;
 
     CHECK(bind_to(cpus[rank % NCPU]));
     for (int i = 0; i < 3; i++) /* of each the others know when it is over where that one was, as it began */
-        CHECK(plait_allreduce(*comm, &x, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NRANK);
-    CHECK(look_at_places(*comm, rank) == 0);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        CHECK(plait_allreduce(comm, &x, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NRANK);
+    CHECK(look_at_places(comm, rank) == 0);
+    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
     atomic_fetch_add(&shared->outside, 1);
-    while (rank == 0 && atomic_load(&shared->outside) < NRANK)
+    while (rank == 0 && atomic_load(&shared->outside) < NRANK && !atomic_load(&shared->over))
         usleep(1000);
-    const int failed = rank == 0 && (wait_for_some(*comm, rank) != 0 || keep_and_give_way(*comm, rank) != 0);
-    if (rank == 0)
+    return rank == 0 && (wait_for_some(comm, rank) != 0 || keep_and_give_way(comm, rank) != 0);
+}
+
+static int wait_bound_and_stay(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct shared *shared = arg;
+    const int failed = wait_bound(*comm, rank, shared);
+
+    if (rank == 0 || failed)
         atomic_store(&shared->over, true);
     while (!atomic_load(&shared->over)) /* outside of the library, where they would give way */
         usleep(1000);
@@ -137,7 +135,9 @@ static int wait_bound(struct plait_comm **comm, uint32_t rank, void *arg)
 static void who_waits_for_a_few_bytes_keeps_its_processor_for_ranks_on_others(void **state)
 {
     struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct ranks r = { .nprocess = 1, .nthread = NRANK, .body = wait_bound, .arg = shared, .tied = true };
+    const struct ranks r = {
+        .nprocess = 1, .nthread = NRANK, .body = wait_bound_and_stay, .arg = shared, .tied = true
+    };
 
     (void)state;
     assert_true(shared != MAP_FAILED);
@@ -154,7 +154,7 @@ static int wait_otherwise(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, &x, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK((*comm)->apart == 0);
     CHECK(atomic_load(&(*comm)->own->processor) == 0);
-    CHECK(more_for(*comm, (struct list){ 1, { (rank + 1) % plait_comm_nrank(*comm) } }) == 0);
+    CHECK(more_for(*comm, (rank + 1) % plait_comm_nrank(*comm)) == 0);
     return 0;
 }
 
