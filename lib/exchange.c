@@ -65,7 +65,7 @@ static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_r
         const bool few = r->kind == PLAIT_REQUEST_RECV && m->bytes <= PLAIT_MESSAGE_SMALL;
         apart = plait_request_has_ended(r) || (few && plait_is_apart(comm, m->peer));
     }
-    return apart && !plait_is_in_the_way(comm) ? comm->apart : SPINS_SHARED;
+    return apart && !plait_neighbour_waits(comm) ? comm->apart : SPINS_SHARED;
 }
 
 static void run(struct plait_request *first)

@@ -169,7 +169,7 @@ void plait_tell_processor(struct plait_comm *comm)
         atomic_store_explicit(&comm->own->processor, here, memory_order_relaxed);
 }
 
-bool plait_is_in_the_way(const struct plait_comm *comm)
+bool plait_neighbour_waits(const struct plait_comm *comm)
 {
     bool away = false;
 
@@ -183,7 +183,7 @@ bool plait_is_in_the_way(const struct plait_comm *comm)
 
 void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart)
 {
-    w->more = comm->apart > 0 && apart && !plait_is_in_the_way(comm) ? comm->apart : 0;
+    w->more = comm->apart > 0 && apart && !plait_neighbour_waits(comm) ? comm->apart : 0;
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)

@@ -134,7 +134,7 @@ static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
 }
 
 /* Has another rank of this processor yielded, with what it waits for perhaps at hand? Not told of waits for requests. */
-bool plait_is_in_the_way(const struct plait_comm *comm);
+bool plait_neighbour_waits(const struct plait_comm *comm);
 
 /* Yield; who shares the processor sees that this rank waits, until it is back. */
 static inline void plait_give_way(struct plait_comm *comm)
