@@ -189,6 +189,7 @@ static json_t *compared(const struct bench *b, const struct half *h)
         json_object_set_new(v, "iterations", integer(s.n));
         json_object_set_new(v, "min_us", number(1e6 * s.min));
         json_object_set_new(v, "median_us", number(1e6 * s.median));
+        json_object_set_new(v, "midmean_us", number(1e6 * s.midmean));
         json_object_set_new(v, "mean_us", number(1e6 * s.mean));
         json_object_set_new(v, "p95_us", number(1e6 * s.p95));
         json_object_set_new(v, "p99_us", number(1e6 * s.p99));

@@ -110,7 +110,7 @@ static bool time_each(struct task *t, uint32_t backend, uint32_t round)
 
     if (!measure_times(t, backend, &o->times))
         return false;
-    o->round_median[round] = median_of(o->times.x + before, o->times.n - before);
+    o->round[round] = midmean_of(o->times.x + before, o->times.n - before);
     return true;
 }
 
@@ -275,14 +275,14 @@ static void compare(struct task *t)
         if (!o->measured)
             continue;
         for (uint64_t i = 0; i < rounds; i++)
-            ratio[i] = h->outcome[0].round_median[i] / o->round_median[i];
+            ratio[i] = h->outcome[0].round[i] / o->round[i];
         const struct stats s = stats_of(ratio, rounds);
         o->ratio = s.median;
         o->ratio_low = s.min;
         o->ratio_high = s.max;
-        const double median = median_of(o->times.x, o->times.n);
-        if (median < least) {
-            least = median;
+        const double midmean = midmean_of(o->times.x, o->times.n);
+        if (midmean < least) {
+            least = midmean;
             h->best = k;
         }
     }

@@ -4,7 +4,7 @@
  * in place. A peer that has several algorithms tries each before a half, and takes the fastest that is right.
  *
  * Within a half every backend takes a turn in each of several rounds, so that a drift of the machine
- * hits all of them. The ratio to a peer is formed per round, from medians that were taken within
+ * hits all of them. The ratio to a peer is formed per round, from midmeans that were taken within
  * a fraction of a second of each other; the median of these paired ratios is the half's ratio.
  */
 #ifndef PLAIT_BENCH_MEASURE_H
@@ -27,7 +27,7 @@ struct outcome {                         /* of one backend in one half */
     uint32_t algorithm;                  /* the backend's, see struct backend; 0: its own choice */
     char algorithm_name[64];             /* "" for that */
     struct series times;                 /* seconds per iteration, the slowest rank's */
-    double round_median[MAX_ROUNDS];     /* of the iterations of each round */
+    double round[MAX_ROUNDS];            /* seconds: the midmean of its iterations */
     double stream[MAX_ROUNDS];           /* seconds per operation back to back, over ranks as -a says */
     double cpu[MAX_ROUNDS];              /* processor seconds per operation and rank */
     double ratio, ratio_low, ratio_high; /* peers: plait / peer per round: median, least, most; 0: none */
@@ -38,7 +38,7 @@ struct half {
     bool measured;
     struct guarded guarded;
     struct outcome outcome[MAX_BACKENDS];
-    uint32_t best; /* the peer with the least median; 0: none */
+    uint32_t best; /* the peer with the least midmean; 0: none */
 };
 
 struct cell {

@@ -430,7 +430,7 @@ void options_help(void)
     }
     printf(
         "\ntime is the mean of operations back to back, as in nccl-tests. median (and -I) are of single operations\n"
-        "that begin together. A ratio is plait's median over the peer's in the same round; below 1 plait is faster.\n"
+        "that begin together. A ratio is of the means of their middle halves in the same round; below 1 plait is faster.\n"
         "near and far are the two speeds at which some virtual machines connect their processors.\n");
 }
 

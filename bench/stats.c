@@ -51,6 +51,16 @@ static double middle(const double *sorted, size_t n)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+static double middle_half(const double *sorted, size_t n)
+{
+    const size_t beyond = n / 4;
+    double sum = 0;
+
+    for (size_t i = beyond; i < n - beyond; i++)
+        sum += sorted[i];
+    return sum / (double)(n - 2 * beyond);
+}
+
 static double percentile(const double *sorted, size_t n, unsigned percent)
 {
     const size_t rank = (n * percent + 99) / 100;
@@ -65,6 +75,11 @@ double median_of(const double *x, size_t n)
     const double median = middle(sorted, n);
     free(sorted);
     return median;
+}
+
+double midmean_of(const double *x, size_t n)
+{
+    return stats_of(x, n).midmean;
 }
 
 struct stats stats_of(const double *x, size_t n)
@@ -82,6 +97,7 @@ struct stats stats_of(const double *x, size_t n)
     s.min = sorted[0];
     s.max = sorted[n - 1];
     s.median = middle(sorted, n);
+    s.midmean = middle_half(sorted, n);
     s.p95 = percentile(sorted, n, 95);
     s.p99 = percentile(sorted, n, 99);
     free(sorted);

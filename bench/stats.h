@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct stats {
-    double min, median, mean, p95, p99, max, stdev;
+    double min, median, midmean, mean, p95, p99, max, stdev;
     size_t n;
 };
 
@@ -23,5 +23,11 @@ void series_finish(struct series *s);
 struct stats stats_of(const double *x, size_t n);
 
 double median_of(const double *x, size_t n);
+
+/*
+ * The midmean (Tukey): the mean of the middle half. Outliers move it no more than the median, and it is finer than the
+ * clock: where that goes on in steps of 10 ns a median of 0.2 us can only change by 5 %.
+ */
+double midmean_of(const double *x, size_t n);
 
 #endif

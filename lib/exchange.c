@@ -68,19 +68,66 @@ static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_r
     return apart && !plait_neighbour_waits(comm) ? comm->apart : SPINS_SHARED;
 }
 
+static void begin(struct plait_request *r)
+{
+    plait_request_open(r);
+    plait_message_enter(r);
+}
+
+/* Offer what is sent: at once, or it is queued, as all receives are then. */
+static bool send_now(struct plait_request *first)
+{
+    bool all = true;
+
+    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
+        if (r->kind != PLAIT_REQUEST_SEND)
+            continue;
+        begin(r);
+        if (plait_message_send_now(r))
+            continue;
+        plait_message_queue(r);
+        all = false;
+    }
+    return all;
+}
+
+/* Take what comes soon, in the order of the calls, without a queue; the rest is queued. */
+static void take_now(struct plait_request *first, bool waits, uint32_t spins)
+{
+    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
+        if (r->kind != PLAIT_REQUEST_RECV)
+            continue;
+        begin(r);
+        for (uint32_t turns = 0; waits && !plait_message_take_now(r); turns++) {
+            waits = turns < spins;
+            plait_pause();
+        }
+        if (!waits)
+            plait_message_queue(r);
+    }
+}
+
+static uint32_t count(const struct plait_request *first)
+{
+    uint32_t n = 0;
+
+    for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
+        n++;
+    return n;
+}
+
 static void run(struct plait_request *first)
 {
     struct plait_comm *comm = first->comm;
     const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
     const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
-    uint32_t spins = shared ? SPINS_SHARED : plait_spins(comm), left = 0;
+    uint32_t spins = shared ? SPINS_SHARED : plait_spins(comm);
 
     if (comm->apart > 0)
         plait_tell_processor(comm);
-    for (struct plait_request *r = first; r != NULL; r = r->next_of_group, left++) {
-        plait_request_open(r);
-        plait_message_add(r);
-    }
+    const bool waits = send_now(first);
+    take_now(first, waits, shared ? 0 : spins);
+    uint32_t left = count(first) - tell(comm);
     for (uint32_t turns = 0; left > 0 && turns <= spins + yields; turns++) {
         plait_network_turn(comm);
         if (plait_messages_turn(comm, false)) {

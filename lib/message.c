@@ -92,22 +92,27 @@ static void make_busy(struct plait_messages *all, struct plait_pair *pair)
     all->busy = pair;
 }
 
-void plait_message_add(struct plait_request *r)
+void plait_message_enter(struct plait_request *r)
 {
-    struct plait_messages *all = r->comm->messages;
-    struct plait_pair *pair = all->pairs[r->letter.peer];
-    struct plait_line *q = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
+    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
 
     r->letter.slice = 0;
     r->letter.lent = false;
     r->letter.place = r->letter.began = 0;
-    r->letter.number = q->n++;
+    r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
     r->letter.nslice = count_slices(r->comm, &r->letter);
-    push(q, r);
+}
+
+void plait_message_queue(struct plait_request *r)
+{
+    struct plait_messages *all = r->comm->messages;
+    struct plait_pair *pair = all->pairs[r->letter.peer];
+
+    push(r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs, r);
     make_busy(all, pair);
     if (r->letter.queue != NULL)
         plait_device_message_begin(&r->letter, r->comm);
-    if (q != &pair->recvs)
+    if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
     /*
@@ -134,15 +139,22 @@ static struct plait_letter *begin_first(const struct plait_line *q)
     return r != NULL ? &r->letter : NULL;
 }
 
+static void show_end(const struct plait_request *r)
+{
+    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
+
+    if (record != NULL)
+        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
+}
+
 static void end_first(struct plait_line *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
-    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
 
     if (r->letter.queue != NULL)
         status = plait_device_message_end(&r->letter, r->comm, status);
-    if (record != NULL && status == PLAIT_OK)
-        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
+    if (status == PLAIT_OK)
+        show_end(r);
     plait_request_end(r, status);
 }
 
@@ -285,6 +297,22 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
     return atomic_load(&comm->peers[rank].control->failed) != PLAIT_OK;
 }
 
+/* What has come; false: its sender has failed, and may have given up its memory while it was read. */
+static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to, const void *data,
+                    size_t bytes)
+{
+    if (bytes > 0 && data != to && m->queue != NULL)
+        plait_device_message_copy(comm, to, data, bytes);
+    else if (bytes > 0 && data != to)
+        unstage(comm, link->past_in, to, data, passed_of(m, bytes));
+    if (has_failed(comm, m->peer))
+        return false;
+    link->transport->release(link, link->next_in++);
+    comm->stats.bytes_copied += bytes;
+    plait_message_count(comm, m);
+    return true;
+}
+
 /* Take the next slice; false: it has not come. */
 static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
 {
@@ -305,17 +333,10 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (bytes > 0 && data != to && m->queue != NULL)
-        plait_device_message_copy(comm, to, data, bytes);
-    else if (bytes > 0 && data != to)
-        unstage(comm, link->past_in, to, data, passed_of(m, bytes));
-    if (has_failed(comm, m->peer)) { /* and may have given up its memory while it was read */
+    if (!receive(comm, m, link, to, data, bytes)) {
         *status = plait_look_for_failures(comm);
         return false;
     }
-    link->transport->release(link, link->next_in++);
-    comm->stats.bytes_copied += bytes;
-    plait_message_count(comm, m);
     return true;
 }
 
@@ -325,6 +346,55 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
     for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* what is a window behind is received */
         if (!link->transport->sent(link, last - i))
             return false;
+    return true;
+}
+
+/* ---- Past the queues ------------------------------------------------------------------------------------- */
+
+/* Whole, in memory of this rank or of the post: nobody waits for what becomes of it. */
+static bool is_plain(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m);
+}
+
+bool plait_message_send_now(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
+    enum plait_status status = PLAIT_OK;
+
+    if (pair->sends.first != NULL || !is_plain(comm, &r->letter) || has_failed(comm, pair->peer) ||
+        !offer(comm, pair, &r->letter, &status)) /* why not is found again in its turn */
+        return false;
+    show(r); /* while it travels */
+    if (r->letter.lent) {
+        push(&pair->lent, r);
+        make_busy(comm->messages, pair);
+        return true;
+    }
+    show_end(r);
+    plait_request_end(r, PLAIT_OK);
+    return true;
+}
+
+bool plait_message_take_now(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
+    struct plait_letter *m = &r->letter;
+    size_t sent = m->bytes;
+
+    if (pair->recvs.first != NULL || !is_plain(comm, m))
+        return false;
+    struct plait_link *link = link_of(comm, m);
+    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), m->data, &sent);
+    if (data == NULL)
+        show(r);
+    if (data == NULL || sent != m->bytes || !receive(comm, m, link, m->data, data, sent))
+        return false;
+    show(r);
+    show_end(r);
+    plait_request_end(r, PLAIT_OK);
     return true;
 }
 

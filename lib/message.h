@@ -55,8 +55,16 @@ struct plait_messages {         /* of a comm */
 /* Room for messages with `peer`, and the ways to it: allocates at the first. */
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer);
 
-/* Into its queue. plait_message_prepare() was called. */
-void plait_message_add(struct plait_request *r);
+/* It gets its number, then its place in its queue: in the same order. plait_message_prepare() was called. */
+void plait_message_enter(struct plait_request *r);
+void plait_message_queue(struct plait_request *r);
+
+/*
+ * Instead of the queue, which would be empty but for it. false: not yet, or it is none of those that can, or there is
+ * an error, that its turn in the queue finds. A sent one may be read where it lies after this; it ends in a turn.
+ */
+bool plait_message_send_now(struct plait_request *r);
+bool plait_message_take_now(struct plait_request *r);
 
 /* One turn of all queues; see plait_progress_comm(). Something moved? */
 bool plait_messages_turn(struct plait_comm *comm, bool rarely);

@@ -154,7 +154,8 @@ void plait_request_begin(struct plait_request *r)
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
-        plait_message_add(r);
+        plait_message_enter(r);
+        plait_message_queue(r);
     } else {
         if (comm->first == NULL)
             comm->end = &comm->first;

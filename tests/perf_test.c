@@ -455,11 +455,16 @@ static void statistics_of_one_to_a_hundred(void **state)
     assert_float_equal(x.max, 100, 0);
     assert_float_equal(x.median, 50.5, 0);
     assert_float_equal(x.mean, 50.5, 1e-9);
+    assert_float_equal(x.midmean, 50.5, 1e-9);
     assert_float_equal(x.p95, 95, 0);
     assert_float_equal(x.p99, 99, 0);
     assert_float_equal(median_of(s.x, 3), 99, 0);
     series_finish(&s);
     assert_int_equal(stats_of(NULL, 0).n, 0);
+    const double steps[] = { 20, 30, 20, 30, 1000, 30, 20, 30 };
+    assert_float_equal(midmean_of(steps, 8), 27.5, 1e-9);
+    assert_float_equal(midmean_of(steps, 1), 20, 1e-9);
+    assert_float_equal(midmean_of(NULL, 0), 0, 0);
 }
 
 /* How many tensors a list has; 0: it is refused. */
