@@ -55,7 +55,8 @@ static void print_backends(const struct bench *b)
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
     if (b->nbackend > 1)
-        printf("# %-20s : plait's time over the peer's, paired in each of %llu rounds, whose median it is; below 1 plait is faster\n",
+        printf("# %-20s : plait's time over the peer's, paired in each of %llu rounds, whose median it is; below 1 "
+               "plait is faster\n",
                "ratio", (unsigned long long)o->rounds);
     if (!b->guard.on)
         printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
@@ -229,7 +230,8 @@ static void print_best(const struct bench *b, const struct half *h)
 
 static void print_peers(const struct bench *b)
 {
-    printf("#\n# us of single operations that begin together, the mean of the middle half; plait's ratio to each peer.\n");
+    printf(
+        "#\n# us of single operations that begin together, the mean of the middle half; plait's ratio to each peer.\n");
     printf("# best: the peer with the least time of the cell, [least, most] ratio of the rounds, and which of its\n"
            "# algorithms was fastest, where that is not its own choice.\n");
     printf("# %10s %8s %5s %5s %5s %10s", "size", "type", "redop", "place", "mode", "plait");

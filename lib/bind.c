@@ -47,6 +47,17 @@ bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size
     return plait_fits_tiny(coll, comm->nrank, bytes, &wish);
 }
 
+static size_t most_tiny(const struct plait_comm *comm, enum plait_coll coll, bool device)
+{
+    size_t may = 0, may_not = PLAIT_TINY_MAX + 1;
+
+    while (may_not - may > 1) {
+        const size_t bytes = (may + may_not) / 2;
+        *(plait_may_be_tiny(comm, coll, bytes, device) ? &may : &may_not) = bytes;
+    }
+    return may;
+}
+
 /* A barrier runs as the all-reduce of nothing. */
 static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
 {
@@ -189,6 +200,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
+    o->most_tiny = o->sized ? most_tiny(comm, o->coll, o->device) : 0;
     o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);

@@ -47,7 +47,10 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
  */
 enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
 
-/* Blocks that differ in size: may the operation be tiny? bytes: of the largest, if all ranks know it, else 0. */
+/*
+ * Blocks that differ in size: may the operation be tiny? bytes: of the largest, if all ranks know it, else 0. Up to
+ * most_tiny of any plan of such a collective it may.
+ */
 bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes, bool device);
 
 /* From now on its sums are multiplied by this factor, which the ranks must have in common. Nobody runs it now. */

@@ -9,29 +9,76 @@
 
 #include <stdlib.h>
 
-/*
- * Where the slots of a side start: the caller's, or one behind the other. Elements that they cover, and the bytes of
- * these: SIZE_MAX: too many.
- */
-static size_t place_slots(const size_t *counts, const size_t *starts, uint32_t n, size_t size, size_t *own,
-                          const size_t **out, size_t *most, size_t *bytes)
+/* ---- Where the blocks lie -------------------------------------------------------------------------------- */
+
+struct given { /* a side of a call; NULL counts where the rank has no such buffer */
+    const size_t *counts, *starts;
+};
+
+struct side {                /* what follows of it */
+    size_t *counts, *starts; /* [nrank] */
+    bool packed;             /* one behind the other, as the call does not say where they start */
+    size_t end, bytes;       /* elements that they cover, and bytes of these; SIZE_MAX: too many */
+};
+
+/* Of the last call that was right: the next one's mostly lie as they did. */
+struct plait_slots {
+    enum plait_coll coll; /* PLAIT_NCOLL: there was none */
+    uint32_t root;
+    size_t size; /* of an element */
+    struct side in, out;
+    struct plait_sizes sizes;
+    ptrdiff_t place; /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
+    size_t *order;   /* [nrank] scratch */
+    size_t numbers[];
+};
+
+static struct plait_slots *create(uint32_t n)
+{
+    struct plait_slots *s = malloc(sizeof *s + (size_t)5 * n * sizeof *s->numbers);
+
+    if (s == NULL)
+        return NULL;
+    *s = (struct plait_slots){ .coll = PLAIT_NCOLL,
+                               .in = { .counts = s->numbers, .starts = s->numbers + n },
+                               .out = { .counts = s->numbers + 2 * n, .starts = s->numbers + 3 * n },
+                               .order = s->numbers + 4 * n };
+    s->sizes = (struct plait_sizes){
+        .in = s->in.counts, .in_at = s->in.starts, .out = s->out.counts, .out_at = s->out.starts
+    };
+    return s;
+}
+
+static bool lie_so(const struct side *side, const struct given *given, uint32_t n)
+{
+    if (given->starts == NULL && !side->packed)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (given->counts[i] != side->counts[i] || (given->starts != NULL && given->starts[i] != side->starts[i]))
+            return false;
+    return true;
+}
+
+static void place_side(struct side *side, const struct given *given, uint32_t n, size_t size, size_t *most)
 {
     size_t end = 0;
 
-    *bytes = SIZE_MAX;
-    *out = starts != NULL ? starts : own;
+    side->bytes = SIZE_MAX;
+    side->packed = given->starts == NULL;
     for (uint32_t i = 0; i < n; i++) {
-        own[i] = end;
-        if (counts[i] == 0) /* wherever it starts */
+        const size_t count = given->counts[i], start = given->starts != NULL ? given->starts[i] : end;
+        side->counts[i] = count;
+        side->starts[i] = start;
+        if (count == 0) /* wherever it starts */
             continue;
-        if (counts[i] > PLAIT_MOST_BYTES || (*out)[i] > PLAIT_MOST_BYTES) /* and what follows overflows nowhere */
-            return end;
-        end = (*out)[i] + counts[i] > end ? (*out)[i] + counts[i] : end;
-        *most = counts[i] > *most ? counts[i] : *most;
+        if (count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES) /* and what follows overflows nowhere */
+            return;
+        end = start + count > end ? start + count : end;
+        *most = count > *most ? count : *most;
     }
+    side->end = end;
     if (end * size <= PLAIT_MOST_BYTES)
-        *bytes = end * size;
-    return end;
+        side->bytes = end * size;
 }
 
 /* order: [n] scratch. It gets the parts that are not empty as they lie. */
@@ -60,14 +107,10 @@ static enum plait_status check_apart(const char *name, const size_t *counts, con
     return PLAIT_OK;
 }
 
-struct sized { /* a side of a call; NULL counts where the rank has no such buffer */
-    const size_t *counts, *starts;
-};
-
 /* This rank's block of those whose counts all ranks know. */
-static struct sized own_of(const struct plait_comm *comm, const size_t *counts)
+static struct given own_of(const struct plait_comm *comm, const size_t *counts)
 {
-    return (struct sized){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
+    return (struct given){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
 }
 
 /* Elements in the largest part that one rank gives another, where all ranks know that; else 0. */
@@ -90,22 +133,80 @@ static size_t known_most(const struct plait_comm *comm, const struct plait_geome
     return most;
 }
 
+/* What this rank gives itself lies there; of all ranks' slots it is its own, else the one that there is. */
+static enum plait_status find_own(struct plait_comm *comm, const char *name, const struct plait_geometry *g,
+                                  struct plait_slots *s)
+{
+    const uint32_t in = g->in.nslot > 1 ? comm->rank : 0, out = g->out.nslot > 1 ? comm->rank : 0;
+    const struct plait_sizes *v = &s->sizes;
+
+    s->place = PTRDIFF_MIN;
+    if (g->in.nslot == 0 || g->out.nslot == 0)
+        return PLAIT_OK;
+    if (v->in[in] != v->out[out])
+        return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
+                          v->in[in], v->out[out]);
+    if (g->kind == PLAIT_KIND_PART)
+        s->place = (ptrdiff_t)((v->out_at[out] - v->in_at[in]) * s->size);
+    return PLAIT_OK;
+}
+
+static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm, const char *name,
+                                                         const struct plait_args *a, const struct plait_geometry *g,
+                                                         const struct given *in, const struct given *out)
+{
+    if (comm->slots == NULL && (comm->slots = create(comm->nrank)) == NULL)
+        return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), a);
+    struct plait_slots *s = comm->slots;
+    struct plait_sizes *v = &s->sizes;
+    enum plait_status status = PLAIT_OK;
+
+    s->coll = PLAIT_NCOLL; /* until it is found right */
+    s->size = plait_dtype_size(a->type);
+    v->most = 0;
+    place_side(&s->in, in, g->in.nslot, s->size, &v->most);
+    place_side(&s->out, out, g->out.nslot, s->size, &v->most);
+    if (s->in.bytes == SIZE_MAX || s->out.bytes == SIZE_MAX)
+        return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
+                          s->in.bytes == SIZE_MAX ? "in" : "out");
+    if (out->starts != NULL)
+        status = check_apart(name, v->out, v->out_at, g->out.nslot, s->order);
+    if (status == PLAIT_OK)
+        status = find_own(comm, name, g, s);
+    if (status != PLAIT_OK)
+        return status;
+    v->in_end = s->in.end;
+    v->known = known_most(comm, g, a->root, v);
+    s->coll = a->coll;
+    s->root = a->root;
+    return PLAIT_OK;
+}
+
+/* again: the call resembles the last one, whose slots these may be. */
+static inline bool lie_as_before(const struct plait_slots *s, const struct plait_args *a,
+                                 const struct plait_geometry *g, const struct given *in, const struct given *out)
+{
+    return s != NULL && s->coll == a->coll && s->root == a->root && s->size == plait_dtype_size(a->type) &&
+           lie_so(&s->in, in, g->in.nslot) && lie_so(&s->out, out, g->out.nslot);
+}
+
+/* ---- The operation --------------------------------------------------------------------------------------- */
+
 static enum plait_status find(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
     return comm->last != NULL && plait_fits(comm->last, a, call) ? PLAIT_OK : plait_bind(comm, a, call);
 }
 
 /*
- * The largest part decides whether the operation is tiny; if it is not, its plan is that of parts of any size. So one that
- * has a count is tiny, and the same again is as well.
+ * The largest part (a->count) decides whether the operation is tiny; if it is not, its plan is that of parts of any size,
+ * without a count. again: it resembles comm->last.
  */
-static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, size_t most, bool again,
+static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, bool again,
                                 const struct plait_call *call)
 {
-    a->count = most;
-    if (again && most > 0 && comm->last->selection.tiny && plait_fits_too(comm->last, a))
-        return PLAIT_OK;
-    if (most > 0 && !plait_may_be_tiny(comm, a->coll, most * plait_dtype_size(a->type), a->queue != NULL))
+    const size_t bytes = a->count * plait_dtype_size(a->type);
+
+    if (again ? bytes > comm->last->most_tiny : !plait_may_be_tiny(comm, a->coll, bytes, a->queue != NULL))
         a->count = 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
@@ -114,15 +215,16 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, s
     return find(comm, a, call);
 }
 
-/* again: it resembles comm->last. */
-static enum plait_status run(struct plait_comm *comm, struct plait_args *a, const struct plait_sizes *sizes, bool again,
-                             const struct plait_call *call)
+/* Not the last operation again, here and now. */
+static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a, bool again,
+                                                       const struct plait_call *call)
 {
     const bool now = !(a->queue != NULL ? plait_device_must_queue(comm, call) : plait_must_queue(comm, call));
+    const struct plait_sizes *sizes = &comm->slots->sizes;
 
     if (!now)
         pthread_mutex_lock(&comm->lock);
-    enum plait_status status = choose(comm, a, sizes->known, again && now && a->queue == NULL, call);
+    enum plait_status status = choose(comm, a, again && a->queue == NULL, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
     if (now && a->queue != NULL)
@@ -133,72 +235,59 @@ static enum plait_status run(struct plait_comm *comm, struct plait_args *a, cons
     return plait_request_collective(comm, &job, call, status);
 }
 
-/* What the counts have no part in; of the last operation *again it is known to be right. */
-static enum plait_status check(struct plait_comm *comm, const char *name, const struct plait_args *a, bool *again,
-                               const struct plait_call *call)
+/* What the counts have no part in, where the last operation does not show that it is right. */
+static __attribute__((noinline)) enum plait_status check(const struct plait_comm *comm, const char *name,
+                                                         const struct plait_args *a, const struct plait_call *call)
 {
-    enum plait_status status = plait_enter(comm, name, a->op, call);
+    const enum plait_status status =
+        plait_check_operation(comm->kernels, a->coll, comm->nrank, 0, a->type, a->op, call);
 
-    *again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, a, call);
-    if (status != PLAIT_OK || *again)
-        return status;
-    status = plait_check_operation(comm->kernels, a->coll, comm->nrank, 0, a->type, a->op, call);
     return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
 }
 
-static enum plait_status sized(struct plait_comm *comm, struct plait_args a, struct sized in, struct sized out,
-                               const struct plait_call *call)
+/* In each of its callers: what they say of the collective is known there. */
+static inline __attribute__((always_inline)) enum plait_status
+sized(struct plait_comm *comm, struct plait_args a, struct given in, struct given out, const struct plait_call *call)
 {
     const char *name = plait_coll_name(a.coll);
     struct plait_geometry room;
-    bool again;
 
     a.sized = true;
-    enum plait_status status = check(comm, name, &a, &again, call);
+    enum plait_status status = plait_enter(comm, name, a.op, call);
+    const bool again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, &a, call);
+    if (status == PLAIT_OK && !again)
+        status = check(comm, name, &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (!again)
         room = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const struct plait_geometry *g = again ? &comm->last->geometry : &room;
-    const size_t size = plait_dtype_size(a.type);
     if ((g->in.nslot > 0 && in.counts == NULL) || (g->out.nslot > 0 && out.counts == NULL))
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
                                        g->in.nslot > 0 && in.counts == NULL ? "in" : "out"));
-    if (comm->starts == NULL && (comm->starts = malloc(2 * comm->nrank * sizeof *comm->starts)) == NULL)
-        return plait_refuse(plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), &a));
-    struct plait_sizes v = { .in = in.counts, .out = out.counts };
-    size_t in_bytes, out_bytes;
-    v.in_end = place_slots(in.counts, in.starts, g->in.nslot, size, comm->starts, &v.in_at, &v.most, &in_bytes);
-    place_slots(out.counts, out.starts, g->out.nslot, size, comm->starts + comm->nrank, &v.out_at, &v.most, &out_bytes);
-    if (in_bytes == SIZE_MAX || out_bytes == SIZE_MAX)
-        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
-                                       in_bytes == SIZE_MAX ? "in" : "out"));
-    if (out.starts != NULL) /* what was to be filled with starts is free */
-        status = check_apart(name, out.counts, out.starts, g->out.nslot, comm->starts + comm->nrank);
+    if (!again || !lie_as_before(comm->slots, &a, g, &in, &out))
+        status = place(comm, name, &a, g, &in, &out);
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    /* What it gives itself: of all ranks' slots its own, else the one that there is. */
-    const bool both = g->in.nslot > 0 && g->out.nslot > 0;
-    const uint32_t own_in = g->in.nslot > 1 ? comm->rank : 0, own_out = g->out.nslot > 1 ? comm->rank : 0;
-    if (g->kind == PLAIT_KIND_PART && both && a.in != NULL && a.out != NULL)
-        a.alias = in_bytes > 0 && out_bytes > 0 &&
-                  (const char *)a.in + v.in_at[own_in] * size == (const char *)a.out + v.out_at[own_out] * size;
-    a.alias |= in_bytes == 0 || out_bytes == 0; /* nothing overlaps */
+    const struct plait_slots *s = comm->slots;
+    const size_t in_bytes = s->in.bytes, out_bytes = s->out.bytes;
+    a.alias = in_bytes == 0 || out_bytes == 0 || /* nothing overlaps */
+              (uintptr_t)a.in - (uintptr_t)a.out == (uintptr_t)s->place;
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
         return plait_refuse(plait_wrong_buffers(&a, g, "v", in_bytes, out_bytes));
-    if (both && v.in[own_in] != v.out[own_out])
-        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name,
-                                       comm->rank, v.in[own_in], v.out[own_out]));
     /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
      * rank's part before it writes it. */
     a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
-    v.known = known_most(comm, g, a.root, &v);
     if (plait_device_used() != NULL)
         status =
-            plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g->combines ? size : 1, call, &a.queue);
+            plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g->combines ? s->size : 1, call, &a.queue);
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));
-    return run(comm, &a, &v, again, call);
+    a.count = s->sizes.known;
+    if (again && a.count > 0 && comm->last->selection.tiny && plait_fits_too(comm->last, &a) && a.queue == NULL &&
+        !plait_must_queue(comm, call))
+        return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
+    return run(comm, &a, again, call);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
@@ -206,14 +295,14 @@ enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in,
                                         const struct plait_call *call)
 {
     return sized(comm, (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
-                 (struct sized){ counts, starts }, own_of(comm, counts), call);
+                 (struct given){ counts, starts }, own_of(comm, counts), call);
 }
 
 enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
                                    const size_t *starts, enum plait_dtype type, const struct plait_call *call)
 {
     return sized(comm, (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out }, own_of(comm, counts),
-                 (struct sized){ counts, starts }, call);
+                 (struct given){ counts, starts }, call);
 }
 
 enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t count, void *out, const size_t *counts,
@@ -221,7 +310,7 @@ enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t 
                                 const struct plait_call *call)
 {
     return sized(comm, (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
-                 (struct sized){ &count, NULL }, (struct sized){ counts, starts }, call);
+                 (struct given){ &count, NULL }, (struct given){ counts, starts }, call);
 }
 
 enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const size_t *counts, const size_t *starts,
@@ -229,7 +318,7 @@ enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const 
                                  const struct plait_call *call)
 {
     return sized(comm, (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
-                 (struct sized){ counts, starts }, (struct sized){ &count, NULL }, call);
+                 (struct given){ counts, starts }, (struct given){ &count, NULL }, call);
 }
 
 enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const size_t *in_counts,
@@ -237,5 +326,5 @@ enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const
                                   const size_t *out_starts, enum plait_dtype type, const struct plait_call *call)
 {
     return sized(comm, (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
-                 (struct sized){ in_counts, in_starts }, (struct sized){ out_counts, out_starts }, call);
+                 (struct given){ in_counts, in_starts }, (struct given){ out_counts, out_starts }, call);
 }

@@ -202,7 +202,7 @@ static void free_private(struct plait_comm *comm)
         comm->tallies = next;
     }
     free(comm->op_plans);
-    free(comm->starts);
+    free(comm->slots);
     free(comm->run);
     plait_arena_free(comm->scaled);
     free(comm->algorithms);

@@ -189,6 +189,7 @@ struct plait_op_plan {
     bool inplace;
     bool sized;   /* blocks differ in size, as each call says */
     size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
+    size_t most_tiny; /* sized: see plait_may_be_tiny() */
     bool plain;   /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
@@ -301,7 +302,7 @@ struct plait_comm {
 
     void *scaled; /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
     size_t scaled_bytes;
-    size_t *starts; /* [2][nrank] where blocks of different sizes begin; NULL before the first of these */
+    struct plait_slots *slots; /* of the last operation whose blocks differ in size (collv.c); NULL before the first */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;

@@ -298,8 +298,8 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 }
 
 /* What has come; false: its sender has failed, and may have given up its memory while it was read. */
-static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to, const void *data,
-                    size_t bytes)
+static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to,
+                    const void *data, size_t bytes)
 {
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
