@@ -67,18 +67,14 @@ struct plait_ranks { /* first, first + 1 .., n of them, around the comm */
     uint32_t first, n;
 };
 
-struct plait_given {                            /* what a rank gives in a tiny operation: the first line of a slot */
+/*
+ * A slot of what a rank gives in a tiny operation. What does not fit beside the word lies pages away from it: processors
+ * learn that who misses a word reads what is near it then, and fetch that while it is still written.
+ */
+struct plait_given {
     _Alignas(PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     struct plait_ranks to;                      /* who takes it; for its owner */
     uint8_t few[PLAIT_BESIDE_WORD];
-};
-struct plait_tiny_small { /* data that does not fit there has whole lines */
-    struct plait_given first;
-    uint8_t data[PLAIT_TINY_SOME];
-};
-struct plait_tiny_large {
-    struct plait_given first;
-    uint8_t data[PLAIT_TINY_MAX];
 };
 
 /*
@@ -115,9 +111,10 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
+    struct plait_given small[PLAIT_TINY_SMALL], large[PLAIT_TINY_LARGE];
     _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_ROWS];
-    _Alignas(PLAIT_LINE) struct plait_tiny_small small[PLAIT_TINY_SMALL];
-    struct plait_tiny_large large[PLAIT_TINY_LARGE];
+    _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_TINY_SMALL][PLAIT_TINY_SOME];
+    uint8_t large_data[PLAIT_TINY_LARGE][PLAIT_TINY_MAX];
     struct plait_post post[];
 };
 
@@ -156,13 +153,15 @@ struct plait_tiny_plan {
     struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
     bool takes;                  /* it has an OUT; */
     bool keeps;                  /* and part of it is of its own IN, only copied */
-    uint32_t turn;               /* operation s uses slot s & turn of its size; */
-    size_t slots, apart;         /* in a control block, where they begin; from each to the next; */
-    size_t data;                 /* in a slot, where the data begins */
+    uint32_t turn;               /* slots of its size, less one */
+    size_t given;                /* in a control block, where these begin; */
+    size_t data, apart;          /* and the data of the first; from each to the next; */
     size_t bytes;                /* that each who gives puts there, at most */
     bool parts;                  /* a part for each who takes, else one for all; */
     size_t part;                 /* from each to the next; */
-    size_t head;                 /* what is before each: where blocks differ in size, their bytes; */
+    bool sized;                  /* blocks differ in size: of each there are its bytes, a size_t, */
+    bool beside;                 /* beside the word, */
+    size_t head;                 /* or in so many bytes before the part; */
     size_t room;                 /* bytes of the largest block that goes there: of others there is the head alone */
     size_t at;                   /* in IN, what it takes of its own */
     size_t stride;               /* OUT takes what is from rank r at r * stride */
@@ -187,10 +186,10 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;   /* blocks differ in size, as each call says */
-    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
+    bool sized;       /* blocks differ in size, as each call says */
+    size_t count;     /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
     size_t most_tiny; /* sized: see plait_may_be_tiny() */
-    bool plain;   /* made for a call without options */
+    bool plain;       /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 

@@ -16,8 +16,8 @@
  *
  * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
  * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
- * so everyone finds its part without the others' sizes. Before such a part, of which the first begins beside the word, are
- * its bytes, which who takes it compares with those that it expects. Where each size is known to two ranks only, a part has
+ * so everyone finds its part without the others' sizes. Beside the word, or if they are too many before each part, are the
+ * bytes of each, which who takes it compares with those that it expects. Where each size is known to two ranks only, a part has
  * the room of the largest block that is small (plait_selection.split); of a larger one there are the bytes alone, and it goes
  * through the engine.
  *
@@ -37,7 +37,8 @@ static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
 
 /* ---- Who takes what ------------------------------------------------------------------------------------ */
 
-#define PART_HEAD sizeof(uint64_t) /* its bytes */
+#define PART_HEAD   sizeof(uint64_t)                /* its bytes; */
+#define MOST_BESIDE (PLAIT_BESIDE_WORD / PART_HEAD) /* of so many parts beside the word */
 
 static size_t part_bytes(size_t bytes)
 {
@@ -66,8 +67,11 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
     const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
-    const bool small = all <= PLAIT_TINY_SOME;
-    const size_t head = o->sized ? PART_HEAD : 0;
+    const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_TINY_SOME;
+    const size_t given = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
+    const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
+    const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
+    const size_t head = o->sized && !beside ? PART_HEAD : 0;
 
     return (struct plait_tiny_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
@@ -75,15 +79,19 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
         .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
         .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
-        .slots = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large),
-        .apart = small ? sizeof(struct plait_tiny_small) : sizeof(struct plait_tiny_large),
-        .data = all <= PLAIT_BESIDE_WORD || o->sized ? offsetof(struct plait_given, few)
-                : small                              ? offsetof(struct plait_tiny_small, data)
-                                                     : offsetof(struct plait_tiny_large, data),
+        .given = given,
+        .data = few     ? given + offsetof(struct plait_given, few)
+                : small ? offsetof(struct plait_control, small_data)
+                        : offsetof(struct plait_control, large_data),
+        .apart = few     ? sizeof(struct plait_given)
+                 : small ? PLAIT_TINY_SOME
+                         : PLAIT_TINY_MAX,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
+        .sized = o->sized,
+        .beside = beside,
         .head = head,
-        .part = o->sized ? part_bytes(bytes) : bytes,
+        .part = o->sized ? part_bytes(bytes) - (PART_HEAD - head) : bytes,
         .room = bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,
@@ -104,21 +112,34 @@ bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes 
 
 /* ---- Giving -------------------------------------------------------------------------------------------- */
 
-/* In a control block, the slot of an operation. */
-static inline size_t slot_at(const struct plait_tiny_plan *t, uint64_t sequence)
+/* The slot of an operation. Downwards: processors run ahead of who reads upwards, but not into the next one. */
+static inline size_t slot_in(const struct plait_tiny_plan *t, uint64_t sequence)
 {
-    return t->slots + (sequence & t->turn) * t->apart;
+    return ~sequence & t->turn;
 }
 
-static inline struct plait_given *given_at(const struct plait_control *c, size_t slot)
+static inline struct plait_given *given_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot)
 {
-    return (struct plait_given *)((uintptr_t)c + slot);
+    return (struct plait_given *)((uintptr_t)c + t->given) + slot;
+}
+
+static inline uint8_t *data_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot)
+{
+    return (uint8_t *)(uintptr_t)c + t->data + slot * t->apart;
+}
+
+/* The bytes of a part, where blocks differ in size. */
+static inline uint8_t *head_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot,
+                               uint32_t part)
+{
+    return t->beside ? given_at(c, t, slot)->few + part * PART_HEAD : data_at(c, t, slot) + part * t->part;
 }
 
 /* Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one. */
-static __attribute__((noinline)) bool is_read(struct plait_comm *comm, size_t slot, uint64_t sequence, uint32_t *late)
+static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_tiny_plan *t,
+                                              uint64_t sequence, uint32_t *late)
 {
-    const struct plait_given *given = given_at(comm->own, slot);
+    const struct plait_given *given = given_at(comm->own, t, slot_in(t, sequence));
     const uint32_t word = (uint32_t)atomic_load_explicit(&given->word, memory_order_relaxed);
     const uint64_t last = sequence - ((uint32_t)sequence - word);
     uint64_t all = UINT64_MAX - 1;
@@ -141,18 +162,17 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, size_t sl
 /* May this rank write what it gives in operation `sequence`? Not if that comes around to what somebody still reads. */
 static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan *t, uint64_t sequence, uint32_t *late)
 {
-    return __builtin_expect(sequence - comm->begun <= t->turn, 1) ||
-           is_read(comm, slot_at(t, sequence), sequence, late);
+    return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, late);
 }
 
 /*
- * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not the first,
- * at whose word the others may look already, and none that others may still read.
+ * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not that of
+ * the word, at which the others may look already, and none that others may still read.
  */
 static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
                                              uint64_t sequence, bool few)
 {
-    const uint8_t *data = (const uint8_t *)comm->own + slot_at(t, sequence) + PLAIT_ROUND_UP(t->data);
+    const uint8_t *data = data_at(comm->own, t, slot_in(t, sequence));
     uint32_t late;
 
     if (!is_free(comm, t, sequence, &late))
@@ -169,13 +189,6 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
     return side->nslot > 1 ? rank : 0;
 }
 
-static void put_part(const struct plait_kernels *k, uint8_t *to, const void *part, uint64_t bytes, size_t room)
-{
-    memcpy(to, &bytes, sizeof bytes);
-    if (bytes > 0 && bytes <= room)
-        plait_copy(k, to + PART_HEAD, part, bytes);
-}
-
 /* All of IN but this rank's own. */
 static void put_blocks(const struct plait_comm *comm, const struct plait_tiny_plan *t, const uint8_t *in, uint8_t *to)
 {
@@ -188,18 +201,21 @@ static void put_blocks(const struct plait_comm *comm, const struct plait_tiny_pl
 }
 
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
-                                                const struct plait_sizes *v, const void *in, uint8_t *to)
+                                                const struct plait_sizes *v, const void *in, size_t slot)
 {
     const struct plait_tiny_plan *t = &o->tiny;
+    uint8_t *to = data_at(comm->own, t, slot);
 
-    if (t->head == 0) {
+    if (!t->sized) {
         put_blocks(comm, t, in, to);
         return;
     }
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
-        const uint32_t slot = slot_of(&o->geometry.in, r);
-        put_part(comm->kernels, to + i * t->part, (const uint8_t *)in + v->in_at[slot] * o->size, v->in[slot] * o->size,
-                 t->room);
+        const uint32_t s = slot_of(&o->geometry.in, r);
+        const uint64_t bytes = v->in[s] * o->size;
+        if (bytes > 0 && bytes <= t->room)
+            plait_copy(comm->kernels, to + i * t->part + t->head, (const uint8_t *)in + v->in_at[s] * o->size, bytes);
+        memcpy(head_at(comm->own, t, slot, i), &bytes, sizeof bytes);
     }
 }
 
@@ -221,12 +237,12 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
                                                        size_t slot)
 {
     const struct plait_tiny_plan *t = &o->tiny;
-    struct plait_given *given = given_at(comm->own, slot);
+    struct plait_given *given = given_at(comm->own, t, slot);
 
-    if (t->parts || t->head > 0)
-        put_parts(comm, o, v, in, (uint8_t *)given + t->data);
+    if (t->parts || t->sized)
+        put_parts(comm, o, v, in, slot);
     else if (t->bytes > 0)
-        plait_copy(comm->kernels, (uint8_t *)given + t->data, in, t->bytes);
+        plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
     plait_wake(comm, t->to.first);
@@ -242,7 +258,7 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
-    if (t->head > 0) {
+    if (t->sized) {
         count_parts(comm, o, v);
     } else {
         comm->stats.messages += t->to.n;
@@ -254,19 +270,23 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
 
 /* ---- Taking -------------------------------------------------------------------------------------------- */
 
-static inline bool has_given(const struct plait_comm *comm, uint32_t rank, size_t slot, uint64_t word)
+static inline bool has_given(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank, size_t slot,
+                             uint64_t word)
 {
-    return atomic_load_explicit(&given_at(comm->peers[rank].control, slot)->word, memory_order_acquire) == word;
+    return atomic_load_explicit(&given_at(comm->peers[rank].control, t, slot)->word, memory_order_acquire) == word;
 }
 
-/* What `rank`, which is another, gives to this one. */
+/* Which part of what `rank`, another, gives is for this rank. */
+static inline uint32_t own_part(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank)
+{
+    return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
+}
+
+/* What it gives to this one. */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
                                    size_t slot)
 {
-    const uint8_t *data = (const uint8_t *)comm->peers[rank].control + slot + t->data + t->head;
-    const uint32_t before = comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1;
-
-    return data + (t->parts ? before * t->part : 0);
+    return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
 }
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
@@ -291,7 +311,7 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
-    if (t->head > 0)
+    if (t->sized)
         copy_part(comm, o, v, comm->rank,
                   (const uint8_t *)in + v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size, out);
     else
@@ -300,12 +320,14 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 
 /* What came, as its sender says, is as long as this rank takes it to be. */
 static enum plait_status check_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                                    uint32_t rank, const void *from)
+                                    uint32_t rank)
 {
+    const struct plait_tiny_plan *t = &o->tiny;
     const size_t expected = v->out[slot_of(&o->geometry.out, rank)] * o->size;
     uint64_t bytes;
 
-    memcpy(&bytes, (const uint8_t *)from - PART_HEAD, sizeof bytes);
+    memcpy(&bytes, head_at(comm->peers[rank].control, t, slot_in(t, comm->sequence), own_part(comm, t, rank)),
+           sizeof bytes);
     if (!PLAIT_GUARDS || bytes == expected)
         return PLAIT_OK;
     return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "rank %u sends %llu bytes where rank %u expects %zu", rank,
@@ -317,7 +339,7 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
                                                              const struct plait_sizes *v, uint32_t rank,
                                                              const void *from, void *out)
 {
-    const enum plait_status status = check_part(comm, o, v, rank, from);
+    const enum plait_status status = check_part(comm, o, v, rank);
 
     if (status == PLAIT_OK && !o->geometry.combines &&
         v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->tiny.room)
@@ -331,7 +353,7 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
                                                                     const struct plait_sizes *v, uint32_t rank,
                                                                     const void *from, void *out)
 {
-    if (o->tiny.head > 0)
+    if (o->tiny.sized)
         return take_part(comm, o, v, rank, from, out);
     if (!o->geometry.combines)
         copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
@@ -343,7 +365,7 @@ static inline __attribute__((always_inline)) void combine(struct plait_comm *com
                                                           const struct plait_sizes *v, const void **from,
                                                           const void *in, void *out)
 {
-    const bool sized = o->tiny.head > 0;
+    const bool sized = o->tiny.sized;
     const size_t count = sized ? v->out[0] : o->count;
 
     if (count == 0)
@@ -401,7 +423,7 @@ static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
     bool apart = plait_is_apart(comm, turn->rank);
 
     for (uint32_t i = 0, r = next_rank(comm, turn->rank); i < turn->after && apart; i++, r = next_rank(comm, r))
-        apart = has_given(comm, r, turn->slot, turn->word) || plait_is_apart(comm, r);
+        apart = has_given(comm, turn->t, r, turn->slot, turn->word) || plait_is_apart(comm, r);
     return apart;
 }
 
@@ -443,7 +465,7 @@ static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *c
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
     plait_wait_for_few_bytes(comm, &w, comm->apart > 0 && are_apart(comm, &turn));
-    while (status == PLAIT_OK && !has_given(comm, turn.rank, turn.slot, turn.word))
+    while (status == PLAIT_OK && !has_given(comm, turn.t, turn.rank, turn.slot, turn.word))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
@@ -453,7 +475,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
                                  uint64_t word, const void *in, void *out)
 {
     const struct plait_tiny_plan *t = &o->tiny;
-    const size_t slot = slot_at(t, comm->sequence);
+    const size_t slot = slot_in(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
     enum plait_status status = PLAIT_OK;
     uint32_t late;
@@ -470,7 +492,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);
-        if (!has_given(comm, r, slot, word))
+        if (!has_given(comm, t, r, slot, word))
             status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
         if (status == PLAIT_OK)
             status = take(comm, o, v, r, from[r], out);
@@ -511,7 +533,7 @@ static inline __attribute__((always_inline)) bool try_give(struct plait_run *run
         return true;
     if (!is_free(comm, t, s, &run->late))
         return false;
-    give(comm, run->o, &run->sizes, run->word, run->in, slot_at(t, s));
+    give(comm, run->o, &run->sizes, run->word, run->in, slot_in(t, s));
     return true;
 }
 
@@ -538,13 +560,13 @@ enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *en
 {
     struct plait_run *run = comm->run;
     const struct plait_tiny_plan *t = &run->o->tiny;
-    const size_t slot = slot_at(t, comm->sequence);
+    const size_t slot = slot_in(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
 
     if (!run->given && !(*moved = run->given = try_give(run)))
         return PLAIT_OK;
     for (; run->taken < t->from.n; run->taken++, *moved = true)
-        if (!has_given(comm, (t->from.first + run->taken) % comm->nrank, slot, run->word))
+        if (!has_given(comm, t, (t->from.first + run->taken) % comm->nrank, slot, run->word))
             return PLAIT_OK;
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         from[r] = given_by(comm, t, r, slot);

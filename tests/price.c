@@ -132,11 +132,11 @@ static struct plait_comm *create_alone(struct plait_comm **other)
 static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 {
     const uint64_t next = comm->sequence + 1, bytes = sizeof(float);
-    struct plait_tiny_small *slot = &other->own->small[next % PLAIT_TINY_SMALL];
+    struct plait_given *slot = &other->own->small[~next % PLAIT_TINY_SMALL];
 
     if (comm->last->sized)
-        memcpy((char *)slot + comm->last->tiny.data, &bytes, sizeof bytes);
-    atomic_store_explicit(&slot->first.word, plait_word(comm->last, next), memory_order_release);
+        memcpy(slot->few, &bytes, sizeof bytes);
+    atomic_store_explicit(&slot->word, plait_word(comm->last, next), memory_order_release);
 }
 
 /* ---- Instructions -------------------------------------------------------------------------------- */
