@@ -208,6 +208,41 @@ static void a_message_outlives_its_sender(void **state)
     unsetenv("PLAIT_CMA");
 }
 
+/* Small ones that have come, or have room: no queue ever holds them, and the ring has them as done. */
+static int pass_queues(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[] = { 0, 1, 88, 89, PLAIT_MESSAGE_SMALL / sizeof(int32_t) };
+    int32_t v[PLAIT_MESSAGE_SMALL / sizeof(int32_t)];
+
+    (void)arg;
+    for (uint32_t k = 0; k < 40; k++) {
+        const size_t n = counts[k % 5];
+        fill(v, n, 0, 1, k);
+        if (rank == 0)
+            CHECK(plait_send(*comm, v, n, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        if (rank == 1)
+            memset(v, 0, sizeof v);
+        if (rank == 1)
+            CHECK(plait_recv(*comm, v, n, PLAIT_INT32, 0, NULL) == PLAIT_OK && holds(v, n, 0, 1, k) == 0);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        const struct plait_message_record *record = &(*comm)->own->messages.record[(k + 1) % PLAIT_NMESSAGE_RECORD];
+        CHECK(record->number == k + 1 && record->count == n && record->slices == 1 && record->done);
+    }
+    const struct plait_pair *pair = (*comm)->messages->pairs[1 - rank];
+    CHECK(pair->sends.n + pair->recvs.n == 40 && pair->sends.end == NULL && pair->recvs.end == NULL);
+    return 0;
+}
+
+static void small_messages_go_past_their_queues(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = pass_queues, .processes = true };
+
+    (void)state;
+    if (!RANKS_ON_HOSTS)
+        assert_int_equal(ranks_run(&r), 0);
+}
+
 /* Different ranks do different things, messages beside collectives. */
 static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -574,6 +609,7 @@ int main(void)
         cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
         cmocka_unit_test(who_receives_a_long_message_sends_between_its_slices),
         cmocka_unit_test(a_message_outlives_its_sender),
+        cmocka_unit_test(small_messages_go_past_their_queues),
         cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
         cmocka_unit_test(a_rank_may_send_to_itself),
         cmocka_unit_test(rings_and_all_to_alls_in_groups),
