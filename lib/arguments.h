@@ -21,6 +21,23 @@ struct plait_args { /* of a call */
     bool sized; /* blocks differ in size (plait_sizes); count: of the largest, if it decides what runs; else 0 */
 };
 
+/* What tells operations apart, but for counts, buffers and options. Nothing of it is checked: all bits count. */
+struct plait_key {
+    uint64_t whose, what;
+};
+
+static inline struct plait_key plait_key(const struct plait_args *a)
+{
+    return (struct plait_key){ (uint64_t)a->root << 32 | (uint32_t)a->type,
+                               (uint64_t)(uint32_t)a->op << 32 | (uint32_t)a->coll << 2 | (uint32_t)a->sized << 1 |
+                                   (a->queue != NULL) };
+}
+
+static inline bool plait_same_key(struct plait_key a, struct plait_key b)
+{
+    return ((a.whose ^ b.whose) | (a.what ^ b.what)) == 0;
+}
+
 #define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */
 
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */

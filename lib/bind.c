@@ -241,6 +241,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .inplace = a->inplace,
                                    .sized = a->sized,
                                    .device = a->queue != NULL,
+                                   .key = plait_key(a),
                                    .count = a->count,
                                    .plain = options == NULL,
                                    .call = *call };

@@ -25,8 +25,7 @@ static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct
 static inline bool plait_resembles(const struct plait_op_plan *o, const struct plait_args *a,
                                    const struct plait_call *call)
 {
-    return o->type == a->type && o->op == a->op && o->coll == a->coll && o->root == a->root && o->sized == a->sized &&
-           o->device == (a->queue != NULL) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
+    return plait_same_key(o->key, plait_key(a)) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
 }
 
 /* It resembles it: is it this operation? */

@@ -122,8 +122,7 @@ static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *c
 static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)
 {
     const struct plait_op_plan *last = comm->last;
-    const bool known = last != NULL && last->coll == a->coll && last->root == a->root && last->type == a->type &&
-                       last->count == a->count && !last->sized;
+    const bool known = last != NULL && last->count == a->count && plait_same_key(last->key, plait_key(a));
 
     if (a->count == 0 || a->in == NULL || a->out == NULL)
         return false;

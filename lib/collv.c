@@ -23,8 +23,8 @@ struct side {                /* what follows of it */
 
 /* Of the last call that was right: the next one's mostly lie as they did. */
 struct plait_slots {
-    enum plait_coll coll; /* PLAIT_NCOLL: there was none */
-    uint32_t root;
+    struct plait_key key;
+    bool right;  /* false: there was none */
     size_t size; /* of an element */
     struct side in, out;
     struct plait_sizes sizes;
@@ -39,8 +39,7 @@ static struct plait_slots *create(uint32_t n)
 
     if (s == NULL)
         return NULL;
-    *s = (struct plait_slots){ .coll = PLAIT_NCOLL,
-                               .in = { .counts = s->numbers, .starts = s->numbers + n },
+    *s = (struct plait_slots){ .in = { .counts = s->numbers, .starts = s->numbers + n },
                                .out = { .counts = s->numbers + 2 * n, .starts = s->numbers + 3 * n },
                                .order = s->numbers + 4 * n };
     s->sizes = (struct plait_sizes){
@@ -161,7 +160,7 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     struct plait_sizes *v = &s->sizes;
     enum plait_status status = PLAIT_OK;
 
-    s->coll = PLAIT_NCOLL; /* until it is found right */
+    s->right = false; /* until it is found so */
     s->size = plait_dtype_size(a->type);
     v->most = 0;
     place_side(&s->in, in, g->in.nslot, s->size, &v->most);
@@ -177,8 +176,8 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
         return status;
     v->in_end = s->in.end;
     v->known = known_most(comm, g, a->root, v);
-    s->coll = a->coll;
-    s->root = a->root;
+    s->key = plait_key(a);
+    s->right = true;
     return PLAIT_OK;
 }
 
@@ -186,8 +185,8 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
 static inline bool lie_as_before(const struct plait_slots *s, const struct plait_args *a,
                                  const struct plait_geometry *g, const struct given *in, const struct given *out)
 {
-    return s != NULL && s->coll == a->coll && s->root == a->root && s->size == plait_dtype_size(a->type) &&
-           lie_so(&s->in, in, g->in.nslot) && lie_so(&s->out, out, g->out.nslot);
+    return s != NULL && s->right && plait_same_key(s->key, plait_key(a)) && lie_so(&s->in, in, g->in.nslot) &&
+           lie_so(&s->out, out, g->out.nslot);
 }
 
 /* ---- The operation --------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <plait/plan.h>
 
 #include "arena.h"
+#include "arguments.h"
 #include "bootstrap/bootstrap.h"
 #include "config.h"
 #include "fork.h"
@@ -181,6 +182,7 @@ struct plait_run;
 
 /* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
 struct plait_op_plan {
+    struct plait_key key;
     enum plait_coll coll;
     enum plait_dtype type;
     enum plait_op op;
