@@ -83,7 +83,7 @@ static bool send_now(struct plait_request *first)
         if (r->kind != PLAIT_REQUEST_SEND)
             continue;
         begin(r);
-        if (plait_message_send_now(r))
+        if (plait_message_passes(r) && plait_message_send_now(r))
             continue;
         plait_message_queue(r);
         all = false;
@@ -98,6 +98,7 @@ static void take_now(struct plait_request *first, bool waits, uint32_t spins)
         if (r->kind != PLAIT_REQUEST_RECV)
             continue;
         begin(r);
+        waits = waits && plait_message_passes(r);
         for (uint32_t turns = 0; waits && !plait_message_take_now(r); turns++) {
             waits = turns < spins;
             plait_pause();

@@ -352,9 +352,14 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 /* ---- Past the queues ------------------------------------------------------------------------------------- */
 
 /* Whole, in memory of this rank or of the post: nobody waits for what becomes of it. */
-static bool is_plain(const struct plait_comm *comm, const struct plait_letter *m)
+bool plait_message_passes(const struct plait_request *r)
 {
-    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m);
+    const struct plait_comm *comm = r->comm;
+    const struct plait_letter *m = &r->letter;
+    const struct plait_pair *pair = comm->messages->pairs[m->peer];
+
+    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m) &&
+           (r->kind == PLAIT_REQUEST_SEND ? pair->sends.first : pair->recvs.first) == NULL;
 }
 
 bool plait_message_send_now(struct plait_request *r)
@@ -363,8 +368,7 @@ bool plait_message_send_now(struct plait_request *r)
     struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
     enum plait_status status = PLAIT_OK;
 
-    if (pair->sends.first != NULL || !is_plain(comm, &r->letter) || has_failed(comm, pair->peer) ||
-        !offer(comm, pair, &r->letter, &status)) /* why not is found again in its turn */
+    if (has_failed(comm, pair->peer) || !offer(comm, pair, &r->letter, &status))
         return false;
     show(r); /* while it travels */
     if (r->letter.lent) {
@@ -380,13 +384,9 @@ bool plait_message_send_now(struct plait_request *r)
 bool plait_message_take_now(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
-    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
     struct plait_letter *m = &r->letter;
-    size_t sent = m->bytes;
-
-    if (pair->recvs.first != NULL || !is_plain(comm, m))
-        return false;
     struct plait_link *link = link_of(comm, m);
+    size_t sent = m->bytes;
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), m->data, &sent);
     if (data == NULL)
         show(r);

@@ -60,9 +60,10 @@ void plait_message_enter(struct plait_request *r);
 void plait_message_queue(struct plait_request *r);
 
 /*
- * Instead of the queue, which would be empty but for it. false: not yet, or it is none of those that can, or there is
- * an error, that its turn in the queue finds. A sent one may be read where it lies after this; it ends in a turn.
+ * May it go past its queue, which would be empty but for it? Then: false: not yet, or there is an error, that its turn in
+ * the queue finds. What is sent may be read where it lies after this; it ends in a turn.
  */
+bool plait_message_passes(const struct plait_request *r);
 bool plait_message_send_now(struct plait_request *r);
 bool plait_message_take_now(struct plait_request *r);
 
