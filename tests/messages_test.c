@@ -231,6 +231,16 @@ static int pass_queues(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     const struct plait_pair *pair = (*comm)->messages->pairs[1 - rank];
     CHECK(pair->sends.n + pair->recvs.n == 40 && pair->sends.end == NULL && pair->recvs.end == NULL);
+    /* Others are not waited for beside their queue: a long one, and one that has another before it. */
+    struct plait_request r = { .comm = *comm, .kind = PLAIT_REQUEST_RECV };
+    r.letter = (struct plait_letter){ .peer = 1 - rank, .bytes = PLAIT_MESSAGE_SMALL };
+    CHECK(plait_message_passes(&r));
+    r.letter.bytes++;
+    CHECK(!plait_message_passes(&r));
+    r.letter = (struct plait_letter){ .peer = 1 - rank };
+    (*comm)->messages->pairs[1 - rank]->recvs.first = &r;
+    CHECK(!plait_message_passes(&r));
+    (*comm)->messages->pairs[1 - rank]->recvs.first = NULL;
     return 0;
 }
 
