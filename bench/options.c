@@ -428,10 +428,12 @@ void options_help(void)
                  r->letter ? "," : " ", r->name, r->argument != NULL ? r->argument : "");
         printf("  %-32s %s\n", flag, r->text);
     }
-    printf(
-        "\ntime is the mean of operations back to back, as in nccl-tests. median (and -I) are of single operations\n"
-        "that begin together. A ratio is of the means of their middle halves in the same round; below 1 plait is faster.\n"
-        "near and far are the two speeds at which some virtual machines connect their processors.\n");
+    printf("\ntime is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle half) and "
+           "-I are of\n"
+           "single operations that begin together. A ratio is plait's midmean over the peer's in the same round; below "
+           "1 plait\n"
+           "is faster.\n"
+           "near and far are the two speeds at which some virtual machines connect their processors.\n");
 }
 
 static bool apply(struct options *o, const struct row *r, const char *flag, const char *value)

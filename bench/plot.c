@@ -73,7 +73,7 @@ static void write_data(FILE *f, const struct bench *b)
             if (k == b->nbackend)
                 write_row(f, b, c, limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank));
             else if (drawn(c)->outcome[k].measured)
-                write_row(f, b, c, outcome_stats(b, &drawn(c)->outcome[k]).median);
+                write_row(f, b, c, outcome_stats(b, &drawn(c)->outcome[k]).midmean);
         }
         fprintf(f, "EOD\n");
     }
@@ -129,7 +129,7 @@ static void write_script(FILE *f, const void *bench, const char *path)
             svg ? 15 : 13);
     fprintf(f, "set output '%s'\n", path);
     fprintf(f,
-            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; median of "
+            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; midmean of "
             "single operations; buffers from %s}\"\n",
             toupper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
             o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",

@@ -65,7 +65,7 @@ static void print_backends(const struct bench *b)
 /* The columns behind nccl-tests' own. */
 static void print_extra_head(const struct bench *b, int line)
 {
-    static const char *const names[2][5] = { { "mode", "median", "peer", "median", "ratio" },
+    static const char *const names[2][5] = { { "mode", "midmean", "peer", "midmean", "ratio" },
                                              { "", "(us)", "(best)", "(us)", "" } };
 
     for (int place = 0; place < NPLACE; place++) {
@@ -189,7 +189,7 @@ static void print_extra_half(const struct bench *b, const struct half *h)
     if (!h->measured)
         return;
     printf("  | %5s", mode_name(h->guarded.mode));
-    print_fitting(1e6 * outcome_stats(b, &h->outcome[0]).median, 8);
+    print_fitting(1e6 * outcome_stats(b, &h->outcome[0]).midmean, 8);
     if (b->nbackend == 1)
         return;
     if (h->best == 0) {
@@ -197,7 +197,7 @@ static void print_extra_half(const struct bench *b, const struct half *h)
         return;
     }
     printf("  %6s", peer_name(b, h->best));
-    print_fitting(1e6 * outcome_stats(b, &h->outcome[h->best]).median, 8);
+    print_fitting(1e6 * outcome_stats(b, &h->outcome[h->best]).midmean, 8);
     printf("  %5.2f", h->outcome[h->best].ratio);
 }
 

@@ -38,24 +38,25 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
 }
 
 /* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
-bool plait_may_be_tiny(const struct plait_comm *comm, enum plait_coll coll, size_t bytes, bool device)
+static size_t find_most_tiny(const struct plait_comm *comm, enum plait_coll coll)
 {
+    size_t may = 0, may_not = PLAIT_TINY_MAX + 1;
     char spec[PLAIT_MAX_SPEC];
     struct plait_wish wish;
 
-    wish_of(comm, coll, true, device, &plait_no_wishes, spec, &wish);
-    return plait_fits_tiny(coll, comm->nrank, bytes, &wish);
-}
-
-static size_t most_tiny(const struct plait_comm *comm, enum plait_coll coll, bool device)
-{
-    size_t may = 0, may_not = PLAIT_TINY_MAX + 1;
-
+    wish_of(comm, coll, true, false, &plait_no_wishes, spec, &wish);
     while (may_not - may > 1) {
         const size_t bytes = (may + may_not) / 2;
-        *(plait_may_be_tiny(comm, coll, bytes, device) ? &may : &may_not) = bytes;
+        *(plait_fits_tiny(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
     }
     return may;
+}
+
+size_t plait_most_tiny_block(struct plait_comm *comm, enum plait_coll coll)
+{
+    if (comm->most_tiny[coll] == 0)
+        comm->most_tiny[coll] = find_most_tiny(comm, coll) + 1;
+    return comm->most_tiny[coll] - 1;
 }
 
 /* A barrier runs as the all-reduce of nothing. */
@@ -200,7 +201,6 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
-    o->most_tiny = o->sized ? most_tiny(comm, o->coll, o->device) : 0;
     o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);

@@ -198,14 +198,11 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
 
 /*
  * The largest part (a->count) decides whether the operation is tiny; if it is not, its plan is that of parts of any size,
- * without a count. again: it resembles comm->last.
+ * without a count.
  */
-static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, bool again,
-                                const struct plait_call *call)
+static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
-    const size_t bytes = a->count * plait_dtype_size(a->type);
-
-    if (again ? bytes > comm->last->most_tiny : !plait_may_be_tiny(comm, a->coll, bytes, a->queue != NULL))
+    if (a->queue != NULL || a->count * plait_dtype_size(a->type) > plait_most_tiny_block(comm, a->coll))
         a->count = 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
@@ -215,7 +212,7 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, b
 }
 
 /* Not the last operation again, here and now. */
-static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a, bool again,
+static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a,
                                                        const struct plait_call *call)
 {
     const bool now = !(a->queue != NULL ? plait_device_must_queue(comm, call) : plait_must_queue(comm, call));
@@ -223,7 +220,7 @@ static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, 
 
     if (!now)
         pthread_mutex_lock(&comm->lock);
-    enum plait_status status = choose(comm, a, again && a->queue == NULL, call);
+    enum plait_status status = choose(comm, a, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
     if (now && a->queue != NULL)
@@ -286,7 +283,7 @@ sized(struct plait_comm *comm, struct plait_args a, struct given in, struct give
     if (again && a.count > 0 && comm->last->selection.tiny && plait_fits_too(comm->last, &a) && a.queue == NULL &&
         !plait_must_queue(comm, call))
         return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
-    return run(comm, &a, again, call);
+    return run(comm, &a, call);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,

@@ -188,10 +188,9 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;       /* blocks differ in size, as each call says */
-    size_t count;     /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
-    size_t most_tiny; /* sized: see plait_may_be_tiny() */
-    bool plain;       /* made for a call without options */
+    bool sized;   /* blocks differ in size, as each call says */
+    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
+    bool plain;   /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 
@@ -303,6 +302,7 @@ struct plait_comm {
 
     void *scaled; /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
     size_t scaled_bytes;
+    size_t most_tiny[PLAIT_NCOLL]; /* + 1: see plait_most_tiny_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation whose blocks differ in size (collv.c); NULL before the first */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */

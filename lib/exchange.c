@@ -5,6 +5,7 @@
 #include "group.h"
 #include "message.h"
 #include "progress.h"
+#include "reduce.h"
 #include "status.h"
 #include "wait.h"
 
@@ -91,21 +92,24 @@ static bool send_now(struct plait_request *first)
     return all;
 }
 
-/* Take what comes soon, in the order of the calls, without a queue; the rest is queued. */
-static void take_now(struct plait_request *first, bool waits, uint32_t spins)
+/* Take what comes soon, in the order of the calls, without a queue; the rest is queued. The turns that were in vain. */
+static uint32_t take_now(struct plait_request *first, bool waits, uint32_t spins)
 {
+    uint32_t turns = 0;
+
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
         if (r->kind != PLAIT_REQUEST_RECV)
             continue;
         begin(r);
         waits = waits && plait_message_passes(r);
-        for (uint32_t turns = 0; waits && !plait_message_take_now(r); turns++) {
+        for (turns = 0; waits && !plait_message_take_now(r); turns++) {
             waits = turns < spins;
             plait_pause();
         }
         if (!waits)
             plait_message_queue(r);
     }
+    return turns;
 }
 
 static uint32_t count(const struct plait_request *first)
@@ -117,19 +121,15 @@ static uint32_t count(const struct plait_request *first)
     return n;
 }
 
-static void run(struct plait_request *first)
+/* The rest, in turns, of which there were some. spins: before it yields. How many are left: it takes long. */
+static uint32_t run_queued(struct plait_comm *comm, const struct plait_request *first, uint32_t left, uint32_t spins,
+                           uint32_t turns)
 {
-    struct plait_comm *comm = first->comm;
+    const uint32_t environment = plait_fpenv_enter();        /* waits compute */
     const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
     const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
-    uint32_t spins = shared ? SPINS_SHARED : plait_spins(comm);
 
-    if (comm->apart > 0)
-        plait_tell_processor(comm);
-    const bool waits = send_now(first);
-    take_now(first, waits, shared ? 0 : spins);
-    uint32_t left = count(first) - tell(comm);
-    for (uint32_t turns = 0; left > 0 && turns <= spins + yields; turns++) {
+    for (; left > 0 && turns <= spins + yields; turns++) {
         plait_network_turn(comm);
         if (plait_messages_turn(comm, false)) {
             turns = 0;
@@ -140,6 +140,23 @@ static void run(struct plait_request *first)
         }
         left -= tell(comm);
     }
+    plait_fpenv_leave(environment);
+    return left;
+}
+
+static void run(struct plait_request *first)
+{
+    struct plait_comm *comm = first->comm;
+    const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
+    const uint32_t spins = shared ? SPINS_SHARED : plait_spins(comm);
+
+    if (comm->apart > 0)
+        plait_tell_processor(comm);
+    const bool waits = send_now(first);
+    const uint32_t turns = take_now(first, waits, shared ? 0 : spins);
+    uint32_t left = count(first) - tell(comm);
+    if (left > 0)
+        left = run_queued(comm, first, left, spins, shared ? 0 : turns);
     plait_is_back(comm);
     if (left > 0)
         give_up(comm, left);

@@ -351,7 +351,7 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 
 /* ---- Past the queues ------------------------------------------------------------------------------------- */
 
-/* Whole, in memory of this rank or of the post: nobody waits for what becomes of it. */
+/* It is whole, and what another process is shown of it, or shows, is there to be read whoever ends meanwhile. */
 bool plait_message_passes(const struct plait_request *r)
 {
     const struct plait_comm *comm = r->comm;

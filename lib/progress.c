@@ -244,6 +244,7 @@ void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins)
 
     if (over(self))
         return;
+    const uint32_t environment = plait_fpenv_enter(); /* who idles computes times */
     atomic_fetch_add(&drivers, 1);
     while (!over(self))
         if (plait_progress())
@@ -252,6 +253,7 @@ void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins)
             wait_a_little(&idle, spins);
     if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
         plait_bells_ring(&rest_bell);
+    plait_fpenv_leave(environment);
 }
 
 /* ---- The thread -------------------------------------------------------------------------------------- */

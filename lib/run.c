@@ -278,14 +278,13 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
         return run_as_job(comm, o, in, out, v, call);
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;
-    const uint32_t environment = o->geometry.combines ? plait_fpenv_enter() : 0;
+    const uint32_t environment = plait_fpenv_enter(); /* a wait computes, too */
     const uint64_t word = next_word(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
     enum plait_status status = plait_tiny_run(comm, o, v, word, in, out);
     if (status == PLAIT_OK)
         status = end(comm, o);
-    if (o->geometry.combines)
-        plait_fpenv_leave(environment);
+    plait_fpenv_leave(environment);
     return status;
 }

@@ -35,6 +35,11 @@ static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
     return rank + 1 < comm->nrank ? rank + 1 : 0;
 }
 
+/* Pages apart, see struct plait_given. */
+_Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
+                   offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
+               "data is not near the words");
+
 /* ---- Who takes what ------------------------------------------------------------------------------------ */
 
 #define PART_HEAD   sizeof(uint64_t)                /* its bytes; */

@@ -32,6 +32,8 @@ rows() {
 rows | awk '$3 != "float" || $4 != "sum" || $5 != -1 || $9 != 0 || $13 != 0 { exit 1 }' ||
     fail "columns are not those of nccl-tests: $(rows)"
 grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
+[ "$openmpi" != yes ] || { "$perf" -b 4 -e 4 -n 10 --guard off --peer openmpi:ob1 >"$work/out" 2>&1 &&
+    grep -q '^# us of single operations' "$work/out"; } || fail "no table that tools/demo looks for: $(cat "$work/out")"
 
 # Ranks that share processors are bound to them in turn, Open MPI's as Plait's: else which ranks share one is chance.
 ranks=$(($(nproc) + 1))

@@ -591,6 +591,61 @@ static void what_is_counted_is_what_the_engine_counts_for_direct(void **state)
     }
 }
 
+/* Blocks of the same sizes elsewhere, of another root, after a mistake, and with another call pending are not the last ones. */
+static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const struct {
+        size_t counts[2], starts[2];
+        bool packed, wrong;
+    } calls[] = {
+        { { 2, 3 }, { 0, 2 }, true, false },  { { 2, 3 }, { 4, 0 }, false, false },
+        { { 2, 3 }, { 0, 2 }, false, false }, { { 2, 3 }, { 0, 2 }, true, false },
+        { { 2, 3 }, { 0, 1 }, false, true },  { { 2, 3 }, { 0, 2 }, true, false },
+        { { 3, 2 }, { 0, 3 }, true, false },  { { 2, 3 }, { 0, 2 }, true, false },
+        { { 2, 3 }, { 1, 4 }, false, false }, { { 2, 3 }, { 1, 5 }, false, false },
+        { { 2, 0 }, { 1, 5 }, false, false }, { { 2, 0 }, { 0, 2 }, true, false },
+    };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    int32_t in[4], out[9], later[5];
+
+    (void)arg;
+    for (unsigned k = 0; k < 3 * sizeof calls / sizeof *calls; k++) {
+        const unsigned i = k % (sizeof calls / sizeof *calls), form = k / (sizeof calls / sizeof *calls);
+        const size_t *starts = calls[i].packed ? NULL : calls[i].starts, own = calls[i].counts[rank];
+        const uint32_t root = form == 0 ? 2 : form - 1; /* all gather first, then one rank does */
+        const bool takes = root == 2 || root == rank;
+        call.request = &request;
+        if (form == 0 && i % 4 == 0) { /* it has begun when the next one is called, and takes what it was called with */
+            for (size_t e = 0; e < 4; e++)
+                in[e] = element(k + 100, rank, 0, e);
+            CHECK(plait_allgatherv(*comm, in, later, (const size_t[]){ 3, 2 }, NULL, PLAIT_INT32, &call) == PLAIT_OK);
+            CHECK(plait_wait(&request) == PLAIT_OK && later[3] == element(k + 100, 1, 0, 0));
+        }
+        for (size_t e = 0; e < 4; e++)
+            in[e] = element(k, rank, 0, e);
+        memset(out, 0x55, sizeof out);
+        const enum plait_status status =
+            root == 2 ? plait_allgatherv(*comm, in, out, calls[i].counts, starts, PLAIT_INT32, NULL)
+            : calls[i].wrong && !takes
+                ? PLAIT_ERR_ARG
+                : plait_gatherv(*comm, in, own, out, calls[i].counts, starts, PLAIT_INT32, root, NULL);
+        CHECK(status == (calls[i].wrong ? PLAIT_ERR_ARG : PLAIT_OK));
+        for (uint32_t r = 0; r < 2 && takes && !calls[i].wrong; r++)
+            for (size_t e = 0; e < calls[i].counts[r]; e++)
+                CHECK(out[calls[i].starts[r] + e] == element(k, r, 0, e));
+    }
+    return 0;
+}
+
+static void blocks_that_lie_elsewhere_are_not_the_last_ones(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = remember_blocks };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +656,7 @@ int main(void)
         cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
+        cmocka_unit_test(blocks_that_lie_elsewhere_are_not_the_last_ones),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
     return cmocka_run_group_tests_name("tiny", tests, NULL, NULL);
