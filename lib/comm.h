@@ -160,9 +160,8 @@ struct plait_tiny_plan {
     size_t bytes;                /* that each who gives puts there, at most */
     bool parts;                  /* a part for each who takes, else one for all; */
     size_t part;                 /* from each to the next; */
-    bool sized;                  /* blocks differ in size: of each there are its bytes, a size_t, */
-    bool beside;                 /* beside the word, */
-    size_t head;                 /* or in so many bytes before the part; */
+    bool beside;                 /* where blocks differ in size: the bytes of each are beside the word, */
+    size_t head;                 /* or in so many bytes before its part; */
     size_t room;                 /* bytes of the largest block that goes there: of others there is the head alone */
     size_t at;                   /* in IN, what it takes of its own */
     size_t stride;               /* OUT takes what is from rank r at r * stride */

@@ -102,7 +102,8 @@ static uint32_t take_now(struct plait_request *first, bool waits, uint32_t spins
             continue;
         begin(r);
         waits = waits && plait_message_passes(r);
-        for (turns = 0; waits && !plait_message_take_now(r); turns++) {
+        turns = waits ? 0 : turns;
+        for (; waits && !plait_message_take_now(r); turns++) {
             waits = turns < spins;
             plait_pause();
         }

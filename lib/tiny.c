@@ -93,7 +93,6 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
                          : PLAIT_TINY_MAX,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
-        .sized = o->sized,
         .beside = beside,
         .head = head,
         .part = o->sized ? part_bytes(bytes) - (PART_HEAD - head) : bytes,
@@ -211,7 +210,7 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
     const struct plait_tiny_plan *t = &o->tiny;
     uint8_t *to = data_at(comm->own, t, slot);
 
-    if (!t->sized) {
+    if (!o->sized) {
         put_blocks(comm, t, in, to);
         return;
     }
@@ -244,7 +243,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     const struct plait_tiny_plan *t = &o->tiny;
     struct plait_given *given = given_at(comm->own, t, slot);
 
-    if (t->parts || t->sized)
+    if (t->parts || o->sized)
         put_parts(comm, o, v, in, slot);
     else if (t->bytes > 0)
         plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
@@ -263,7 +262,7 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
-    if (t->sized) {
+    if (o->sized) {
         count_parts(comm, o, v);
     } else {
         comm->stats.messages += t->to.n;
@@ -316,7 +315,7 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
-    if (t->sized)
+    if (o->sized)
         copy_part(comm, o, v, comm->rank,
                   (const uint8_t *)in + v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size, out);
     else
@@ -358,7 +357,7 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
                                                                     const struct plait_sizes *v, uint32_t rank,
                                                                     const void *from, void *out)
 {
-    if (o->tiny.sized)
+    if (o->sized)
         return take_part(comm, o, v, rank, from, out);
     if (!o->geometry.combines)
         copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
@@ -370,7 +369,7 @@ static inline __attribute__((always_inline)) void combine(struct plait_comm *com
                                                           const struct plait_sizes *v, const void **from,
                                                           const void *in, void *out)
 {
-    const bool sized = o->tiny.sized;
+    const bool sized = o->sized;
     const size_t count = sized ? v->out[0] : o->count;
 
     if (count == 0)

@@ -607,7 +607,7 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
     };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *request = NULL;
-    int32_t in[4], out[9], later[5];
+    int32_t in[4], early[4], out[9], later[5];
 
     (void)arg;
     for (unsigned k = 0; k < 3 * sizeof calls / sizeof *calls; k++) {
@@ -618,9 +618,9 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
         call.request = &request;
         if (form == 0 && i % 4 == 0) { /* it has begun when the next one is called, and takes what it was called with */
             for (size_t e = 0; e < 4; e++)
-                in[e] = element(k + 100, rank, 0, e);
-            CHECK(plait_allgatherv(*comm, in, later, (const size_t[]){ 3, 2 }, NULL, PLAIT_INT32, &call) == PLAIT_OK);
-            CHECK(plait_wait(&request) == PLAIT_OK && later[3] == element(k + 100, 1, 0, 0));
+                early[e] = element(k + 100, rank, 0, e);
+            CHECK(plait_allgatherv(*comm, early, later, (const size_t[]){ 3, 2 }, NULL, PLAIT_INT32, &call) ==
+                  PLAIT_OK);
         }
         for (size_t e = 0; e < 4; e++)
             in[e] = element(k, rank, 0, e);
@@ -631,6 +631,9 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
                 ? PLAIT_ERR_ARG
                 : plait_gatherv(*comm, in, own, out, calls[i].counts, starts, PLAIT_INT32, root, NULL);
         CHECK(status == (calls[i].wrong ? PLAIT_ERR_ARG : PLAIT_OK));
+        if (request != NULL)
+            CHECK(plait_wait(&request) == PLAIT_OK && later[2] == element(k + 100, 0, 0, 2) &&
+                  later[4] == element(k + 100, 1, 0, 1));
         for (uint32_t r = 0; r < 2 && takes && !calls[i].wrong; r++)
             for (size_t e = 0; e < calls[i].counts[r]; e++)
                 CHECK(out[calls[i].starts[r] + e] == element(k, r, 0, e));
