@@ -474,8 +474,9 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
 {
     (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    ranks_meet();
     if (rank == 0) {
-        usleep(50000);
+        usleep(50000); /* the others wait for it */
         CHECK(plait_comm_abort(*comm, "the user has had enough") == PLAIT_OK);
     }
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_FAILED);
@@ -568,10 +569,10 @@ static int abort_before_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    usleep(rank == 0 ? 50000
-                     : 150000); /* all are out of the barrier before the abort, which is over before they go on */
+    ranks_meet(); /* all are out of the barrier before the abort, which is over before they go on */
     if (rank == 0)
         CHECK(plait_comm_abort(*comm, NULL) == PLAIT_OK);
+    ranks_meet();
     CHECK(plait_allreduce(*comm, &v, &v, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_FAILED);
     CHECK(says("aborted by rank 0") && v == 1);
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);

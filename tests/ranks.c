@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,6 +22,8 @@
 
 int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 static struct plait_unique_id the_id;
+static _Atomic uint32_t *arrived; /* shared by all processes: calls of ranks_meet() */
+static uint32_t nrank;            /* of the run */
 
 struct thread {
     const struct ranks *ranks;
@@ -37,6 +40,14 @@ struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
     o.rank = rank;
     o.id = &the_id;
     return o;
+}
+
+void ranks_meet(void)
+{
+    const uint32_t before = (*arrived)++, all = (before / nrank + 1) * nrank;
+
+    while (*arrived < all)
+        usleep(100);
 }
 
 static void *run_thread(void *arg)
@@ -99,8 +110,12 @@ static unsigned run_all(const struct ranks *r)
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
     unsigned failed = 0, left = r->nprocess;
 
-    if (pids == NULL || plait_unique_id_create(&the_id) != PLAIT_OK)
+    if (arrived == NULL)
+        arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pids == NULL || arrived == MAP_FAILED || plait_unique_id_create(&the_id) != PLAIT_OK)
         return 1;
+    *arrived = 0;
+    nrank = r->nprocess * r->nthread;
     fflush(NULL);
     for (uint32_t p = 0; p < r->nprocess; p++)
         if ((pids[p] = fork()) == 0) {

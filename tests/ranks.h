@@ -32,6 +32,10 @@ extern int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 /* Number of ranks that failed, were killed by a signal or by the limit. */
 unsigned ranks_run(const struct ranks *r);
 
+/* In a body: wait for all ranks of the run, by means that are not the library's: when an operation has ended on one rank it may
+ * still take long on another. Every rank calls it equally often. */
+void ranks_meet(void);
+
 /* The options of this rank (for no_comm). */
 struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
 

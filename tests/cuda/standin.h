@@ -77,6 +77,7 @@ void clock_join(struct clock *a, const struct clock *b);
 void actor_tick(int actor);
 uint32_t allocation_make(uint64_t bytes, uint32_t device, int fd); /* UINT32_MAX: there are too many */
 struct allocation *allocation_at(uint32_t allocation);
+uint64_t allocation_last(void); /* its id */
 void allocation_free(uint32_t allocation);
 void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, enum access access, const char *what);
 void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor);

@@ -135,7 +135,11 @@ void touch(const struct stream *s, uint64_t address, uint64_t bytes, enum access
         check_reach(s, &m, what);
     world_lock();
     if (allocation_at(m.allocation)->id != m.id)
-        die("%s accesses memory of another process at %#llx, which that has freed", what, (unsigned long long)address);
+        die("%s on stream %d (process %d) accesses %llu bytes at %#llx, byte %llu of %llu of allocation %llu, which "
+            "process %d has freed; the latest allocation is %llu",
+            what, s->actor, getpid(), (unsigned long long)bytes, (unsigned long long)address,
+            (unsigned long long)(address - m.start), (unsigned long long)m.bytes, (unsigned long long)m.id,
+            m.kind == IMPORTED_MEMORY ? m.pid : getpid(), (unsigned long long)allocation_last());
     accessed(m.allocation, address - m.start, bytes, s->actor, access, what);
     world_unlock();
 }

@@ -205,6 +205,11 @@ struct allocation *allocation_at(uint32_t allocation)
     return &world->allocations[allocation];
 }
 
+uint64_t allocation_last(void)
+{
+    return world->last_id;
+}
+
 static void trace_drop(uint32_t trace)
 {
     world->traces[trace].next = world->free_trace;
