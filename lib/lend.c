@@ -99,8 +99,9 @@ double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struc
 {
     if (m.bytes < PLAIT_LEAST_ONCE)
         return 0;
-    const uint32_t every = m.bytes < PLAIT_LEND_LONG ? PLAIT_LEND_TIMED : 1;
-    return comm->ncopy[m.row][which]++ % every == 0 ? plait_clock() : 0;
+    const uint32_t n = comm->ncopy[m.row][which]++, round = n / PLAIT_LEND_ROUND;
+    const bool timed = n % PLAIT_LEND_TIMED == 0 && (round < PLAIT_LEND_SURE || round % PLAIT_LEND_SPARED == 0);
+    return m.bytes >= PLAIT_LEND_LONG || timed ? plait_clock() : 0;
 }
 
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start)

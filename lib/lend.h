@@ -35,9 +35,14 @@
 #define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
 #define PLAIT_LEND_ROWS  ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
 
-/* Of shorter copies one of so many is timed, as the clock takes a tenth of the smallest. */
-#define PLAIT_LEND_LONG  ((size_t)128 << 10)
-#define PLAIT_LEND_TIMED 3
+/*
+ * Of shorter copies one of TIMED is timed; after so many rounds only in one round of SPARED: the clock, and the wait for what was
+ * stored to leave, take as long as the smallest copy.
+ */
+#define PLAIT_LEND_LONG   ((size_t)128 << 10)
+#define PLAIT_LEND_TIMED  3
+#define PLAIT_LEND_SURE   16
+#define PLAIT_LEND_SPARED 4
 
 /* What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is not in use. */
 #define PLAIT_LEND_BEYOND 7 /* of the rows of a collective: 1 MiB, about a core's cache */

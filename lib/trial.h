@@ -35,6 +35,7 @@ enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
 #define PLAIT_TRIAL_EARLY   32
 #define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
 #define PLAIT_TRIAL_LEAST   8192             /* bytes; in smaller vectors the blocks are too few lines to tell */
+#define PLAIT_TRIAL_ALONE   (512 << 10)      /* of results that alone are tried: shorter ones stay in caches */
 #define PLAIT_TRIAL_SIZES   28               /* of vectors, from LEAST, by powers of two; the last one has all above */
 #define PLAIT_TRIAL_WATCHED (1 << 20)        /* bytes; from here on every operation is timed, which costs 0.2 us */
 

@@ -10,6 +10,12 @@ static struct plait_trials *trials_of(const struct plait_run *run)
     return &run->comm->trials[run->o->geometry.combines];
 }
 
+/* bytes: of the vector, or of a block. Results alone matter where they are as long as caches. */
+static bool is_worth_a_trial(const struct plait_op_plan *o, size_t bytes)
+{
+    return o->geometry.combines ? bytes >= PLAIT_TRIAL_LEAST : bytes * o->geometry.out.nslot >= PLAIT_TRIAL_ALONE;
+}
+
 void plait_way_choose(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
@@ -18,7 +24,7 @@ void plait_way_choose(struct plait_run *run)
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = false;
-    if (bytes >= PLAIT_TRIAL_LEAST && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
+    if (is_worth_a_trial(run->o, bytes) && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
         plait_way_is_tried(run->o))
         run->way = plait_trial_start(trials_of(run), bytes, &run->timed);
     if (run->work.scratch) /* read from the cache, and never by anybody else */

@@ -223,7 +223,7 @@ static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
 
 static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = 1 << 16, LONG = 1 << 18 };
+    enum { BLOCK = PLAIT_TRIAL_ALONE / 2, LONG = 2 * PLAIT_TRIAL_ALONE, SHORT = PLAIT_TRIAL_ALONE / 4 };
     const size_t counts[2] = { LONG, LONG };
     char *in = calloc(1, LONG), *out = calloc(2, LONG);
 
@@ -236,6 +236,9 @@ static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)
         CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(try_results(*comm, rank, BLOCK) == 0);
+    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)
+        CHECK(plait_allgather(*comm, in, out, SHORT, PLAIT_UINT8, NULL) == PLAIT_OK);
+    CHECK(plait_trial_of(&(*comm)->trials[false], SHORT)->n == 0); /* in caches: there is nothing to try */
     for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++) /* blocks that may differ */
         CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(try_results(*comm, rank, LONG) == 0);
