@@ -288,15 +288,10 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
     return bytes < size ? 1 : bytes / size;
 }
 
-/*
- * Are blocks that differ in size cut into slices? Where all ranks know all sizes; but what the kernel copies, once and to
- * where it belongs, does not wait for a stage to be filled. Where two ranks know that of a block both cut it so.
- */
+/* Are blocks that differ in size cut into slices? Where all ranks know all sizes; where two know that of a block both cut it so. */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
-    if (g->kind == PLAIT_KIND_PART && !g->rooted)
-        return !(w->cma && !g->combines);
-    return !w->far && !w->device;
+    return (g->kind == PLAIT_KIND_PART && !g->rooted) || (!w->far && !w->device);
 }
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
