@@ -241,7 +241,7 @@ static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)
         CHECK(plait_allgather(*comm, in, out, SHORT, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(plait_trial_of(&(*comm)->trials[false], SHORT)->n == 0); /* in caches: there is nothing to try */
-    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++) /* blocks that may differ */
+    for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++)               /* blocks that may differ */
         CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(try_results(*comm, rank, LONG) == 0);
     for (int i = 0; i < 1 + PLAIT_TRIAL_PLACES; i++) /* to a root */
@@ -262,6 +262,38 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
 
     (void)state;
     run_or_skip(&r, 0);
+}
+
+/* Copies of `bytes` that are timed, of the next n. */
+static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
+{
+    const struct plait_passed m = { bytes, plait_lend_row(PLAIT_NCOLL, bytes) };
+    unsigned timed = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        timed += plait_lend_clock(comm, PLAIT_STAGING, m) != 0;
+    return timed;
+}
+
+static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { SURE = PLAIT_LEND_SURE * PLAIT_LEND_ROUND, LATER = PLAIT_LEND_TIMED * PLAIT_LEND_SPARED * PLAIT_LEND_ROUND };
+
+    (void)arg;
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_LEND_TIMED - 1) / PLAIT_LEND_TIMED);
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, LATER) == PLAIT_LEND_ROUND);
+    CHECK(timed_copies(*comm, PLAIT_LEND_LONG, LATER) == LATER);
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
+    return 0;
+}
+
+/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
+static void short_copies_are_timed_seldom_after_the_first(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = time_copies };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
@@ -760,6 +792,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
+        cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
         cmocka_unit_test(threads_stage_nothing),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
