@@ -205,9 +205,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
     if (o->selection.tiny)
-        o->tiny = plait_tiny_plan(o, o->count * o->size, comm->nrank, comm->rank);
+        o->tiny = plait_tiny_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
     else if (o->selection.split > 0)
-        o->tiny = plait_tiny_plan(o, o->selection.split, comm->nrank, comm->rank);
+        o->tiny = plait_tiny_plan(o, o->selection.split, comm->nrank, comm->rank, false);
     o->claim = o->selection.alg->claim(o->selection.alg, &shape);
     o->tally = find_tally(comm, o);
     if (o->tally == NULL)

@@ -75,7 +75,10 @@ struct plait_ranks { /* first, first + 1 .., n of them, around the comm */
 struct plait_given {
     _Alignas(PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     struct plait_ranks to;                      /* who takes it; for its owner */
-    uint8_t few[PLAIT_BESIDE_WORD];
+    union {
+        uint8_t few[PLAIT_BESIDE_WORD];
+        int64_t lent; /* of what may be lent: where it lies, from the start of its owner's block; 0: in its slot */
+    };
 };
 
 /*
@@ -99,6 +102,7 @@ struct plait_control {
     /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
     _Atomic uint64_t unheard;
     _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
+    _Atomic uint64_t took; /* the last tiny operation in which others lent what they gave, all of which was read */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
     _Alignas(PLAIT_LINE) _Atomic uint32_t bell;   /* futex; counts wakes by this rank */
@@ -154,6 +158,7 @@ struct plait_tiny_plan {
     struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
     bool takes;                  /* it has an OUT; */
     bool keeps;                  /* and part of it is of its own IN, only copied */
+    bool lends;                  /* library memory is read where it lies: it is long enough */
     uint32_t turn;               /* slots of its size, less one */
     size_t given;                /* in a control block, where these begin; */
     size_t data, apart;          /* and the data of the first; from each to the next; */

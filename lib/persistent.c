@@ -77,7 +77,7 @@ static bool start_alone(struct plait_request *r)
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
     comm->run->work.epilogue = NULL;
     plait_run_begin_tiny(comm, &r->job, r->job.in);
-    if (!comm->run->given)
+    if (!comm->run->given || r->job.o->tiny.lends) /* who lends waits until this rank takes */
         share(r);
     return true;
 }

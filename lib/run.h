@@ -84,8 +84,10 @@ struct plait_run {
 
     /* Of a tiny operation, and of the small blocks of one that is split. */
     uint64_t word;
-    bool given;     /* what this rank gives is where the others take it */
-    uint32_t late;  /* if not: who still reads what was there before */
+    bool given;     /* what this rank gives is where the others take it, */
+    bool lends;     /* in its own memory, until all have taken it; */
+    bool finished;  /* and it has taken all others' */
+    uint32_t late;  /* who still reads: what was there before, or what is lent */
     uint32_t taken; /* ranks whose vectors are there */
     bool slots;     /* of one that is split: they are not done */
     bool rest;      /* of one that is split: there are large blocks too, and the engine is not done */

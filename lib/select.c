@@ -30,13 +30,11 @@
  *
  * and what is not said here as on one machine.
  *
- * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 2 KiB (its IN); in an
- * all-reduce, where that saves a step, 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and 32
- * KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each
- * takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size is the
- * largest that is small (split). Measured on two processors with 2 cores (all-reduce: Zen 4, 2 to 8 ranks; the others: Sapphire
- * Rapids, 2 and 4 ranks). Near these sizes all-reduces take equally long both ways; of the others those in library
- * memory, which the engine reads where it is, do so near 1 KiB, those in other memory above 8 KiB.
+ * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 8 KiB (its IN); when
+ * ranks share processors 4 KiB for each of them if that is more (and 32 KiB at most), as who waits for a further step, or
+ * for those who read, waits for their turn on its processor. And each takes at most 128 KiB. Where blocks differ in size
+ * twice as much: all count as the largest, which where two alone know a size is the largest that is small (split).
+ * Measured on two processors, 2 ranks (Zen 5, docs/performance.md).
  */
 #include "arguments.h"
 #include "comm.h"
@@ -52,9 +50,8 @@
 
 #define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      2048             /* bytes that a rank gives; */
+#define MOST_TINY      8192             /* bytes that a rank gives; */
 #define MOST_TINY_EACH 4096             /* for each rank, when they share processors */
-#define MOST_ONE_SHOT  (1 << 13)        /* the same in an all-reduce, if that is more */
 #define MOST_READ      (1 << 17)        /* bytes that a rank takes */
 #define MOST_BINOMIAL  (1 << 16)        /* bytes */
 #define MOST_FEW       4096             /* bytes */
@@ -68,12 +65,12 @@
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
     const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
-    size_t most = w->oversubscribed ? (size_t)nrank * MOST_TINY_EACH : MOST_TINY;
+    size_t most = MOST_TINY;
 
+    if (w->oversubscribed && most < (size_t)nrank * MOST_TINY_EACH)
+        most = (size_t)nrank * MOST_TINY_EACH;
     if (w->sized)
         most *= 2;
-    if (coll == PLAIT_ALLREDUCE && most < MOST_ONE_SHOT)
-        most = MOST_ONE_SHOT;
     return !(w->sized && bytes == 0) && !w->paced && !w->far && !w->device && nrank <= MOST_DIRECT && given <= most &&
            given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
 }

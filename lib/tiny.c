@@ -21,8 +21,12 @@
  * the room of the largest block that is small (plait_selection.split); of a larger one there are the bytes alone, and it goes
  * through the engine.
  *
+ * What is long and lies in library memory is lent: its place is beside the word, and who takes reads it there, publishes that it
+ * took it, and only then waits until all have taken what it lent itself.
+ *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
- * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished.
+ * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished, or, when
+ * it has taken all, for those who take in m, to whom the same applies.
  */
 #include "tiny.h"
 #include "failure.h"
@@ -44,6 +48,7 @@ _Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plai
 
 #define PART_HEAD   sizeof(uint64_t)                /* its bytes; */
 #define MOST_BESIDE (PLAIT_BESIDE_WORD / PART_HEAD) /* of so many parts beside the word */
+#define MOST_STAGED 2048                            /* bytes that take less time to write again than a wait for readers */
 
 static size_t part_bytes(size_t bytes)
 {
@@ -66,7 +71,8 @@ size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool
 }
 
 /* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank)
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
+                                       bool lends)
 {
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
@@ -83,6 +89,7 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
+        .lends = lends && !o->sized && all > MOST_STAGED,
         .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
         .given = given,
         .data = few     ? given + offsetof(struct plait_given, few)
@@ -235,15 +242,39 @@ static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const
     }
 }
 
+static inline bool is_reached(const struct plait_comm *comm, const struct plait_tiny_plan *t, const void *in, size_t bytes)
+{
+    bool here = !plait_arena_contains(in, bytes);
+
+    for (uint32_t i = 0, r = t->to.first; here && i < t->to.n; i++, r = next_rank(comm, r))
+        if (comm->peers[r].process->base != NULL)
+            return false;
+    return true;
+}
+
+/* Can the others read IN where it lies, and is it not written meanwhile? */
+static inline bool may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
+                            const void *out)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
+
+    return t->lends && t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
+}
+
 /* v: where blocks differ in size. */
 static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_op_plan *o,
                                                        const struct plait_sizes *v, uint64_t word, const void *in,
-                                                       size_t slot)
+                                                       size_t slot, bool lends)
 {
     const struct plait_tiny_plan *t = &o->tiny;
     struct plait_given *given = given_at(comm->own, t, slot);
 
-    if (t->parts || o->sized)
+    if (t->lends)
+        given->lent = lends ? (int64_t)((uintptr_t)in - (uintptr_t)comm->own) : 0;
+    if (lends)
+        ;
+    else if (t->parts || o->sized)
         put_parts(comm, o, v, in, slot);
     else if (t->bytes > 0)
         plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
@@ -286,10 +317,17 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
-/* What it gives to this one. */
+/* What it gives to this one: it has given. */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
-                                   size_t slot)
+                                   size_t slot, bool *lent)
 {
+    const int64_t at = t->lends ? given_at(comm->peers[rank].control, t, slot)->lent : 0;
+
+    if (at != 0) {
+        *lent = true;
+        return (const uint8_t *)((uintptr_t)comm->peers[rank].control + (uintptr_t)at) +
+               (t->parts ? comm->rank * t->room : 0);
+    }
     return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
 }
 
@@ -380,27 +418,42 @@ static inline __attribute__((always_inline)) void combine(struct plait_comm *com
     comm->stats.bytes_reduced += count * o->size;
 }
 
+void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    for (uint32_t i = 0, r = o->tiny.from.first; i < o->tiny.from.n; i++, r = next_rank(comm, r))
+        plait_wake(comm, r);
+}
+
+/* Have all taken what this rank lends in its operation? If not, *late is one who has not. */
+static inline bool is_taken(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t *late)
+{
+    for (uint32_t i = 0, r = t->to.first; i < t->to.n; i++, r = next_rank(comm, r))
+        if (atomic_load_explicit(&comm->peers[r].control->took, memory_order_acquire) < comm->sequence) {
+            *late = r;
+            return false;
+        }
+    return true;
+}
+
 /* All whom this rank takes from have given, and it took what is only copied. */
 static inline __attribute__((always_inline)) enum plait_status finish(struct plait_comm *comm,
                                                                       const struct plait_op_plan *o,
                                                                       const struct plait_sizes *v, const void **from,
-                                                                      const void *in, void *out)
+                                                                      const void *in, void *out, bool lends, bool lent)
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0) /* of two slots the next is known to be free only now */
+    if (t->turn == 1 && t->to.n > 0 && !lends) /* of two slots the next is known to be free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines)
         combine(comm, o, v, from, in, out);
+    if (lent) {
+        atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
+        plait_tiny_tell(comm, o);
+    }
     return plait_look_for_failures(comm);
-}
-
-void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
-{
-    for (uint32_t i = 0, r = o->tiny.from.first; i < o->tiny.from.n; i++, r = next_rank(comm, r))
-        plait_wake(comm, r);
 }
 
 /* ---- At once ------------------------------------------------------------------------------------------- */
@@ -445,17 +498,19 @@ static uint64_t steps(const void *context, uint64_t *of)
     return turn->done;
 }
 
-static __attribute__((noinline)) enum plait_status wait_until_free(struct plait_comm *comm,
-                                                                   const struct plait_tiny_plan *t, uint32_t late)
+/* taken: wait until all have taken what is lent, else until its slot may be written. */
+static __attribute__((noinline)) enum plait_status
+wait_for_readers(struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t late, bool taken)
 {
-    struct turn turn = { .t = t, .rank = late };
+    struct turn turn = { .t = t, .rank = late, .done = taken ? (uint32_t)nsteps(t) : 0 };
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
     plait_wait_for_few_bytes(comm, &w, plait_is_apart(comm, late));
-    while (status == PLAIT_OK && !is_free(comm, t, comm->sequence, &turn.rank))
+    while (status == PLAIT_OK &&
+           !(taken ? is_taken(comm, t, &turn.rank) : is_free(comm, t, comm->sequence, &turn.rank)))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
@@ -481,29 +536,35 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     const struct plait_tiny_plan *t = &o->tiny;
     const size_t slot = slot_in(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
+    const bool lends = may_lend(comm, o, in, out);
     enum plait_status status = PLAIT_OK;
+    bool lent = false;
     uint32_t late;
 
     if (t->to.n > 0) {
         if (!is_free(comm, t, comm->sequence, &late))
-            status = wait_until_free(comm, t, late);
+            status = wait_for_readers(comm, t, late, false);
         if (status != PLAIT_OK)
             return status;
-        give(comm, o, v, word, in, slot);
+        give(comm, o, v, word, in, slot, lends);
         after_giving(comm, o, v);
     }
     if (t->keeps)
         keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = given_by(comm, t, r, slot);
         if (!has_given(comm, t, r, slot, word))
             status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
-        if (status == PLAIT_OK)
-            status = take(comm, o, v, r, from[r], out);
+        if (status != PLAIT_OK)
+            return status;
+        from[r] = given_by(comm, t, r, slot, &lent);
+        status = take(comm, o, v, r, from[r], out);
         if (status != PLAIT_OK)
             return status;
     }
-    return finish(comm, o, v, from, in, out);
+    status = finish(comm, o, v, from, in, out, lends, lent);
+    if (status == PLAIT_OK && lends && !is_taken(comm, t, &late))
+        status = wait_for_readers(comm, t, late, true);
+    return status;
 }
 
 /* ---- In turns --------------------------------------------------------------------------------------- */
@@ -514,8 +575,8 @@ uint32_t plait_tiny_awaited(const void *context, uint32_t *ranks, uint32_t most)
     const struct plait_tiny_plan *t = &run->o->tiny;
 
     (void)most;
-    *ranks = run->given ? (t->from.first + run->taken) % run->comm->nrank : run->late;
-    return !run->given || run->taken < t->from.n;
+    *ranks = run->given && !run->finished ? (t->from.first + run->taken) % run->comm->nrank : run->late;
+    return !run->given || run->finished || run->taken < t->from.n;
 }
 
 static uint64_t run_steps(const void *context, uint64_t *of)
@@ -537,7 +598,8 @@ static inline __attribute__((always_inline)) bool try_give(struct plait_run *run
         return true;
     if (!is_free(comm, t, s, &run->late))
         return false;
-    give(comm, run->o, &run->sizes, run->word, run->in, slot_in(t, s));
+    run->lends = may_lend(comm, run->o, run->in, run->out);
+    give(comm, run->o, &run->sizes, run->word, run->in, slot_in(t, s), run->lends);
     return true;
 }
 
@@ -553,6 +615,7 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     run->in = (char *)(uintptr_t)in;
     run->out = out;
     run->taken = 0;
+    run->lends = run->finished = false;
     plait_wait_init(&run->wait, NULL, plait_tiny_awaited, run);
     run->wait.steps = run_steps;
     run->given = try_give(run);
@@ -560,26 +623,42 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
         keep(comm, run->o, &run->sizes, run->in, run->out);
 }
 
-enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)
+/* All have given: take it. */
+static enum plait_status take_all(struct plait_run *run)
 {
-    struct plait_run *run = comm->run;
+    struct plait_comm *comm = run->comm;
     const struct plait_tiny_plan *t = &run->o->tiny;
-    const size_t slot = slot_in(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
+    bool lent = false;
 
-    if (!run->given && !(*moved = run->given = try_give(run)))
-        return PLAIT_OK;
-    for (; run->taken < t->from.n; run->taken++, *moved = true)
-        if (!has_given(comm, t, (t->from.first + run->taken) % comm->nrank, slot, run->word))
-            return PLAIT_OK;
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = given_by(comm, t, r, slot);
+        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &lent);
         const enum plait_status status = take(comm, run->o, &run->sizes, r, from[r], run->out);
         if (status != PLAIT_OK)
             return status;
     }
     if (t->to.n > 0)
         after_giving(comm, run->o, &run->sizes);
-    *ended = true;
-    return finish(comm, run->o, &run->sizes, from, run->in, run->out);
+    run->finished = true;
+    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, lent);
+}
+
+enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    struct plait_run *run = comm->run;
+    const struct plait_tiny_plan *t = &run->o->tiny;
+    const size_t slot = slot_in(t, comm->sequence);
+    enum plait_status status = PLAIT_OK;
+
+    if (!run->given && !(*moved = run->given = try_give(run)))
+        return PLAIT_OK;
+    for (; run->taken < t->from.n; run->taken++, *moved = true)
+        if (!has_given(comm, t, (t->from.first + run->taken) % comm->nrank, slot, run->word))
+            return PLAIT_OK;
+    if (!run->finished) {
+        *moved = true;
+        status = take_all(run);
+    }
+    *ended = status == PLAIT_OK && (!run->lends || is_taken(comm, t, &run->late));
+    return status;
 }

@@ -6,7 +6,7 @@
 
 /*
  * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes once what
- * others take of it into its own control block, then the operation's word. Who has an OUT takes: it waits for the words of those who
+ * others take of it into its own control block, or where that lies in library memory, then the operation's word. Who has an OUT takes: it waits for the words of those who
  * give and copies or combines what they gave where it lies. v: of o->sized.
  */
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
@@ -25,9 +25,10 @@ size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool
 
 /*
  * Who takes from whom, and what. bytes: of the vector, or of the largest block that goes this way; o: geometry, coll,
- * root and sized are read.
+ * root and sized are read; lends: long vectors in library memory may be read where they lie.
  */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank);
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
+                                       bool lends);
 
 /* Do all blocks that this rank gives others and takes from them go this way? */
 bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
