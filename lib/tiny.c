@@ -464,7 +464,8 @@ struct turn { /* how far a blocking one is */
     uint64_t word;
     uint32_t rank;  /* whom it waits for; */
     uint32_t after; /* and so many others after it; */
-    uint32_t done;  /* steps */
+    uint32_t done;  /* steps; */
+    bool lends;     /* one of them is that the others take what is lent */
 };
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
@@ -484,25 +485,25 @@ static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
     return apart;
 }
 
-/* Giving, and taking from each. */
-static uint64_t nsteps(const struct plait_tiny_plan *t)
+/* Giving, taking from each, and being read. */
+static uint64_t nsteps(const struct plait_tiny_plan *t, bool lends)
 {
-    return (t->to.n > 0) + t->from.n;
+    return (t->to.n > 0) + t->from.n + lends;
 }
 
 static uint64_t steps(const void *context, uint64_t *of)
 {
     const struct turn *turn = context;
 
-    *of = nsteps(turn->t);
+    *of = nsteps(turn->t, turn->lends);
     return turn->done;
 }
 
 /* taken: wait until all have taken what is lent, else until its slot may be written. */
 static __attribute__((noinline)) enum plait_status
-wait_for_readers(struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t late, bool taken)
+wait_for_readers(struct plait_comm *comm, const struct plait_tiny_plan *t, bool lends, bool taken, uint32_t late)
 {
-    struct turn turn = { .t = t, .rank = late, .done = taken ? (uint32_t)nsteps(t) : 0 };
+    struct turn turn = { .t = t, .rank = late, .done = taken ? (uint32_t)nsteps(t, false) : 0, .lends = lends };
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
 
@@ -543,7 +544,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 
     if (t->to.n > 0) {
         if (!is_free(comm, t, comm->sequence, &late))
-            status = wait_for_readers(comm, t, late, false);
+            status = wait_for_readers(comm, t, lends, false, late);
         if (status != PLAIT_OK)
             return status;
         give(comm, o, v, word, in, slot, lends);
@@ -553,7 +554,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         if (!has_given(comm, t, r, slot, word))
-            status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i });
+            status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i, lends });
         if (status != PLAIT_OK)
             return status;
         from[r] = given_by(comm, t, r, slot, &lent);
@@ -563,7 +564,7 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     }
     status = finish(comm, o, v, from, in, out, lends, lent);
     if (status == PLAIT_OK && lends && !is_taken(comm, t, &late))
-        status = wait_for_readers(comm, t, late, true);
+        status = wait_for_readers(comm, t, lends, true, late);
     return status;
 }
 
@@ -583,7 +584,7 @@ static uint64_t run_steps(const void *context, uint64_t *of)
 {
     const struct plait_run *run = context;
 
-    *of = nsteps(&run->o->tiny);
+    *of = nsteps(&run->o->tiny, run->lends);
     return (run->given && run->o->tiny.to.n > 0) + run->taken;
 }
 

@@ -6,6 +6,7 @@
 #include "report.h"
 #include "tier.h"
 
+#include <plait/memory.h>
 #include <plait/request.h>
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 #include <cmocka.h>
 
 #define MOST_RANKS 9
-#define MOST_COUNT 300 /* elements of a block: on both sides of every border between the places for data */
+#define MOST_COUNT 600 /* elements of a block: on both sides of every border between the places for data */
 #define LARGER     20  /* times as big are some blocks of those that differ in size: they go through the engine */
 #define ROOM       (MOST_RANKS * MOST_COUNT * LARGER)
 
@@ -39,6 +40,23 @@ struct place {
     int32_t *in, *out;
     struct plait_geometry g;
 };
+
+static struct place *new_place(bool library)
+{
+    void *p = NULL;
+
+    if (!library)
+        return malloc(sizeof(struct place));
+    return plait_mem_alloc(sizeof(struct place), &p) == PLAIT_OK ? p : NULL;
+}
+
+static void free_place(struct place *p, bool library)
+{
+    if (library)
+        plait_mem_free(p);
+    else
+        free(p);
+}
 
 /* Element i of a block as `from` gives it in call k: no two calls have the same. */
 static int32_t element(uint64_t k, uint32_t from, uint32_t blk, size_t i)
@@ -194,12 +212,13 @@ static enum plait_status call_in_form(struct plait_comm *comm, const struct call
 struct sequence {
     uint64_t seed;
     unsigned n;
+    bool apart; /* ranks take themselves for alone on their processors, so that they lend */
 };
 
 /* Long runs of one kind, as those let givers run ahead, and changes between them. */
 static void draw(struct call *c, uint64_t *state, uint32_t nrank)
 {
-    static const size_t counts[] = { 0, 1, 12, 13, 14, 28, 64, 128, 255, 256, 257, MOST_COUNT };
+    static const size_t counts[] = { 0, 1, 12, 13, 14, 28, 64, 128, 255, 256, 257, 511, 513, MOST_COUNT };
 
     if (random_below(state, 8) == 0)
         c->coll = (enum plait_coll)random_below(state, PLAIT_NCOLL);
@@ -219,27 +238,33 @@ static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
     const uint32_t nrank = plait_comm_nrank(*comm);
     uint64_t common = s->seed, own = s->seed * 1000 + rank;
     struct call c = { .coll = PLAIT_BROADCAST, .count = 1 };
-    struct place *p = malloc(sizeof *p);
+    struct place *places[2] = { new_place(false), new_place(true) };
 
-    CHECK(p != NULL);
+    CHECK(places[0] != NULL && places[1] != NULL);
+    if (s->apart)
+        (*comm)->oversubscribed = false;
     for (uint64_t k = 0; k < s->n; k++) {
+        struct place *p = places[random_below(&own, 2)];
         draw(&c, &common, nrank);
         if (random_below(&own, 100) == 0)
             usleep(random_below(&own, 500));
         fill(p, &c, k, rank, nrank);
         CHECK(call_in_form(*comm, &c, p) == PLAIT_OK);
         if (c.coll != PLAIT_BARRIER && !is_right(p, &c, k, nrank)) {
-            fprintf(stderr, "seed %llu, call %llu of %u ranks: %s%s of %zu, root %u, form %d is wrong on rank %u\n",
+            fprintf(stderr,
+                    "seed %llu, call %llu of %u ranks: %s%s of %zu, root %u, form %d, %s memory is wrong on rank %u\n",
                     (unsigned long long)s->seed, (unsigned long long)k, nrank, plait_coll_name(c.coll),
-                    c.sized && has_sized(c.coll) ? "v" : "", c.count, c.root, (int)c.form, rank);
+                    c.sized && has_sized(c.coll) ? "v" : "", c.count, c.root, (int)c.form,
+                    p == places[1] ? "library" : "other", rank);
             return 1;
         }
     }
-    free(p);
+    free_place(places[0], false);
+    free_place(places[1], true);
     return 0;
 }
 
-/* Results are known, while ranks are late at random. */
+/* Results are known, while ranks are late at random, and write to what they have given as soon as they may. */
 static void any_sequence_gives_what_is_known(void **state)
 {
     const char *seed = getenv("PLAIT_TEST_SEED"), *n = getenv("PLAIT_TEST_CALLS");
@@ -252,6 +277,7 @@ static void any_sequence_gives_what_is_known(void **state)
     for (uint32_t nrank = 2; nrank <= MOST_RANKS; nrank++, s.seed++) {
         struct ranks r = { .nprocess = nrank, .nthread = 1, .body = run_sequence, .arg = &s };
         printf("seed %llu\n", (unsigned long long)s.seed);
+        s.apart = s.seed % 2 == 0;
         assert_int_equal(ranks_run(&r), 0);
         r.nprocess = 1;
         r.nthread = nrank;
@@ -265,7 +291,7 @@ struct lead { /* in memory that processes share */
     _Atomic bool may_read, may_read_again;
     size_t count;
     unsigned most; /* operations that the giver ends alone */
-    bool to_root, dies;
+    bool to_root, dies, library, request;
 };
 
 /* Begin one more and poll it. */
@@ -292,7 +318,7 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
                             .root = lead->to_root ? 1 : 0 };
     struct plait_call how = PLAIT_CALL_DEFAULT;
     struct plait_request *request = NULL;
-    struct place *p = malloc(sizeof *p);
+    struct place *p = new_place(lead->library);
 
     CHECK(p != NULL);
     fill(p, &c, 0, rank, 2);
@@ -315,7 +341,7 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
         fill(p, &c, k, rank, 2);
         CHECK(call(*comm, &c, p, NULL) == PLAIT_OK && is_right(p, &c, k, 2));
     }
-    free(p);
+    free_place(p, lead->library);
     return 0;
 }
 
@@ -336,6 +362,22 @@ static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **s
         const bool small = i % 2 == 0;
         struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE, i / 2);
         const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_ahead, .arg = lead };
+        assert_int_equal(ranks_run(&r), 0);
+        munmap(lead, sizeof *lead);
+    }
+}
+
+/* What the reader can read where it lies is not written again: whoever gives it waits for the reader. */
+static void long_vectors_in_library_memory_or_in_one_process_are_lent(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct lead *lead = share_lead(MOST_COUNT, 0, i % 2);
+        const bool library = i / 2;
+        const struct ranks r = {
+            .nprocess = library ? 2 : 1, .nthread = library ? 1 : 2, .body = be_ahead, .arg = lead
+        };
+        lead->library = library;
         assert_int_equal(ranks_run(&r), 0);
         munmap(lead, sizeof *lead);
     }
@@ -367,6 +409,41 @@ static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, voi
         CHECK(plait_wait(&request) == PLAIT_OK && plait_request_free(&request) == PLAIT_OK);
     CHECK(plait_comm_destroy(other) == PLAIT_OK);
     return 0;
+}
+
+/* Rank 0 lends to rank 1, which has started the same operation and waits in another comm for rank 0. */
+static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct call c = { .coll = PLAIT_ALLGATHER, .count = MOST_COUNT };
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    struct plait_comm *other = NULL;
+    struct place *p = new_place(rank == 0);
+
+    (void)arg;
+    CHECK(p != NULL && plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
+    fill(p, &c, 1, rank, 2);
+    how.request = &request;
+    how.persistent = 1;
+    if (rank == 1)
+        CHECK(call(*comm, &c, p, &how) == PLAIT_OK && plait_start(request) == PLAIT_OK);
+    else
+        CHECK(call(*comm, &c, p, NULL) == PLAIT_OK);
+    CHECK(plait_barrier(other, NULL) == PLAIT_OK);
+    if (rank == 1)
+        CHECK(plait_wait(&request) == PLAIT_OK && plait_request_free(&request) == PLAIT_OK);
+    CHECK(is_right(p, &c, 1, 2));
+    CHECK(plait_comm_destroy(other) == PLAIT_OK);
+    free_place(p, rank == 0);
+    return 0;
+}
+
+static void a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_while_waiting_elsewhere, .limit = 20 };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* plait_start() leaves nothing behind that the others wait for. */
@@ -500,9 +577,12 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct lead *lead = arg;
     const bool dies = lead->dies;
-    int32_t value = 1;
+    void *value;
     struct plait_call how = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
     enum plait_status status = PLAIT_OK;
+
+    CHECK(plait_mem_alloc(MOST_COUNT * sizeof(int32_t), &value) == PLAIT_OK);
 
     how.deadline = dies ? 30 : 0.2;
     if (rank == 1) {
@@ -510,24 +590,29 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
             usleep(100);
         _exit(0);
     }
-    for (unsigned k = 0; k < PLAIT_TINY_SMALL; k++)
-        CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
-    status = plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, &how);
+    for (unsigned k = 0; k < lead->most; k++)
+        CHECK(plait_broadcast(*comm, value, value, lead->count, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    how.request = lead->request ? &request : NULL;
+    status = plait_broadcast(*comm, value, value, lead->count, PLAIT_INT32, 0, &how);
+    if (status == PLAIT_OK && lead->request)
+        status = plait_wait(&request);
     lead->may_read = true;
     CHECK(status == (dies ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT));
     CHECK(strstr(plait_last_error(), dies ? "rank 1 (process" : "rank 1 has not called it") != NULL);
     plait_comm_destroy(*comm);
     *comm = NULL;
+    plait_mem_free(value);
     return 0;
 }
 
-/* The wait for a reader has the deadline, names the rank, and sees it die. */
+/* The wait for a reader, of what was there before or of what is lent, has the deadline, names the rank, and sees it die. */
 static void a_reader_that_does_not_come_is_named(void **state)
 {
     (void)state;
-    for (unsigned dies = 0; dies < 2; dies++) {
-        struct lead *lead = share_lead(1, 0, false);
-        lead->dies = dies;
+    for (unsigned i = 0; i < 8; i++) {
+        struct lead *lead = i / 4 ? share_lead(MOST_COUNT, 0, false) : share_lead(1, PLAIT_TINY_SMALL, false);
+        lead->dies = i % 2;
+        lead->request = i / 2 % 2;
         const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_in_vain, .arg = lead, .processes = true };
         assert_int_equal(ranks_run(&r), 0);
         munmap(lead, sizeof *lead);
@@ -654,6 +739,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
+        cmocka_unit_test(long_vectors_in_library_memory_or_in_one_process_are_lent),
+        cmocka_unit_test(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
         cmocka_unit_test(who_owes_a_small_block_is_waited_for_by_name),
         cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
