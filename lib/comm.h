@@ -63,6 +63,8 @@ _Static_assert(sizeof(struct plait_post) == 6 * PLAIT_LINE, "pairs of lines");
 #define PLAIT_TINY_SOME   1024 /* bytes that fit into a small slot */
 #define PLAIT_TINY_SMALL  16   /* small slots, used in turn */
 #define PLAIT_TINY_LARGE  2    /* large ones; both powers of two */
+#define PLAIT_LIES_HERE   0    /* in its slot, */
+#define PLAIT_LIES_PAST   1    /* where it was written past the caches */
 
 struct plait_ranks { /* first, first + 1 .., n of them, around the comm */
     uint32_t first, n;
@@ -77,7 +79,7 @@ struct plait_given {
     struct plait_ranks to;                      /* who takes it; for its owner */
     union {
         uint8_t few[PLAIT_BESIDE_WORD];
-        int64_t lent; /* of what may be lent: where it lies, from the start of its owner's block; 0: in its slot */
+        int64_t lies; /* of what is long: where, from the start of its owner's block; or PLAIT_LIES_HERE, or _PAST */
     };
 };
 
@@ -101,7 +103,7 @@ struct plait_control {
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
     _Atomic uint64_t unheard;
-    _Atomic double seen; /* clock when this rank last looked around, which it does while it waits */
+    _Atomic double seen;   /* clock when this rank last looked around, which it does while it waits */
     _Atomic uint64_t took; /* the last tiny operation in which others lent what they gave, all of which was read */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
@@ -158,7 +160,8 @@ struct plait_tiny_plan {
     struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
     bool takes;                  /* it has an OUT; */
     bool keeps;                  /* and part of it is of its own IN, only copied */
-    bool lends;                  /* library memory is read where it lies: it is long enough */
+    bool lends;                  /* library memory is read where it lies: it is long enough; */
+    bool timed;                  /* else it is measured how to write it */
     uint32_t turn;               /* slots of its size, less one */
     size_t given;                /* in a control block, where these begin; */
     size_t data, apart;          /* and the data of the first; from each to the next; */

@@ -30,11 +30,12 @@
  *
  * and what is not said here as on one machine.
  *
- * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 8 KiB (its IN); when
- * ranks share processors 4 KiB for each of them if that is more (and 32 KiB at most), as who waits for a further step, or
- * for those who read, waits for their turn on its processor. And each takes at most 128 KiB. Where blocks differ in size
- * twice as much: all count as the largest, which where two alone know a size is the largest that is small (split).
- * Measured on two processors, 2 ranks (Zen 5, docs/performance.md).
+ * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 16 KiB (its IN), in an
+ * all-reduce of more than two ranks 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and 32 KiB
+ * at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each takes
+ * at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size
+ * is the largest that is small (split). Measured on two processors, 2 ranks (Zen 5, docs/performance.md); all-reduces of
+ * more ranks take equally long both ways near 8 KiB (Zen 4, up to 8 ranks).
  */
 #include "arguments.h"
 #include "comm.h"
@@ -50,13 +51,14 @@
 
 #define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      8192             /* bytes that a rank gives; */
-#define MOST_TINY_EACH 4096             /* for each rank, when they share processors */
-#define MOST_READ      (1 << 17)        /* bytes that a rank takes */
-#define MOST_BINOMIAL  (1 << 16)        /* bytes */
-#define MOST_FEW       4096             /* bytes */
-#define MOST_FAR_SHOT  4096             /* bytes that every rank sends every other, over hosts, */
-#define MOST_FAR_RANKS 8                /* of so many at most */
+#define MOST_TINY      16384            /* bytes that a rank gives; */
+#define MOST_ONE_SHOT  8192      /* the same in an all-reduce of more than two, which has another plan of two steps; */
+#define MOST_TINY_EACH 4096      /* for each rank, when they share processors */
+#define MOST_READ      (1 << 17) /* bytes that a rank takes */
+#define MOST_BINOMIAL  (1 << 16) /* bytes */
+#define MOST_FEW       4096      /* bytes */
+#define MOST_FAR_SHOT  4096      /* bytes that every rank sends every other, over hosts, */
+#define MOST_FAR_RANKS 8         /* of so many at most */
 #define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
@@ -65,7 +67,7 @@
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
     const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
-    size_t most = MOST_TINY;
+    size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_TINY;
 
     if (w->oversubscribed && most < (size_t)nrank * MOST_TINY_EACH)
         most = (size_t)nrank * MOST_TINY_EACH;

@@ -21,12 +21,13 @@
  * the room of the largest block that is small (plait_selection.split); of a larger one there are the bytes alone, and it goes
  * through the engine.
  *
- * What is long and lies in library memory is lent: its place is beside the word, and who takes reads it there, publishes that it
- * took it, and only then waits until all have taken what it lent itself.
+ * What is long and lies in library memory is not written again but lent: the word's line says where it lies, and who
+ * takes reads it there, publishes that it took it, and only then waits until all have taken what it lent itself. What is
+ * long and lies elsewhere is written through the caches or past them, as lend.h measures it.
  *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
- * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished, or, when
- * it has taken all, for those who take in m, to whom the same applies.
+ * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished,
+ * or, when it has taken all that it takes, for those who take in m, to whom the same applies.
  */
 #include "tiny.h"
 #include "failure.h"
@@ -37,88 +38,6 @@
 static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
 {
     return rank + 1 < comm->nrank ? rank + 1 : 0;
-}
-
-/* Pages apart, see struct plait_given. */
-_Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
-                   offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
-               "data is not near the words");
-
-/* ---- Who takes what ------------------------------------------------------------------------------------ */
-
-#define PART_HEAD   sizeof(uint64_t)                /* its bytes; */
-#define MOST_BESIDE (PLAIT_BESIDE_WORD / PART_HEAD) /* of so many parts beside the word */
-#define MOST_STAGED 2048                            /* bytes that take less time to write again than a wait for readers */
-
-static size_t part_bytes(size_t bytes)
-{
-    return PART_HEAD + ((bytes + PART_HEAD - 1) & ~(PART_HEAD - 1));
-}
-
-static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32_t rank)
-{
-    if (all)
-        return (struct plait_ranks){ (rank + 1) % nrank, nrank - 1 };
-    return (struct plait_ranks){ root, root != rank };
-}
-
-size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
-{
-    const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
-    const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
-
-    return sized ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
-}
-
-/* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
-                                       bool lends)
-{
-    const struct plait_geometry *mine = &o->geometry;
-    const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
-    const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
-    const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_TINY_SOME;
-    const size_t given = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
-    const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
-    const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
-    const size_t head = o->sized && !beside ? PART_HEAD : 0;
-
-    return (struct plait_tiny_plan){
-        .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
-        .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
-        .takes = mine->out.nslot > 0,
-        .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
-        .lends = lends && !o->sized && all > MOST_STAGED,
-        .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
-        .given = given,
-        .data = few     ? given + offsetof(struct plait_given, few)
-                : small ? offsetof(struct plait_control, small_data)
-                        : offsetof(struct plait_control, large_data),
-        .apart = few     ? sizeof(struct plait_given)
-                 : small ? PLAIT_TINY_SOME
-                         : PLAIT_TINY_MAX,
-        .bytes = all,
-        .at = root.in.nslot > 1 ? rank * bytes : 0,
-        .beside = beside,
-        .head = head,
-        .part = o->sized ? part_bytes(bytes) - (PART_HEAD - head) : bytes,
-        .room = bytes,
-        .parts = root.in.nslot > 1,
-        .stride = mine->out.nslot > 1 ? bytes : 0,
-    };
-}
-
-bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank)
-{
-    const struct plait_tiny_plan *t = &o->tiny;
-    bool all = true;
-
-    for (uint32_t i = 0; i < t->to.n; i++)
-        all &= v->in[o->geometry.in.nslot > 1 ? (t->to.first + i) % nrank : 0] * o->size <= t->room;
-    for (uint32_t i = 0; i < t->from.n; i++)
-        all &= v->out[o->geometry.out.nslot > 1 ? (t->from.first + i) % nrank : 0] * o->size <= t->room;
-    return all;
 }
 
 /* ---- Giving -------------------------------------------------------------------------------------------- */
@@ -143,7 +62,7 @@ static inline uint8_t *data_at(const struct plait_control *c, const struct plait
 static inline uint8_t *head_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot,
                                uint32_t part)
 {
-    return t->beside ? given_at(c, t, slot)->few + part * PART_HEAD : data_at(c, t, slot) + part * t->part;
+    return t->beside ? given_at(c, t, slot)->few + part * PLAIT_TINY_HEAD : data_at(c, t, slot) + part * t->part;
 }
 
 /* Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one. */
@@ -200,15 +119,48 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
     return side->nslot > 1 ? rank : 0;
 }
 
-/* All of IN but this rank's own. */
-static void put_blocks(const struct plait_comm *comm, const struct plait_tiny_plan *t, const uint8_t *in, uint8_t *to)
+static inline struct plait_passed passed_of(const struct plait_op_plan *o, size_t bytes)
+{
+    return (struct plait_passed){ bytes, plait_lend_row(o->coll, o->tiny.room) };
+}
+
+static inline void write(const struct plait_kernels *k, bool past, void *to, const void *from, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (past)
+        k->stream(to, from, bytes);
+    else
+        plait_copy(k, to, from, bytes);
+}
+
+/* One part for all, or all of IN but this rank's own. */
+static inline void put(const struct plait_comm *comm, const struct plait_tiny_plan *t, bool past, uint8_t *to,
+                       const uint8_t *in)
 {
     const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
 
-    if (behind > 0)
-        plait_copy(comm->kernels, to, in + before + t->part, behind);
-    if (before > 0)
-        plait_copy(comm->kernels, to + behind, in, before);
+    if (!t->parts) {
+        write(comm->kernels, past, to, in, t->bytes);
+        return;
+    }
+    write(comm->kernels, past, to, in + before + t->part, behind);
+    write(comm->kernels, past, to + behind, in, before);
+}
+
+/* How is what takes less time to write: through the caches or past them? A matter of whether it shares a cache with the others. */
+static __attribute__((noinline)) int64_t put_long(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                  const void *in, size_t slot)
+{
+    const struct plait_passed m = passed_of(o, o->tiny.bytes);
+    const unsigned may = 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST;
+    const bool past = plait_lend(comm, o->tiny.to.first, m, may, false) == PLAIT_PASS_PAST;
+    const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
+    const double start = plait_lend_clock(comm, which, m);
+
+    put(comm, &o->tiny, past, data_at(comm->own, &o->tiny, slot), in);
+    plait_lend_copied(comm, which, m, start);
+    return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
 }
 
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
@@ -217,10 +169,6 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
     const struct plait_tiny_plan *t = &o->tiny;
     uint8_t *to = data_at(comm->own, t, slot);
 
-    if (!o->sized) {
-        put_blocks(comm, t, in, to);
-        return;
-    }
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
         const uint32_t s = slot_of(&o->geometry.in, r);
         const uint64_t bytes = v->in[s] * o->size;
@@ -242,26 +190,6 @@ static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const
     }
 }
 
-static inline bool is_reached(const struct plait_comm *comm, const struct plait_tiny_plan *t, const void *in, size_t bytes)
-{
-    bool here = !plait_arena_contains(in, bytes);
-
-    for (uint32_t i = 0, r = t->to.first; here && i < t->to.n; i++, r = next_rank(comm, r))
-        if (comm->peers[r].process->base != NULL)
-            return false;
-    return true;
-}
-
-/* Can the others read IN where it lies, and is it not written meanwhile? */
-static inline bool may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
-                            const void *out)
-{
-    const struct plait_tiny_plan *t = &o->tiny;
-    const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
-
-    return t->lends && t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
-}
-
 /* v: where blocks differ in size. */
 static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_op_plan *o,
                                                        const struct plait_sizes *v, uint64_t word, const void *in,
@@ -270,14 +198,16 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     const struct plait_tiny_plan *t = &o->tiny;
     struct plait_given *given = given_at(comm->own, t, slot);
 
-    if (t->lends)
-        given->lent = lends ? (int64_t)((uintptr_t)in - (uintptr_t)comm->own) : 0;
     if (lends)
-        ;
-    else if (t->parts || o->sized)
+        given->lies = (int64_t)((uintptr_t)in - (uintptr_t)comm->own);
+    else if (t->timed)
+        given->lies = put_long(comm, o, in, slot);
+    else if (t->lends)
+        given->lies = PLAIT_LIES_HERE;
+    if (o->sized)
         put_parts(comm, o, v, in, slot);
-    else if (t->bytes > 0)
-        plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
+    else if (!lends && !t->timed)
+        put(comm, t, false, data_at(comm->own, t, slot), in);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
     plait_wake(comm, t->to.first);
@@ -317,17 +247,23 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
+struct came {  /* what the others gave */
+    bool past; /* was written past the caches, */
+    bool lent; /* or is lent, some of it */
+};
+
 /* What it gives to this one: it has given. */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
-                                   size_t slot, bool *lent)
+                                   size_t slot, struct came *came)
 {
-    const int64_t at = t->lends ? given_at(comm->peers[rank].control, t, slot)->lent : 0;
+    const struct plait_control *c = comm->peers[rank].control;
+    const int64_t at = t->lends ? given_at(c, t, slot)->lies : PLAIT_LIES_HERE;
 
-    if (at != 0) {
-        *lent = true;
-        return (const uint8_t *)((uintptr_t)comm->peers[rank].control + (uintptr_t)at) +
-               (t->parts ? comm->rank * t->room : 0);
+    if (at != PLAIT_LIES_HERE && at != PLAIT_LIES_PAST) {
+        came->lent = true;
+        return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
     }
+    came->past = at == PLAIT_LIES_PAST;
     return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
 }
 
@@ -389,16 +325,36 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
     return status;
 }
 
+static enum plait_copying taking(struct came came)
+{
+    return came.past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+}
+
+/* The clock, now and then, for who chooses how to write; 0: it is not timed. */
+static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, struct came came)
+{
+    return o->tiny.timed && !came.lent ? plait_lend_clock(comm, taking(came), passed_of(o, o->tiny.room)) : 0;
+}
+
+static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, struct came came, double start)
+{
+    if (start != 0)
+        plait_lend_copied(comm, taking(came), passed_of(o, o->tiny.room), start);
+}
+
 /* `rank` has given: what is only copied is, so that the next one's comes meanwhile. */
 static inline __attribute__((always_inline)) enum plait_status take(struct plait_comm *comm,
                                                                     const struct plait_op_plan *o,
                                                                     const struct plait_sizes *v, uint32_t rank,
-                                                                    const void *from, void *out)
+                                                                    const void *from, void *out, struct came came)
 {
     if (o->sized)
         return take_part(comm, o, v, rank, from, out);
-    if (!o->geometry.combines)
+    if (!o->geometry.combines) {
+        const double start = clock_taking(comm, o, came);
         copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
+        end_taking(comm, o, came, start);
+    }
     return PLAIT_OK;
 }
 
@@ -436,10 +392,9 @@ static inline bool is_taken(const struct plait_comm *comm, const struct plait_ti
 }
 
 /* All whom this rank takes from have given, and it took what is only copied. */
-static inline __attribute__((always_inline)) enum plait_status finish(struct plait_comm *comm,
-                                                                      const struct plait_op_plan *o,
-                                                                      const struct plait_sizes *v, const void **from,
-                                                                      const void *in, void *out, bool lends, bool lent)
+static inline __attribute__((always_inline)) enum plait_status
+finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v, const void **from,
+       const void *in, void *out, bool lends, struct came came)
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
@@ -447,9 +402,12 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
         comm->begun = comm->sequence;
     if (t->turn == 1 && t->to.n > 0 && !lends) /* of two slots the next is known to be free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
-    if (t->takes && o->geometry.combines)
+    if (t->takes && o->geometry.combines) {
+        const double start = clock_taking(comm, o, came);
         combine(comm, o, v, from, in, out);
-    if (lent) {
+        end_taking(comm, o, came, start);
+    }
+    if (came.lent) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
         plait_tiny_tell(comm, o);
     }
@@ -537,9 +495,9 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     const struct plait_tiny_plan *t = &o->tiny;
     const size_t slot = slot_in(t, comm->sequence);
     const void *from[PLAIT_TINY_RANKS];
-    const bool lends = may_lend(comm, o, in, out);
+    const bool lends = t->lends && plait_tiny_may_lend(comm, o, in, out);
     enum plait_status status = PLAIT_OK;
-    bool lent = false;
+    struct came came = { false, false };
     uint32_t late;
 
     if (t->to.n > 0) {
@@ -557,12 +515,12 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
             status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i, lends });
         if (status != PLAIT_OK)
             return status;
-        from[r] = given_by(comm, t, r, slot, &lent);
-        status = take(comm, o, v, r, from[r], out);
+        from[r] = given_by(comm, t, r, slot, &came);
+        status = take(comm, o, v, r, from[r], out, came);
         if (status != PLAIT_OK)
             return status;
     }
-    status = finish(comm, o, v, from, in, out, lends, lent);
+    status = finish(comm, o, v, from, in, out, lends, came);
     if (status == PLAIT_OK && lends && !is_taken(comm, t, &late))
         status = wait_for_readers(comm, t, lends, true, late);
     return status;
@@ -599,7 +557,7 @@ static inline __attribute__((always_inline)) bool try_give(struct plait_run *run
         return true;
     if (!is_free(comm, t, s, &run->late))
         return false;
-    run->lends = may_lend(comm, run->o, run->in, run->out);
+    run->lends = t->lends && plait_tiny_may_lend(comm, run->o, run->in, run->out);
     give(comm, run->o, &run->sizes, run->word, run->in, slot_in(t, s), run->lends);
     return true;
 }
@@ -630,18 +588,18 @@ static enum plait_status take_all(struct plait_run *run)
     struct plait_comm *comm = run->comm;
     const struct plait_tiny_plan *t = &run->o->tiny;
     const void *from[PLAIT_TINY_RANKS];
-    bool lent = false;
+    struct came came = { false, false };
 
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &lent);
-        const enum plait_status status = take(comm, run->o, &run->sizes, r, from[r], run->out);
+        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &came);
+        const enum plait_status status = take(comm, run->o, &run->sizes, r, from[r], run->out, came);
         if (status != PLAIT_OK)
             return status;
     }
     if (t->to.n > 0)
         after_giving(comm, run->o, &run->sizes);
     run->finished = true;
-    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, lent);
+    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, came);
 }
 
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)

@@ -20,6 +20,8 @@ enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *en
 /* This rank has ended it: wake those who wait for that. */
 void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 
+#define PLAIT_TINY_HEAD sizeof(uint64_t) /* bytes of what says how long a part is, where they differ */
+
 /* Bytes that each who gives writes; bytes: of the vector, or of a block; sized: of the largest that any gives another. */
 size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized);
 
@@ -32,6 +34,9 @@ struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t byt
 
 /* Do all blocks that this rank gives others and takes from them go this way? */
 bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
+
+/* Of a plan that lends: can all who take it read IN where it lies, and does this rank not write to it meanwhile? */
+bool plait_tiny_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out);
 
 /* In turns: whom this rank waits for; most: 1 at least. */
 uint32_t plait_tiny_awaited(const void *run, uint32_t *ranks, uint32_t most);

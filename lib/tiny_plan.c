@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tiny operations: who takes from whom, where it is, and what is lent. */
+#include "tiny.h"
+
+#include <stddef.h>
+
+#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_TINY_HEAD) /* of so many parts the heads are beside the word */
+#define MOST_STAGED 2048 /* bytes that take less time to write again than a wait for readers */
+
+/* Pages apart, see struct plait_given. */
+_Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
+                   offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
+               "data is not near the words");
+
+static size_t part_bytes(size_t bytes)
+{
+    return PLAIT_TINY_HEAD + ((bytes + PLAIT_TINY_HEAD - 1) & ~(PLAIT_TINY_HEAD - 1));
+}
+
+static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32_t rank)
+{
+    if (all)
+        return (struct plait_ranks){ (rank + 1) % nrank, nrank - 1 };
+    return (struct plait_ranks){ root, root != rank };
+}
+
+size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
+{
+    const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
+    const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
+
+    return sized ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
+}
+
+/* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
+struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
+                                       bool lends)
+{
+    const struct plait_geometry *mine = &o->geometry;
+    const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
+    const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
+    const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
+    const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_TINY_SOME;
+    const size_t given = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
+    const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
+    const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
+    const size_t head = o->sized && !beside ? PLAIT_TINY_HEAD : 0;
+
+    return (struct plait_tiny_plan){
+        .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
+        .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
+        .takes = mine->out.nslot > 0,
+        .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
+        .lends = lends && !o->sized && all > MOST_STAGED,
+        .timed = lends && !o->sized && bytes > PLAIT_LEAST_ONCE,
+        .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
+        .given = given,
+        .data = few     ? given + offsetof(struct plait_given, few)
+                : small ? offsetof(struct plait_control, small_data)
+                        : offsetof(struct plait_control, large_data),
+        .apart = few     ? sizeof(struct plait_given)
+                 : small ? PLAIT_TINY_SOME
+                         : PLAIT_TINY_MAX,
+        .bytes = all,
+        .at = root.in.nslot > 1 ? rank * bytes : 0,
+        .beside = beside,
+        .head = head,
+        .part = o->sized ? part_bytes(bytes) - (PLAIT_TINY_HEAD - head) : bytes,
+        .room = bytes,
+        .parts = root.in.nslot > 1,
+        .stride = mine->out.nslot > 1 ? bytes : 0,
+    };
+}
+
+bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    bool all = true;
+
+    for (uint32_t i = 0; i < t->to.n; i++)
+        all &= v->in[o->geometry.in.nslot > 1 ? (t->to.first + i) % nrank : 0] * o->size <= t->room;
+    for (uint32_t i = 0; i < t->from.n; i++)
+        all &= v->out[o->geometry.out.nslot > 1 ? (t->from.first + i) % nrank : 0] * o->size <= t->room;
+    return all;
+}
+
+/* Do all who take it map it? */
+static bool is_reached(const struct plait_comm *comm, const struct plait_tiny_plan *t, const void *in, size_t bytes)
+{
+    bool all = true;
+
+    if (plait_arena_contains(in, bytes))
+        return true;
+    for (uint32_t i = 0; i < t->to.n; i++)
+        all &= comm->peers[(t->to.first + i) % comm->nrank].process->base == NULL; /* of this process */
+    return all;
+}
+
+bool plait_tiny_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
+
+    return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
+}
