@@ -104,7 +104,7 @@ static void tiny_operations_run_without_the_engine_and_others_with_it(void **sta
 
 /* ---- Processors ---------------------------------------------------------------------------------- */
 
-#define SHARING 12000 /* bytes: tiny for 8 ranks that share processors, and only for those */
+#define SHARING 18432 /* bytes: tiny for 8 ranks that share processors, and only for those */
 
 /* Bind this thread to the n-th of the processors that it may use, counted around. */
 static bool bind_to(unsigned n)
