@@ -87,7 +87,7 @@ static inline bool plait_copies_slowly(const void *dst, const void *src)
 }
 
 #define PLAIT_COPY_MEMCPY 2048  /* bytes to which glibc's memcpy() is a loop of vectors; */
-#define PLAIT_COPY_LOOP   32768 /* to which ours is at least as fast as what comes then */
+#define PLAIT_COPY_LOOP   16384 /* to which ours is at least as fast as what comes then */
 
 /*
  * memcpy() without its slow places: glibc copies more than 2 KiB by `rep movsb`, which begins slowly, and which AMD's
