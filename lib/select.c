@@ -271,7 +271,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
     const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim.nblk : PLAIT_LINE;
     const bool in_turn = !(w->cma && s->once) || claim.depth > 1;
     const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
-    const size_t smallest = one_way ? SMALLEST_SLICE / 4 : SMALLEST_SLICE;
+    const size_t smallest = one_way ? SMALLEST_SLICE / 2 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
     if (w->slice == 0 && one_way && count * size / ONE_WAY < bytes)
