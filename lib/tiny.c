@@ -119,50 +119,6 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
     return side->nslot > 1 ? rank : 0;
 }
 
-static inline struct plait_passed passed_of(const struct plait_op_plan *o, size_t bytes)
-{
-    return (struct plait_passed){ bytes, plait_lend_row(o->coll, o->tiny.room) };
-}
-
-static inline void write(const struct plait_kernels *k, bool past, void *to, const void *from, size_t bytes)
-{
-    if (bytes == 0)
-        return;
-    if (past)
-        k->stream(to, from, bytes);
-    else
-        plait_copy(k, to, from, bytes);
-}
-
-/* One part for all, or all of IN but this rank's own. */
-static inline void put(const struct plait_comm *comm, const struct plait_tiny_plan *t, bool past, uint8_t *to,
-                       const uint8_t *in)
-{
-    const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
-
-    if (!t->parts) {
-        write(comm->kernels, past, to, in, t->bytes);
-        return;
-    }
-    write(comm->kernels, past, to, in + before + t->part, behind);
-    write(comm->kernels, past, to + behind, in, before);
-}
-
-/* How is what takes less time to write: through the caches or past them? A matter of whether it shares a cache with the others. */
-static __attribute__((noinline)) int64_t put_long(struct plait_comm *comm, const struct plait_op_plan *o,
-                                                  const void *in, size_t slot)
-{
-    const struct plait_passed m = passed_of(o, o->tiny.bytes);
-    const unsigned may = 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST;
-    const bool past = plait_lend(comm, o->tiny.to.first, m, may, false) == PLAIT_PASS_PAST;
-    const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
-    const double start = plait_lend_clock(comm, which, m);
-
-    put(comm, &o->tiny, past, data_at(comm->own, &o->tiny, slot), in);
-    plait_lend_copied(comm, which, m, start);
-    return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
-}
-
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
                                                 const struct plait_sizes *v, const void *in, size_t slot)
 {
@@ -201,13 +157,15 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     if (lends)
         given->lies = (int64_t)((uintptr_t)in - (uintptr_t)comm->own);
     else if (t->timed)
-        given->lies = put_long(comm, o, in, slot);
+        given->lies = plait_tiny_put_long(comm, o, data_at(comm->own, t, slot), in);
     else if (t->lends)
         given->lies = PLAIT_LIES_HERE;
     if (o->sized)
         put_parts(comm, o, v, in, slot);
-    else if (!lends && !t->timed)
-        put(comm, t, false, data_at(comm->own, t, slot), in);
+    else if (!lends && !t->timed && t->parts)
+        plait_tiny_put(comm, t, false, data_at(comm->own, t, slot), in);
+    else if (!lends && !t->timed && t->bytes > 0)
+        plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
     plait_wake(comm, t->to.first);
@@ -247,24 +205,33 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
-struct came {  /* what the others gave */
-    bool past; /* was written past the caches, */
-    bool lent; /* or is lent, some of it */
-};
+#define LENT (1U << PLAIT_PASS_LENT) /* of ways */
 
-/* What it gives to this one: it has given. */
+/* What it gives to this one: it has given. *ways: and so it did, 1 << enum plait_passing. */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
-                                   size_t slot, struct came *came)
+                                   size_t slot, unsigned *ways)
 {
     const struct plait_control *c = comm->peers[rank].control;
     const int64_t at = t->lends ? given_at(c, t, slot)->lies : PLAIT_LIES_HERE;
 
     if (at != PLAIT_LIES_HERE && at != PLAIT_LIES_PAST) {
-        came->lent = true;
+        *ways |= LENT;
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
     }
-    came->past = at == PLAIT_LIES_PAST;
+    *ways |= at == PLAIT_LIES_PAST ? 1U << PLAIT_PASS_PAST : 1U << PLAIT_PASS_STAGED;
     return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
+}
+
+/*
+ * A rank of this process that has failed may free what it lent as soon as it sees this one no longer inside: it waits for
+ * whom it sees, by the ring, and who came later sees its failure (plait_engine_turn()). Another's arena stays.
+ */
+static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
+{
+    if (comm->peers[rank].process->base != NULL)
+        return PLAIT_OK;
+    atomic_thread_fence(memory_order_seq_cst);
+    return plait_look_for_failures(comm);
 }
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
@@ -325,35 +292,37 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
     return status;
 }
 
-static enum plait_copying taking(struct came came)
+static enum plait_copying taking(unsigned ways)
 {
-    return came.past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+    return ways == 1U << PLAIT_PASS_PAST ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
 }
 
-/* The clock, now and then, for who chooses how to write; 0: it is not timed. */
-static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, struct came came)
+/* The clock, now and then, for those who choose how to write, if all went one way; 0: it is not timed. */
+static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways)
 {
-    return o->tiny.timed && !came.lent ? plait_lend_clock(comm, taking(came), passed_of(o, o->tiny.room)) : 0;
+    const bool one = ways == 1U << PLAIT_PASS_PAST || ways == 1U << PLAIT_PASS_STAGED;
+
+    return o->tiny.timed && one ? plait_lend_clock(comm, taking(ways), plait_tiny_passed(o, o->tiny.room)) : 0;
 }
 
-static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, struct came came, double start)
+static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways, double start)
 {
     if (start != 0)
-        plait_lend_copied(comm, taking(came), passed_of(o, o->tiny.room), start);
+        plait_lend_copied(comm, taking(ways), plait_tiny_passed(o, o->tiny.room), start);
 }
 
 /* `rank` has given: what is only copied is, so that the next one's comes meanwhile. */
 static inline __attribute__((always_inline)) enum plait_status take(struct plait_comm *comm,
                                                                     const struct plait_op_plan *o,
                                                                     const struct plait_sizes *v, uint32_t rank,
-                                                                    const void *from, void *out, struct came came)
+                                                                    const void *from, void *out, unsigned ways)
 {
     if (o->sized)
         return take_part(comm, o, v, rank, from, out);
     if (!o->geometry.combines) {
-        const double start = clock_taking(comm, o, came);
+        const double start = clock_taking(comm, o, ways);
         copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
-        end_taking(comm, o, came, start);
+        end_taking(comm, o, ways, start);
     }
     return PLAIT_OK;
 }
@@ -394,7 +363,7 @@ static inline bool is_taken(const struct plait_comm *comm, const struct plait_ti
 /* All whom this rank takes from have given, and it took what is only copied. */
 static inline __attribute__((always_inline)) enum plait_status
 finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v, const void **from,
-       const void *in, void *out, bool lends, struct came came)
+       const void *in, void *out, bool lends, unsigned ways)
 {
     const struct plait_tiny_plan *t = &o->tiny;
 
@@ -403,11 +372,11 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
     if (t->turn == 1 && t->to.n > 0 && !lends) /* of two slots the next is known to be free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines) {
-        const double start = clock_taking(comm, o, came);
+        const double start = clock_taking(comm, o, ways);
         combine(comm, o, v, from, in, out);
-        end_taking(comm, o, came, start);
+        end_taking(comm, o, ways, start);
     }
-    if (came.lent) {
+    if (ways & LENT) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
         plait_tiny_tell(comm, o);
     }
@@ -457,25 +426,23 @@ static uint64_t steps(const void *context, uint64_t *of)
     return turn->done;
 }
 
-/* taken: wait until all have taken what is lent, else until its slot may be written. */
-static __attribute__((noinline)) enum plait_status
-wait_for_readers(struct plait_comm *comm, const struct plait_tiny_plan *t, bool lends, bool taken, uint32_t late)
+static bool has_come(struct plait_comm *comm, struct turn *turn)
 {
-    struct turn turn = { .t = t, .rank = late, .done = taken ? (uint32_t)nsteps(t, false) : 0, .lends = lends };
-    struct plait_wait w;
-    enum plait_status status = PLAIT_OK;
-
-    plait_wait_init(&w, NULL, awaited, &turn);
-    w.steps = steps;
-    plait_wait_for_few_bytes(comm, &w, plait_is_apart(comm, late));
-    while (status == PLAIT_OK &&
-           !(taken ? is_taken(comm, t, &turn.rank) : is_free(comm, t, comm->sequence, &turn.rank)))
-        status = plait_wait_turn(comm, &w);
-    plait_wait_progress(comm, &w);
-    return status;
+    return has_given(comm, turn->t, turn->rank, turn->slot, turn->word);
 }
 
-static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *comm, struct turn turn)
+static bool may_write(struct plait_comm *comm, struct turn *turn)
+{
+    return is_free(comm, turn->t, comm->sequence, &turn->rank);
+}
+
+static bool may_return(struct plait_comm *comm, struct turn *turn)
+{
+    return is_taken(comm, turn->t, &turn->rank);
+}
+
+static __attribute__((noinline)) enum plait_status
+wait_until(struct plait_comm *comm, bool (*is_over)(struct plait_comm *comm, struct turn *turn), struct turn turn)
 {
     struct plait_wait w;
     enum plait_status status = PLAIT_OK;
@@ -483,7 +450,7 @@ static __attribute__((noinline)) enum plait_status wait_for(struct plait_comm *c
     plait_wait_init(&w, NULL, awaited, &turn);
     w.steps = steps;
     plait_wait_for_few_bytes(comm, &w, comm->apart > 0 && are_apart(comm, &turn));
-    while (status == PLAIT_OK && !has_given(comm, turn.t, turn.rank, turn.slot, turn.word))
+    while (status == PLAIT_OK && !is_over(comm, &turn))
         status = plait_wait_turn(comm, &w);
     plait_wait_progress(comm, &w);
     return status;
@@ -497,12 +464,12 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
     const void *from[PLAIT_TINY_RANKS];
     const bool lends = t->lends && plait_tiny_may_lend(comm, o, in, out);
     enum plait_status status = PLAIT_OK;
-    struct came came = { false, false };
+    unsigned ways = 0;
     uint32_t late;
 
     if (t->to.n > 0) {
         if (!is_free(comm, t, comm->sequence, &late))
-            status = wait_for_readers(comm, t, lends, false, late);
+            status = wait_until(comm, may_write, (struct turn){ .t = t, .rank = late });
         if (status != PLAIT_OK)
             return status;
         give(comm, o, v, word, in, slot, lends);
@@ -512,17 +479,22 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
         keep(comm, o, v, in, out);
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
         if (!has_given(comm, t, r, slot, word))
-            status = wait_for(comm, (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i, lends });
+            status = wait_until(comm, has_come,
+                                (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i, lends });
         if (status != PLAIT_OK)
             return status;
-        from[r] = given_by(comm, t, r, slot, &came);
-        status = take(comm, o, v, r, from[r], out, came);
+        from[r] = given_by(comm, t, r, slot, &ways);
+        if (ways & LENT)
+            status = look_at_lender(comm, r);
+        if (status == PLAIT_OK)
+            status = take(comm, o, v, r, from[r], out, ways);
         if (status != PLAIT_OK)
             return status;
     }
-    status = finish(comm, o, v, from, in, out, lends, came);
+    status = finish(comm, o, v, from, in, out, lends, ways);
     if (status == PLAIT_OK && lends && !is_taken(comm, t, &late))
-        status = wait_for_readers(comm, t, lends, true, late);
+        status = wait_until(comm, may_return,
+                            (struct turn){ .t = t, .rank = late, .done = (uint32_t)nsteps(t, false), .lends = true });
     return status;
 }
 
@@ -588,18 +560,20 @@ static enum plait_status take_all(struct plait_run *run)
     struct plait_comm *comm = run->comm;
     const struct plait_tiny_plan *t = &run->o->tiny;
     const void *from[PLAIT_TINY_RANKS];
-    struct came came = { false, false };
+    unsigned ways = 0;
 
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &came);
-        const enum plait_status status = take(comm, run->o, &run->sizes, r, from[r], run->out, came);
+        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &ways);
+        enum plait_status status = ways & LENT ? look_at_lender(comm, r) : PLAIT_OK;
+        if (status == PLAIT_OK)
+            status = take(comm, run->o, &run->sizes, r, from[r], run->out, ways);
         if (status != PLAIT_OK)
             return status;
     }
     if (t->to.n > 0)
         after_giving(comm, run->o, &run->sizes);
     run->finished = true;
-    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, came);
+    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, ways);
 }
 
 enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)

@@ -6,8 +6,9 @@
 
 /*
  * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes once what
- * others take of it into its own control block, or where that lies in library memory, then the operation's word. Who has an OUT takes: it waits for the words of those who
- * give and copies or combines what they gave where it lies. v: of o->sized.
+ * others take of it into its own control block, or says where it lies if that is long and they map it, then the
+ * operation's word. Who has an OUT takes: it waits for the words of those who give and copies or combines what they gave
+ * where it lies. v: of o->sized.
  */
 enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                  uint64_t word, const void *in, void *out);
@@ -37,6 +38,19 @@ bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes 
 
 /* Of a plan that lends: can all who take it read IN where it lies, and does this rank not write to it meanwhile? */
 bool plait_tiny_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out);
+
+/* What the others take of IN, one part for all or each one's but this rank's own, through the caches or past them. */
+void plait_tiny_put(const struct plait_comm *comm, const struct plait_tiny_plan *t, bool past, uint8_t *to,
+                    const uint8_t *in);
+
+/* The same of a plan that is timed, as takes less time (lend.h, to the first who takes it). Returns what `lies` says. */
+int64_t plait_tiny_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in);
+
+/* Of a plan that is timed: the row of its costs. What combines counts as taking it. */
+static inline struct plait_passed plait_tiny_passed(const struct plait_op_plan *o, size_t bytes)
+{
+    return (struct plait_passed){ bytes, plait_lend_row(o->coll, o->tiny.room) };
+}
 
 /* In turns: whom this rank waits for; most: 1 at least. */
 uint32_t plait_tiny_awaited(const void *run, uint32_t *ranks, uint32_t most);

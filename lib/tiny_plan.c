@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tiny operations: who takes from whom, where it is, and what is lent. */
+/* Tiny operations: who takes from whom, what is lent, and how all else is put where it is taken. */
 #include "tiny.h"
 
 #include <stddef.h>
@@ -102,4 +102,41 @@ bool plait_tiny_may_lend(const struct plait_comm *comm, const struct plait_op_pl
     const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
 
     return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
+}
+
+static void store(const struct plait_kernels *k, bool past, void *to, const void *from, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (past)
+        k->stream(to, from, bytes);
+    else
+        plait_copy(k, to, from, bytes);
+}
+
+void plait_tiny_put(const struct plait_comm *comm, const struct plait_tiny_plan *t, bool past, uint8_t *to,
+                    const uint8_t *in)
+{
+    const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
+
+    if (!t->parts) {
+        store(comm->kernels, past, to, in, t->bytes);
+        return;
+    }
+    store(comm->kernels, past, to, in + before + t->part, behind);
+    store(comm->kernels, past, to + behind, in, before);
+}
+
+int64_t plait_tiny_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in)
+{
+    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_passed m = plait_tiny_passed(o, t->bytes);
+    const unsigned may = 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST;
+    const bool past = plait_lend(comm, t->to.first, m, may, false) == PLAIT_PASS_PAST;
+    const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
+    const double start = plait_lend_clock(comm, which, m);
+
+    plait_tiny_put(comm, t, past, to, in);
+    plait_lend_copied(comm, which, m, start);
+    return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
 }

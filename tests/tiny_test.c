@@ -20,8 +20,9 @@
 #include <cmocka.h>
 
 #define MOST_RANKS 9
-#define MOST_COUNT 600 /* elements of a block: on both sides of every border between the places for data */
-#define LARGER     20  /* times as big are some blocks of those that differ in size: they go through the engine */
+#define MOST_COUNT 600  /* elements of a block: on both sides of every border between the places for data */
+#define LONG_COUNT 4096 /* of the longest: it is measured how to write what is above 8 KiB */
+#define LARGER     20   /* times as big are some blocks of those that differ in size: they go through the engine */
 #define ROOM       (MOST_RANKS * MOST_COUNT * LARGER)
 
 enum form { BLOCKING, REQUEST, PERSISTENT, ENGINE, NFORM };
@@ -78,7 +79,7 @@ static size_t block_count(const struct call *c, uint32_t blk)
     if (!c->sized || !has_sized(c->coll) || c->mixed == 0)
         return c->count;
     const uint32_t draw = (blk + 1) * 2654435761u * c->mixed >> 28;
-    return draw < 3 ? 0 : draw < 6 && larger ? c->count * LARGER : c->count / (1 + draw % 3);
+    return draw < 3 ? 0 : draw < 6 && larger && c->count <= MOST_COUNT ? c->count * LARGER : c->count / (1 + draw % 3);
 }
 
 /* Where a slot of IN or OUT starts; that of their end: all elements. */
@@ -218,7 +219,8 @@ struct sequence {
 /* Long runs of one kind, as those let givers run ahead, and changes between them. */
 static void draw(struct call *c, uint64_t *state, uint32_t nrank)
 {
-    static const size_t counts[] = { 0, 1, 12, 13, 14, 28, 64, 128, 255, 256, 257, 511, 513, MOST_COUNT };
+    static const size_t counts[] = { 0,   1,   12,  13,  14,  28,         64,   128,
+                                     255, 256, 257, 511, 513, MOST_COUNT, 2049, LONG_COUNT };
 
     if (random_below(state, 8) == 0)
         c->coll = (enum plait_coll)random_below(state, PLAIT_NCOLL);
@@ -321,6 +323,7 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
     struct place *p = new_place(lead->library);
 
     CHECK(p != NULL);
+    (*comm)->oversubscribed = false; /* as it is where there are two processors */
     fill(p, &c, 0, rank, 2);
     if (rank == 0) {
         how.request = &request;
@@ -361,7 +364,7 @@ static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **s
     for (unsigned i = 0; i < 4; i++) {
         const bool small = i % 2 == 0;
         struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE, i / 2);
-        const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_ahead, .arg = lead };
+        const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_ahead, .arg = lead, .processes = true };
         assert_int_equal(ranks_run(&r), 0);
         munmap(lead, sizeof *lead);
     }
@@ -422,6 +425,7 @@ static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank,
 
     (void)arg;
     CHECK(p != NULL && plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
+    (*comm)->oversubscribed = false;
     fill(p, &c, 1, rank, 2);
     how.request = &request;
     how.persistent = 1;
@@ -583,6 +587,7 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
     enum plait_status status = PLAIT_OK;
 
     CHECK(plait_mem_alloc(MOST_COUNT * sizeof(int32_t), &value) == PLAIT_OK);
+    (*comm)->oversubscribed = false;
 
     how.deadline = dies ? 30 : 0.2;
     if (rank == 1) {
@@ -617,6 +622,38 @@ static void a_reader_that_does_not_come_is_named(void **state)
         assert_int_equal(ranks_run(&r), 0);
         munmap(lead, sizeof *lead);
     }
+}
+
+/* Rank 0 gives up, leaves, and gives back what it lent to rank 1, which calls then. */
+static int lend_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { BYTES = 8192 };
+    struct lead *lead = arg;
+    struct plait_call how = PLAIT_CALL_DEFAULT;
+    int32_t *v = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(v != MAP_FAILED);
+    (*comm)->oversubscribed = false;
+    while (rank == 1 && !lead->may_read)
+        usleep(100);
+    how.deadline = 0.2;
+    CHECK(plait_broadcast(*comm, v, v, BYTES / sizeof *v, PLAIT_INT32, 0, &how) == PLAIT_ERR_TIMEOUT);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    munmap(v, BYTES);
+    lead->may_read = true;
+    return 0;
+}
+
+/* It was read: a rank looked for failures only afterwards. */
+static void what_a_failed_rank_of_this_process_lent_is_not_read(void **state)
+{
+    struct lead *lead = share_lead(0, 0, false);
+    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = lend_and_leave, .arg = lead };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(lead, sizeof *lead);
 }
 
 /* ---- Counted ------------------------------------------------------------------------------------------- */
@@ -746,6 +783,7 @@ int main(void)
         cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
+        cmocka_unit_test(what_a_failed_rank_of_this_process_lent_is_not_read),
         cmocka_unit_test(blocks_that_lie_elsewhere_are_not_the_last_ones),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
