@@ -57,7 +57,7 @@ static __attribute__((noinline)) void share(struct plait_request *r)
 /*
  * A tiny operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
  * nothing more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no
- * lock.
+ * lock. Of what may be lent others may wait until this rank has taken it: that is driven by whoever waits.
  */
 static bool start_alone(struct plait_request *r)
 {
