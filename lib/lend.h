@@ -12,7 +12,8 @@
  * factor of two: where both ranks copy at the same time a line costs more than where one does, and a slice of what fits a
  * cache half of one of what does not.
  *
- * Vectors that go without the engine (tiny.c) are staged one way or the other by the same costs, those of the first who takes them.
+ * Vectors that go without the engine (tiny.c) are staged one way or the other by the same costs, those of the first who
+ * takes them.
  *
  * The first messages of a collective and a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
  * the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.

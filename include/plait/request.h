@@ -77,8 +77,8 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  *          again at once; then the last start is what is waited for.
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
- * Cost:    half the instructions of an ordinary small call (up to 2 KiB); with plait_wait() three times as many as one, so who would wait at
- *          once calls plait_run_again(), which takes fewer than one
+ * Cost:    half the instructions of an ordinary small call (up to 2 KiB); with plait_wait() three times as many as one,
+ *          so who would wait at once calls plait_run_again(), which takes fewer than one
  */
 PLAIT_API enum plait_status plait_start(struct plait_request *request);
 
