@@ -71,6 +71,7 @@ struct bench {
     uint32_t nbackend;
     struct guard guard;
     struct limits limits;
+    size_t pieces, taken; /* see fragments.h */
     /* The table that is being measured: */
     const struct collective *coll;
     struct cell *cell;

@@ -8,6 +8,7 @@
  */
 #include "backend_plait.h"
 #include "elastic.h"
+#include "fragments.h"
 #include "fusion.h"
 #include "json.h"
 #include "launch_ddp.h"
@@ -342,11 +343,15 @@ static bool plan(struct bench *b, const struct tensors *t)
     return fits_memory(o, elements, widest(o));
 }
 
+#define LARGE_BUFFER ((uint64_t)1 << 20) /* bytes, from which it matters where its pages lie */
+
 static bool start(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
     const uint64_t bytes = o->max_bytes;
 
+    if (!o->launched && (o->tensors != NULL || bytes >= LARGE_BUFFER))
+        b->taken = fragments_take(available_memory() / 4, &b->pieces);
     if (o->tensors == NULL)
         return start_backends(b, 1, &bytes, 1);
     return start_backends(b, t->n, t->count, widest(o));

@@ -58,6 +58,9 @@ static void print_backends(const struct bench *b)
         printf("# %-20s : plait's time over the peer's, paired in each of %llu rounds, whose median it is; below 1 "
                "plait is faster\n",
                "ratio", (unsigned long long)o->rounds);
+    if (b->pieces > 0)
+        printf("# %-20s : %zu of %zu MiB that were free in pieces below 2 MiB are held, so that no backend gets them\n",
+               "memory", b->taken >> 20, b->pieces >> 20);
     if (!b->guard.on)
         printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
 }

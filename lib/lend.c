@@ -6,12 +6,17 @@
 #include <string.h>
 
 /*
- * Of a cost that was less than the last one. What is slow now and then is mostly something else: a dozen copies in a row
- * that find nothing in their caches, after another program's turn, are not to change the way.
+ * Of a cost that was less than the last one; one that was more counts for half. What is slow now and then is mostly something
+ * else: a dozen copies in a row that find nothing in their caches, after another program's turn, are not to change the way.
  */
 #define KEPT 0.94F
 /* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
 #define MOST 2
+/*
+ * Of a staged block of several slices sender and receiver wait for each other, and it drives others out of the caches; no
+ * copy's time has that in it. See RATIONALE for where the two are that it was measured at.
+ */
+#define WAITS 1.4F
 
 /* The same copy, written past the caches; itself: there is no other. */
 static enum plait_copying out_of(enum plait_copying which)
@@ -53,7 +58,7 @@ static float cost_of(const struct plait_copies *own, const struct plait_copies *
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                               bool combined)
 {
-    const uint32_t k = m.row, n = comm->peers[peer].lending.n[k]++;
+    const uint32_t k = m.row, n = comm->peers[peer].lending.n[k];
     const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
     enum plait_passing ways[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING];
@@ -66,11 +71,15 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
         if (may & 1U << w) {
             ways[nway] = (enum plait_passing)w;
             cost[nway] = cost_of(own, other, ways[nway], combined);
+            if (w != PLAIT_PASS_LENT && m.nslice > 1)
+                cost[nway] *= WAITS;
             known &= cost[nway] > 0;
             best = cost[nway] <= cost[best] ? nway : best;
             nway++;
         }
-    if (n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known)
+    const bool first = n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known;
+    comm->peers[peer].lending.n[k] += first && m.nslice >= PLAIT_LEND_ROUND ? PLAIT_LEND_ROUND : 1;
+    if (first)
         return ways[n / PLAIT_LEND_ROUND % nway];
     for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {
         const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
@@ -83,14 +92,15 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
     return ways[best];
 }
 
-enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
-                                     uint32_t number)
+enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+                                    bool combined, uint64_t sequence)
 {
     struct plait_lending *l = &comm->peers[peer].lending;
 
-    if (l->number != number + 1) {
-        l->number = number + 1;
-        l->way = plait_lend(comm, peer, m, may, false);
+    if (l->sequence != sequence || l->row != m.row || (may & 1U << l->way) == 0) {
+        l->sequence = sequence;
+        l->row = m.row;
+        l->way = plait_lend(comm, peer, m, may, combined);
     }
     return l->way;
 }
@@ -114,7 +124,7 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
     const float most = MOST * last;
     const float risen = KEPT * last + (1 - KEPT) * (now < most ? now : most);
-    atomic_store_explicit(cost, last == 0 || now < last ? now : risen, memory_order_relaxed);
+    atomic_store_explicit(cost, last == 0 ? now : now < last ? (last + now) / 2 : risen, memory_order_relaxed);
 }
 
 void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,

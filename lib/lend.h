@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a message passes from memory that the receiver does not map: lent, that is, read by it through the kernel, once; or
- * staged, that is, copied by its sender into shared memory, through the caches or past them, and by the receiver out of it.
+ * How a block, or a message, passes from memory that the receiver does not map: lent, that is, read by it through the
+ * kernel, once; or staged, that is, copied by its sender into shared memory, through the caches or past them, and by the
+ * receiver out of it.
  *
  * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache: if not, a line
- * that the receiver has read last costs its writer as much as ten that go past the caches) and changes
- * while a virtual one runs. So all are measured as messages go: each rank says in its control block what its copies
- * cost, and now and then a way that is not in use is tried. The sender decides alone, for each message, and nothing is
- * agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs that
- * counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of one size, to within a
- * factor of two: where both ranks copy at the same time a line costs more than where one does, and a slice of what fits a
- * cache half of one of what does not.
+ * that the receiver has read last costs its writer as much as ten that go past the caches) and changes while a virtual
+ * one runs. So all are measured as messages go: each rank says in its control block what its copies cost, and now and
+ * then a way that is not in use is tried. The sender decides alone, for each block, whose slices all go one way, and
+ * nothing is agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs
+ * that counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of one size, to
+ * within a factor of two: where both ranks copy at the same time a line costs more than where one does, and a slice of
+ * what fits a cache half of one of what does not.
  *
  * Vectors that go without the engine (tiny.c) are staged one way or the other by the same costs, those of the first who
  * takes them.
  *
- * The first messages of a collective and a size go all ways in turn, a round of several by each, until all are known and each was tried twice; then
- * the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.
+ * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one that has as many
+ * slices, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a block finds its
+ * own books of the pages in no cache. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY.
+ * What costs more than twice as much is tried every fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -30,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8 /* messages in a row, as the first ones find their memory in no cache */
+#define PLAIT_LEND_ROUND 8 /* blocks in a row, as the first ones find their memory in no cache */
 #define PLAIT_LEND_FIRST 2 /* rounds of each */
 #define PLAIT_LEND_EVERY 1024
 #define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to write at multiples of 128 */
@@ -71,9 +74,10 @@ enum plait_copying {
     PLAIT_NCOPYING
 };
 
-struct plait_passed { /* a message: its bytes, and the row of its costs */
+struct plait_passed { /* a slice: its bytes, the row of its block's costs, slices of the block */
     size_t bytes;
     uint32_t row;
+    uint64_t nslice;
 };
 
 struct plait_copies { /* a row: seconds per byte; 0: not known */
@@ -81,9 +85,10 @@ struct plait_copies { /* a row: seconds per byte; 0: not known */
 };
 
 struct plait_lending {           /* to one rank */
-    uint16_t n[PLAIT_LEND_ROWS]; /* messages that were asked for; when it wraps, all ways are tried again */
-    uint32_t number;             /* of the last that plait_lend_number() was asked for, + 1; */
-    enum plait_passing way;      /* its answer */
+    uint16_t n[PLAIT_LEND_ROWS]; /* blocks that were asked for, long first ones as a round; when it wraps, all ways are tried again */
+    uint64_t sequence;           /* the latest operation, */
+    uint32_t row;                /* the row of its block, */
+    enum plait_passing way;      /* and how that goes */
 };
 
 /* Of a collective, or of messages alone (PLAIT_NCOLL). whole: bytes of all slices of the block. */
@@ -94,15 +99,15 @@ static inline uint32_t plait_lend_row(uint32_t coll, size_t whole)
 }
 
 /*
- * How this message goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver
+ * How this block goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver
  * reduces it. Asked once for each.
  */
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                               bool combined);
 
-/* The same of message `number`; asked again, as there was no room to stage it, the answer is the same. */
-enum plait_passing plait_lend_number(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
-                                     uint32_t number);
+/* The same of a block of operation `sequence`, asked for each of its slices, which all go one way if they may. */
+enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+                                    bool combined, uint64_t sequence);
 
 /* The clock before a copy that is to be timed, or 0. Of less than PLAIT_LEAST_ONCE bytes none is. */
 double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struct plait_passed m);

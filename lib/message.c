@@ -98,6 +98,7 @@ void plait_message_enter(struct plait_request *r)
 
     r->letter.slice = 0;
     r->letter.lent = false;
+    r->letter.way = PLAIT_NPASSING;
     r->letter.place = r->letter.began = 0;
     r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
     r->letter.nslice = count_slices(r->comm, &r->letter);
@@ -216,7 +217,7 @@ static inline void unstage(struct plait_comm *comm, bool past, char *to, const c
 
 static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
 {
-    return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes) };
+    return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes), m->nslice };
 }
 
 /* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
@@ -257,17 +258,16 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     plait_device_message_aim(comm, m);
     if (!link->transport->ready(link, link->next_out))
         return false;
-    enum plait_passing way = PLAIT_PASS_STAGED;
     link->past_out = false;
     if (bytes >= PLAIT_LEAST_ONCE && !lend) {
-        const bool reads = link->transport->reaches(link, data, bytes, true);
-        way = plait_lend_number(comm, m->peer, passed_of(m, bytes),
-                                1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | (unsigned)reads << PLAIT_PASS_LENT,
-                                link->next_out);
-        lend = way == PLAIT_PASS_LENT;
+        const unsigned reads = link->transport->reaches(link, data, bytes, true);
+        if (m->way == PLAIT_NPASSING)
+            m->way = plait_lend(comm, m->peer, passed_of(m, bytes),
+                                1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | reads << PLAIT_PASS_LENT, false);
+        lend = m->way == PLAIT_PASS_LENT;
+        link->past_out = m->way == PLAIT_PASS_PAST;
     }
     if (!small && !lend) {
-        link->past_out = way == PLAIT_PASS_PAST;
         char *copy = find_stage(comm, pair, link, bytes, link->past_out, status);
         if (copy == NULL)
             return false;

@@ -9,6 +9,7 @@
 #include <plait/request.h>
 
 #include "group.h"
+#include "lend.h"
 #include "run.h"
 #include "stream.h"
 
@@ -24,6 +25,7 @@ struct plait_letter { /* a message and how far it is */
     uint64_t slice;            /* next to be offered or taken */
     uint32_t last;             /* transport's number of its last slice, once all are offered */
     bool lent;                 /* the receiver reads it where it lies */
+    enum plait_passing way;    /* of its slices; PLAIT_NPASSING: not asked for yet */
     uint64_t place;            /* in the ring; 0: it was never first in its queue */
     uint64_t began;            /* nanoseconds; 0: not known */
     double deadline;           /* 0: the comm's */

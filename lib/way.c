@@ -79,7 +79,7 @@ struct plait_passed plait_way_passed(const struct plait_run *run, const struct p
 {
     const size_t whole = run->o->sized ? plait_sized_block(run, in->blk) * run->o->size : bytes * run->nslice;
 
-    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole) };
+    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole), run->nslice };
 }
 
 enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,
@@ -92,7 +92,7 @@ enum plait_passing plait_way_of_message(const struct plait_run *run, const struc
     if (!link->transport->reaches(link, data, bytes, true))
         may &= ~(1U << PLAIT_PASS_LENT);
     if (may != 0)
-        return plait_lend(run->comm, (uint32_t)in->peer, plait_way_passed(run, in, bytes), may,
-                          run->o->geometry.combines);
+        return plait_lend_slice(run->comm, (uint32_t)in->peer, plait_way_passed(run, in, bytes), may,
+                                run->o->geometry.combines, run->comm->sequence);
     return run->way & PLAIT_SHARED_PAST ? PLAIT_PASS_PAST : PLAIT_PASS_STAGED;
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "collectives.h"
+#include "fragments.h"
 #include "guard.h"
 #include "limits.h"
 #include "overlap.h"
@@ -20,6 +21,7 @@
 #include "verify.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -620,6 +622,24 @@ static void nobody_begins_before_the_moment(void **state)
     close(fd);
 }
 
+/* Of a page of 4 KiB: 3 pages, 2 blocks of 2, 1 of 256 pages; of another node 5 pages; larger blocks are no pieces. */
+static void free_memory_in_pieces_is_counted_up_to_a_page_table(void **state)
+{
+    char text[] = "Node 0, zone      DMA      3      2      0      0      0      0      0      0      1     77     88 \n"
+                  "something else 1 2 3\n"
+                  "Node 1, zone   Normal      5      0      0      0      0      0      0      0      0      9      9 \n";
+    FILE *file = fmemopen(text, sizeof text - 1, "r");
+    size_t pieces;
+
+    (void)state;
+    assert_non_null(file);
+    assert_int_equal(fragments_in(file), (3 + 4 + 256 + 5) * (size_t)sysconf(_SC_PAGESIZE));
+    fclose(file);
+    const size_t taken = fragments_take(1 << 20, &pieces);
+    assert_true(taken <= 1 << 20 && taken <= pieces);
+    assert_true(taken > 0 || pieces == 0 || pieces > 1 << 20); /* 0: only root may read it */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -644,6 +664,7 @@ int main(void)
         cmocka_unit_test(overlap_is_the_hidden_part_of_the_operation),
         cmocka_unit_test(a_computation_makes_its_tests_and_ends_with_one_that_fails),
         cmocka_unit_test(nobody_begins_before_the_moment),
+        cmocka_unit_test(free_memory_in_pieces_is_counted_up_to_a_page_table),
     };
 
     return cmocka_run_group_tests_name("perf", tests, NULL, NULL);

@@ -208,8 +208,8 @@ static unsigned count_out(struct plait_comm *comm, char *to, const char *from, s
 
 static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_passed m = { BYTES, plait_lend_row(PLAIT_NCOLL, 1 << 20) };
-    const struct plait_passed shorter = { BYTES, m.row - 1 };
+    const struct plait_passed m = { BYTES, plait_lend_row(PLAIT_NCOLL, 1 << 20), 1 };
+    const struct plait_passed shorter = { BYTES, m.row - 1, 1 };
     _Atomic float *own = (*comm)->own->copies[m.row].cost;
     char *v = malloc(2 * (size_t)BYTES);
 

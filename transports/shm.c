@@ -145,7 +145,7 @@ static bool copy_over(struct shm_link *s, const struct plait_post *post, void *l
     const struct plait_arena_header *h = (const void *)s->base;
     struct plait_unread *unread = &s->comm->unread;
     const uint64_t address = h->base + post->address;
-    const struct plait_passed m = { post->bytes, s->link.row };
+    const struct plait_passed m = { post->bytes, s->link.row, 1 };
     const double start = plait_lend_clock(s->comm, PLAIT_TAKING_LENT, m);
     const int error = plait_process_read(s->process, address, landing, post->bytes);
 
