@@ -14,6 +14,7 @@
 #define WARM_SECONDS     2e-3
 #define WARM_TRIES       5
 #define WARM_ENOUGH      5e-3 /* seconds of one operation, of which one try tells enough */
+#define LEAST_LARGE      4    /* per backend and round of a large cell */
 #define LEAST_ITERATIONS 3    /* per backend and half, however long they take */
 
 static struct half *half_of(struct task *t)
@@ -254,13 +255,29 @@ static void clear_progress(void)
         fputs("\r\033[K", stderr);
 }
 
+/* Of a large cell the first operations of a turn find their data in no cache: as many as are timed are not. */
 static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
+    const uint32_t n = t->iterations[backend];
+    double seconds, cpu;
 
     show_progress(t, backend, round);
-    return !o->measured || (time_each(t, backend, round) &&
-                            stream(t, backend, t->iterations[backend], &o->stream[round], &o->cpu[round]));
+    return !o->measured || ((t->cell->bytes < LARGE_CELL || stream(t, backend, n, &seconds, &cpu)) &&
+                            time_each(t, backend, round) && stream(t, backend, n, &o->stream[round], &o->cpu[round]));
+}
+
+/* A large cell: the same number of iterations for all, so that none is measured with colder caches; the most of any. */
+static void level_iterations(struct task *t)
+{
+    const struct options *o = t->bench->options;
+    uint32_t most = o->iterations > 0 ? 0 : LEAST_LARGE;
+
+    for (uint32_t k = 0; k < t->bench->nbackend; k++)
+        if (half_of(t)->outcome[k].measured && t->iterations[k] > most)
+            most = t->iterations[k];
+    for (uint32_t k = 0; k < t->bench->nbackend; k++)
+        t->iterations[k] = most;
 }
 
 static void compare(struct task *t)
@@ -318,6 +335,8 @@ static bool measure_half(struct bench *b, struct cell *c, enum place place)
     for (uint32_t k = 0; k < b->nbackend; k++)
         if (!prepare(&t, k))
             return false;
+    if (c->bytes >= LARGE_CELL)
+        level_iterations(&t);
     b->wrong += h->outcome[0].wrong;
     h->measured = true;
     return guard_run(&b->guard, c->bytes >= LARGE_CELL, all_rounds, &t, &h->guarded);
