@@ -84,11 +84,12 @@ struct plait_copies { /* a row: seconds per byte; 0: not known */
     _Atomic float cost[PLAIT_NCOPYING];
 };
 
-struct plait_lending {           /* to one rank */
-    uint16_t n[PLAIT_LEND_ROWS]; /* blocks that were asked for, long first ones as a round; when it wraps, all ways are tried again */
-    uint64_t sequence;           /* the latest operation, */
-    uint32_t row;                /* the row of its block, */
-    enum plait_passing way;      /* and how that goes */
+struct plait_lending { /* to one rank */
+    /* Blocks that were asked for, long first ones as a round; when it wraps, all ways are tried again. */
+    uint16_t n[PLAIT_LEND_ROWS];
+    uint64_t sequence;      /* the latest operation, */
+    uint32_t row;           /* the row of its block, */
+    enum plait_passing way; /* and how that goes */
 };
 
 /* Of a collective, or of messages alone (PLAIT_NCOLL). whole: bytes of all slices of the block. */

@@ -328,7 +328,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
         s.split = plait_most_tiny(shape->coll, shape->nrank, w);
     s.once = (!geometry.combines || geometry.rooted) &&
              plait_copies_once(shape->coll, PLAIT_LEAST_ONCE,
-                               bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank));
+                               bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank - 1));
     s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);

@@ -9,22 +9,22 @@
 /*
  * A message from memory that is not shared can be read through the kernel, once, instead of being staged and read; one
  * that a root combines as well, into its result or memory of its own. Below LEAST the call costs more (2 us). Above, lend.h
- * measures which takes less time for the two ends of a message. Beyond MOST, of all blocks together, that is not all: in a
- * gather staging gives others a part of what the root would do alone, in an all-gather several find in a cache what was
- * staged once, and of a long reduce slices are staged while others are combined. Measured with 2 and 4 ranks on 2 cores
- * (Sapphire and Emerald Rapids).
+ * measures which takes less time for the two ends of a message. Where one rank takes more than MOST in all, of a reduce
+ * from each, that is not all: in a gather staging gives others a part of what the root would do alone, in an all-gather
+ * several find in a cache what was staged once, and of a long reduce slices are staged while others are combined. Measured
+ * with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
  */
 #define PLAIT_LEAST_ONCE          ((size_t)8 << 10)
-#define PLAIT_MOST_ONCE_GATHER    ((size_t)2 << 20)
-#define PLAIT_MOST_ONCE_ALLGATHER ((size_t)4 << 20)
+#define PLAIT_MOST_ONCE_GATHER    ((size_t)1 << 20)
+#define PLAIT_MOST_ONCE_ALLGATHER ((size_t)8 << 20)
 #define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
 
-static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t all)
+static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t taken)
 {
-    return message >= PLAIT_LEAST_ONCE && all <= (coll == PLAIT_GATHER      ? PLAIT_MOST_ONCE_GATHER
-                                                  : coll == PLAIT_REDUCE    ? PLAIT_MOST_ONCE_REDUCE
-                                                  : coll == PLAIT_ALLGATHER ? PLAIT_MOST_ONCE_ALLGATHER
-                                                                            : SIZE_MAX);
+    return message >= PLAIT_LEAST_ONCE && taken <= (coll == PLAIT_GATHER      ? PLAIT_MOST_ONCE_GATHER
+                                                    : coll == PLAIT_REDUCE    ? PLAIT_MOST_ONCE_REDUCE
+                                                    : coll == PLAIT_ALLGATHER ? PLAIT_MOST_ONCE_ALLGATHER
+                                                                              : SIZE_MAX);
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */

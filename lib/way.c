@@ -59,11 +59,11 @@ void plait_way_report(struct plait_run *run)
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
     const struct plait_op_plan *o = run->o;
-    const size_t all = !o->sized                        ? bytes
-                       : o->selection.slice == SIZE_MAX ? 0
-                                                        : plait_sized_block(run, in->blk) * o->size * run->prog->nrank;
+    size_t taken = bytes;
 
-    return o->selection.once && (!o->geometry.combines || run->lands) && plait_copies_once(o->coll, bytes, all);
+    if (o->sized)
+        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_block(run, in->blk) * o->size * (run->prog->nrank - 1);
+    return o->selection.once && (!o->geometry.combines || run->lands) && plait_copies_once(o->coll, bytes, taken);
 }
 
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes)

@@ -625,9 +625,10 @@ static void nobody_begins_before_the_moment(void **state)
 /* Of a page of 4 KiB: 3 pages, 2 blocks of 2, 1 of 256 pages; of another node 5 pages; larger blocks are no pieces. */
 static void free_memory_in_pieces_is_counted_up_to_a_page_table(void **state)
 {
-    char text[] = "Node 0, zone      DMA      3      2      0      0      0      0      0      0      1     77     88 \n"
-                  "something else 1 2 3\n"
-                  "Node 1, zone   Normal      5      0      0      0      0      0      0      0      0      9      9 \n";
+    char text[] =
+        "Node 0, zone      DMA      3      2      0      0      0      0      0      0      1     77     88 \n"
+        "something else 1 2 3\n"
+        "Node 1, zone   Normal      5      0      0      0      0      0      0      0      0      9      9 \n";
     FILE *file = fmemopen(text, sizeof text - 1, "r");
     size_t pieces;
 
