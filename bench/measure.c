@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LARGE_CELL       (1 << 20) /* from here on the guard looks at copies of more than the caches hold */
 #define WARM_SECONDS     2e-3
 #define WARM_TRIES       5
 #define WARM_ENOUGH      5e-3 /* seconds of one operation, of which one try tells enough */
@@ -263,7 +262,7 @@ static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
     double seconds, cpu;
 
     show_progress(t, backend, round);
-    return !o->measured || ((t->cell->bytes < LARGE_CELL || stream(t, backend, n, &seconds, &cpu)) &&
+    return !o->measured || ((t->cell->bytes < LARGE_BUFFER || stream(t, backend, n, &seconds, &cpu)) &&
                             time_each(t, backend, round) && stream(t, backend, n, &o->stream[round], &o->cpu[round]));
 }
 
@@ -335,11 +334,11 @@ static bool measure_half(struct bench *b, struct cell *c, enum place place)
     for (uint32_t k = 0; k < b->nbackend; k++)
         if (!prepare(&t, k))
             return false;
-    if (c->bytes >= LARGE_CELL)
+    if (c->bytes >= LARGE_BUFFER)
         level_iterations(&t);
     b->wrong += h->outcome[0].wrong;
     h->measured = true;
-    return guard_run(&b->guard, c->bytes >= LARGE_CELL, all_rounds, &t, &h->guarded);
+    return guard_run(&b->guard, c->bytes >= LARGE_BUFFER, all_rounds, &t, &h->guarded);
 }
 
 bool measure_cell(struct bench *b, struct cell *c)

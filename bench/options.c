@@ -124,10 +124,8 @@ static bool parse_coll(struct options *o, const char *flag, const char *value)
 
     o->ncoll = 0;
     if (strcmp(value, "all") == 0)
-        while (o->ncoll < NCOLLECTIVE) {
+        for (; o->ncoll < NCOLLECTIVE; o->ncoll++)
             o->coll[o->ncoll] = &collectives[o->ncoll];
-            o->ncoll++;
-        }
     else if (c != NULL)
         o->coll[o->ncoll++] = c;
     else

@@ -343,8 +343,6 @@ static bool plan(struct bench *b, const struct tensors *t)
     return fits_memory(o, elements, widest(o));
 }
 
-#define LARGE_BUFFER ((uint64_t)1 << 20) /* bytes, from which it matters where its pages lie */
-
 static bool start(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;

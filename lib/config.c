@@ -79,16 +79,11 @@ static const char *parse_cma(const char *text, void *field)
 static const char *parse_path(const char *text, void *field)
 {
     _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->log_file, "one parser");
+    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->plugins, "one parser");
     if (strlen(text) >= sizeof((struct plait_config *)0)->file)
         return "a path of at most 255 characters";
     strcpy(field, text);
     return NULL;
-}
-
-static const char *parse_folder(const char *text, void *field)
-{
-    _Static_assert(sizeof((struct plait_config *)0)->plugins == sizeof((struct plait_config *)0)->file, "one parser");
-    return parse_path(text, field);
 }
 
 static const char *parse_isa(const char *text, void *field)
@@ -152,13 +147,12 @@ static const struct row table[] = {
       parse_bytes },
     { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
     { "PLAIT_CMA", "auto",
-      "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; auto: "
-      "what "
-      "takes less time",
+      "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
+      "auto: what takes less time",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
-      parse_folder },
+      parse_path },
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), plait_parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
@@ -166,9 +160,8 @@ static const struct row table[] = {
       "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are",
       FIELD(hosts), parse_hosts },
     { "PLAIT_IFNAME", "",
-      "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; empty: "
-      "all "
-      "that others can reach",
+      "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
+      "empty: all that others can reach",
       FIELD(ifname), plait_parse_ifname },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
@@ -194,7 +187,7 @@ static const struct row table[] = {
       "1000us,1000MB/s; empty: none",
       FIELD(pace), plait_parse_pace },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
-      parse_folder },
+      parse_path },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports),
       plait_parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },

@@ -1,60 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine.h"
 
-#include "clock.h"
+#include "combine.h"
 #include "device_comm.h"
 #include "device_run.h"
 #include "failure.h"
-#include "flight.h"
-#include "sized.h"
 #include "status.h"
+#include "step.h"
 #include "tiny.h"
 #include "wait.h"
-#include "way.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Addresses ----------------------------------------------------------------------------------- */
-
-/* Of a slot of IN or OUT; in a vector slot b holds block b. */
-static inline size_t slot_start(const struct plait_flight *f, uint32_t slot)
-{
-    return slot * f->q + (slot < f->r ? slot : f->r);
-}
-
-static inline size_t elements(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
-{
-    if (run->o->sized)
-        return plait_sized_elements(run, f, in->blk);
-    return f->n > 0 ? in->nblk * f->n : slot_start(f, in->blk + in->nblk) - slot_start(f, in->blk);
-}
-
-/* Bytes of what an instruction moves or makes. */
-static inline size_t bytes_of(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
-{
-    return elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
-}
-
-/* Wide values of OUT lie in its shadow: the caller's memory has no room for them. */
-static inline char *address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s, bool wide)
-{
-    if (s.buf == PLAIT_TMP)
-        return f->tmp + s.slot * f->stride;
-    if (wide)
-        return f->shadow + (f->n > 0 ? s.slot * f->n : slot_start(f, s.slot)) * sizeof(float);
-    if (run->o->sized)
-        return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
-                                 : f->out + run->sizes.out_at[s.slot] * run->o->size;
-    return (s.buf == PLAIT_IN ? f->in : f->out) + slot_start(f, s.slot) * run->o->size;
-}
-
 /* ---- Steps --------------------------------------------------------------------------------------- */
-
-static inline struct plait_link *link_to(const struct plait_run *run, int32_t peer)
-{
-    return run->comm->peers[peer].link[run->channel];
-}
 
 static inline void complete(const struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
@@ -70,48 +29,21 @@ static inline void complete(const struct plait_run *run, struct plait_flight *f,
 static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
                                   const struct plait_instr *in)
 {
-    return link_to(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+    return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
-
-static inline uint32_t in_number(const struct plait_run *run, const struct plait_flight *f,
-                                 const struct plait_instr *in)
-{
-    return link_to(run, in->peer)->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
-}
-
-static inline double stopwatch(const struct plait_run *run)
-{
-    return run->timed && run->began == 0 ? plait_clock() : 0;
-}
-
-static inline void add_busy(struct plait_run *run, double start)
-{
-    if (start > 0)
-        run->busy += plait_clock() - start;
-}
-
-static const struct plait_passed not_measured;
-
-/* What is to be said of a copy of this message: where there is a choice of ways. */
-static struct plait_passed measured(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
-{
-    return plait_ways_of_message(run, in, bytes) > 0 ? plait_way_passed(run, in, bytes) : not_measured;
-}
-
-enum { STAGED = 1, STAGED_PAST };
 
 /* The staged copy of a SEND's data; made once for all peers that get it. */
 static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
                          size_t bytes, enum plait_passing way)
 {
     unsigned char *staged = &f->staged[in->stage];
-    const bool past = *staged ? *staged == STAGED_PAST : way == PLAIT_PASS_PAST;
+    const bool past = *staged ? *staged == PLAIT_STAGED_PAST : way == PLAIT_PASS_PAST;
     char *copy = (past ? f->past : f->stage) + in->stage * f->stride;
 
     if (!*staged) {
         const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
-        const double start = stopwatch(run);
-        const struct plait_passed m = measured(run, in, bytes);
+        const double start = plait_step_clock(run);
+        const struct plait_passed m = plait_step_passed(run, in, bytes);
         const double alone = plait_lend_clock(run->comm, which, m);
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
@@ -119,12 +51,12 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
             run->comm->kernels->stream(copy, data, bytes);
         else
             plait_copy(run->comm->kernels, copy, data, bytes);
-        add_busy(run, start);
+        plait_step_busy(run, start);
         plait_lend_copied(run->comm, which, m, alone);
-        *staged = past ? STAGED_PAST : STAGED;
+        *staged = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
         run->comm->stats.bytes_staged += bytes;
     }
-    link_to(run, in->peer)->past_out = past;
+    plait_step_link(run, in->peer)->past_out = past;
     return copy;
 }
 
@@ -132,10 +64,10 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
 static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
-    struct plait_link *link = link_to(run, in->peer);
+    struct plait_link *link = plait_step_link(run, in->peer);
     const uint32_t number = out_number(run, f, in);
-    const char *data = address(run, f, run->prog->sources[in->source].span, in->wide);
-    const size_t bytes = bytes_of(run, f, in);
+    const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
+    const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t note = plait_sized_note(run, in);
     enum plait_passing way;
     bool free_at_once = true;
@@ -166,7 +98,7 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
 
 static void copy(struct plait_run *run, void *to, const void *from, size_t bytes)
 {
-    const double start = stopwatch(run);
+    const double start = plait_step_clock(run);
 
     if (bytes == 0 || to == from) /* TMP may have no memory then, which memcpy does not take; in place it is there */
         return;
@@ -176,155 +108,8 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
         run->comm->kernels->stream(to, from, bytes);
     else
         plait_copy(run->comm->kernels, to, from, bytes);
-    add_busy(run, start);
+    plait_step_busy(run, start);
     run->comm->stats.bytes_copied += bytes;
-}
-
-static void release(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
-{
-    struct plait_link *link = link_to(run, in->peer);
-    link->transport->release(link, in_number(run, f, in));
-}
-
-static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)
-{
-    return in->final ? &run->o->last : &run->o->inner;
-}
-
-static void reduce_mixed(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
-                         const void *const *from, size_t n)
-{
-    uint64_t wide = 0;
-
-    for (uint32_t k = 0; k < in->nsource; k++)
-        wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    plait_reduce_mixed(run->comm->kernels, run->o->type, run->o->op, address(run, f, in->dst, in->wide), in->wide, from,
-                       wide, in->nsource, n, how_of(run, in));
-}
-
-/* Will a SEND of this result be staged? */
-static bool is_staged(const struct plait_run *run, const struct plait_instr *in, const char *to, size_t bytes)
-{
-    if (!in->sent || bytes <= PLAIT_POST_DATA)
-        return false;
-    for (uint32_t k = 0; k < in->nsuccessor; k++) {
-        const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
-        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? link_to(run, next->peer) : NULL;
-        if (link != NULL && !link->transport->reaches(link, to, bytes, false))
-            return true;
-    }
-    return false;
-}
-
-/*
- * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
- * sources are advanced.
- */
-static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
-                               const void **from, size_t n, bool staged)
-{
-    _Alignas(PLAIT_LINE) char piece[4096];
-    const size_t size = run->o->size, most = sizeof piece / size;
-    const bool past = run->way & PLAIT_SHARED_PAST;
-    char *to = address(run, f, in->dst, false);
-    char *copy = staged ? (past ? f->past : f->stage) + in->stage * f->stride : NULL;
-
-    for (size_t at = 0; at < n; at += most) {
-        const size_t here = n - at < most ? n - at : most;
-        run->o->reduce(piece, from, in->nsource, here, how_of(run, in));
-        if (staged && past)
-            run->comm->kernels->stream(copy + at * size, piece, here * size);
-        else if (staged)
-            plait_copy(run->comm->kernels, copy + at * size, piece, here * size);
-        run->comm->kernels->stream(to + at * size, piece, here * size);
-        for (uint32_t k = 0; k < in->nsource; k++)
-            from[k] = (const char *)from[k] + here * size;
-    }
-    if (staged) {
-        f->staged[in->stage] = past ? STAGED_PAST : STAGED;
-        run->comm->stats.bytes_staged += n * size;
-    }
-}
-
-/* A result that others read where it lies goes the way of what they read; one that is staged goes that of results. */
-static bool goes_past_caches(const struct plait_run *run, const struct plait_instr *in, bool staged)
-{
-    return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
-}
-
-/* The RECV of what is read where its sender has it, the first of them; NULL: there is none. */
-static const struct plait_instr *first_borrowed(const struct plait_run *run, const struct plait_instr *in)
-{
-    const struct plait_source *s = run->prog->sources + in->source;
-
-    for (uint32_t k = 0; k < in->nsource; k++)
-        if (s[k].borrowed != PLAIT_NONE)
-            return &run->prog->instrs[s[k].borrowed];
-    return NULL;
-}
-
-/* Which copy it is when this rank takes the message that arrived last. */
-static inline enum plait_copying taking_of(const struct plait_run *run, const struct plait_instr *recv)
-{
-    return link_to(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
-}
-
-/* Where what a REDUCE reads is put if its sender lends it; NULL: it does not. */
-static inline char *landing(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
-{
-    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* in its cache */
-
-    if (!run->lands)
-        return NULL;
-    return in->dst.buf == PLAIT_TMP ? where->land + in->dst.slot * f->stride : address(run, f, in->dst, false);
-}
-
-/* Its sender is free. */
-static inline bool is_landed(const struct plait_run *run, const struct plait_flight *f, uint32_t i)
-{
-    const char *at = landing(run, f, &run->prog->instrs[i]);
-    return at != NULL && f->message[i] == at;
-}
-
-/* The same when it reduces the message. */
-static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
-                                              const struct plait_instr *recv)
-{
-    return is_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING : taking_of(run, recv);
-}
-
-static void do_reduce(struct plait_run *run, struct plait_flight *f, uint32_t i)
-{
-    enum { MOST = 1024 };
-    const struct plait_instr *in = &run->prog->instrs[i];
-    const struct plait_source *s = run->prog->sources + in->source;
-    const size_t n = elements(run, f, in);
-    const void *from[MOST];
-    const double start = stopwatch(run);
-    const struct plait_instr *recv = first_borrowed(run, in);
-    const struct plait_passed m = recv != NULL ? measured(run, recv, bytes_of(run, f, recv)) : not_measured;
-    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING;
-    const double alone = plait_lend_clock(run->comm, which, m);
-
-    for (uint32_t k = 0; k < in->nsource; k++)
-        from[k] = s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : address(run, f, s[k].span, s[k].wide);
-    const bool staged =
-        run->way != 0 && !in->mixed && is_staged(run, in, address(run, f, in->dst, false), n * run->o->size);
-    if (n > 0 && run->queue != NULL)
-        plait_device_combine(run, in, address(run, f, in->dst, in->wide), from, n);
-    else if (n > 0 && in->mixed)
-        reduce_mixed(run, f, in, from, n);
-    else if (n > 0 && goes_past_caches(run, in, staged))
-        reduce_past_caches(run, f, in, from, n, staged);
-    else if (n > 0)
-        run->o->reduce(address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
-    add_busy(run, start);
-    plait_lend_copied(run->comm, which, m, alone);
-    run->comm->stats.bytes_reduced += bytes_of(run, f, in);
-    for (uint32_t k = 0; k < in->nsource; k++)
-        if (s[k].borrowed != PLAIT_NONE && !is_landed(run, f, s[k].borrowed))
-            release(run, f, &run->prog->instrs[s[k].borrowed]);
-    complete(run, f, i);
 }
 
 static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
@@ -345,12 +130,13 @@ static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
             f->receiving[f->nreceiving++] = i;
         break;
     case PLAIT_STEP_COPY:
-        copy(run, address(run, f, in->dst, in->wide), address(run, f, run->prog->sources[in->source].span, in->wide),
-             bytes_of(run, f, in));
+        copy(run, plait_step_address(run, f, in->dst, in->wide),
+             plait_step_address(run, f, run->prog->sources[in->source].span, in->wide), plait_step_bytes(run, f, in));
         complete(run, f, i);
         break;
     case PLAIT_STEP_REDUCE:
-        do_reduce(run, f, i);
+        plait_combine(run, f, i);
+        complete(run, f, i);
         break;
     case PLAIT_NVERB:
         break;
@@ -366,14 +152,15 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->receiving[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        struct plait_link *link = link_to(run, in->peer);
-        const size_t bytes = bytes_of(run, f, in);
+        struct plait_link *link = plait_step_link(run, in->peer);
+        const size_t bytes = plait_step_bytes(run, f, in);
         size_t sent = bytes;
-        char *to = in->borrowed ? landing(run, f, in) : address(run, f, in->dst, in->wide);
+        char *to = in->borrowed ? plait_combine_landing(run, f, in) : plait_step_address(run, f, in->dst, in->wide);
         link->row = plait_way_passed(run, in, bytes).row;
-        const void *data = link->transport->arrived(link, in_number(run, f, in), run->fingerprint, to, &sent);
-        const bool wrong =
-            PLAIT_GUARDS && data != NULL && plait_sized_wrong(run, f, in, in_number(run, f, in), sent, bytes);
+        const void *data =
+            link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
+        const bool wrong = PLAIT_GUARDS && data != NULL &&
+                           plait_sized_wrong(run, f, in, plait_step_number_in(run, f, in), sent, bytes);
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -383,8 +170,8 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             run->began = plait_clock();
         if (!in->borrowed) {
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
-            const enum plait_copying which = taking_of(run, in);
-            const struct plait_passed m = data != to ? measured(run, in, bytes) : not_measured;
+            const enum plait_copying which = plait_step_taking(run, in);
+            const struct plait_passed m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_passed){ 0 };
             if (plait_lend_is_beyond(m) && in->nsuccessor == 0 &&
                 !run->work.scratch) { /* nothing here reads it again */
                 plait_lend_take(run->comm, link->past_in, to, data, m);
@@ -394,10 +181,10 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
                 copy(run, to, data, bytes);
                 plait_lend_copied(run->comm, which, m, start);
             }
-            release(run, f, in);
-        } else if (is_landed(run, f, i)) {
+            plait_step_release(run, f, in);
+        } else if (plait_combine_landed(run, f, i)) {
             run->comm->stats.bytes_copied += bytes;
-            release(run, f, in);
+            plait_step_release(run, f, in);
         }
         complete(run, f, i);
     }
@@ -412,7 +199,7 @@ static bool poll_sends(struct plait_run *run, struct plait_flight *f)
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t i = f->sending[k];
         const struct plait_instr *in = &run->prog->instrs[i];
-        const struct plait_link *link = link_to(run, in->peer);
+        const struct plait_link *link = plait_step_link(run, in->peer);
         if (link->transport->sent(link, out_number(run, f, in)))
             complete(run, f, i);
         else
@@ -600,7 +387,7 @@ static void pass_numbers(struct plait_run *run)
     if (plait_sized_by_pairs(run))
         plait_sized_pass(run);
     for (uint32_t r = 0; !plait_sized_by_pairs(run) && r < run->comm->nrank; r++) {
-        struct plait_link *link = link_to(run, (int32_t)r);
+        struct plait_link *link = plait_step_link(run, (int32_t)r);
         if (link != NULL) {
             link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];
             link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];

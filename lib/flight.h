@@ -7,6 +7,8 @@
 #include "prog.h"
 #include "run.h"
 
+enum { PLAIT_STAGED_THROUGH = 1, PLAIT_STAGED_PAST }; /* the caches */
+
 struct plait_late { /* messages to one peer whose staged data it may still read */
     uint32_t first, end;
 };
@@ -43,7 +45,7 @@ struct plait_flight {
     uint32_t *receiving, nreceiving; /* RECVs started, in program order */
     uint32_t *sending, nsending;     /* SENDs offered and not yet released */
     uint32_t *blocked, nblocked;     /* SENDs that found the window full */
-    unsigned char *staged;           /* [nstage] blocks whose copy is made */
+    unsigned char *staged;           /* [nstage] of a block: 0, or how its copy was made */
 
     struct plait_late *late; /* [nrank] of its last use */
 };

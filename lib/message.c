@@ -4,6 +4,7 @@
 #include "device_message.h"
 #include "failure.h"
 #include "message_agree.h"
+#include "message_stage.h"
 #include "message_wait.h"
 #include "status.h"
 
@@ -180,24 +181,6 @@ static size_t slice_bytes(const struct plait_letter *m)
     return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
 }
 
-/* The place of a small slice: a window behind is received, as there is room for this one. */
-static char *small_stage(const struct plait_pair *pair, uint32_t number)
-{
-    return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
-}
-
-/*
- * Where in its place of PLAIT_MESSAGE_SLICE bytes: by the number one part after the other, but for the first, which is for
- * what is staged past the caches, if two fit; as in flight.h, and for the same reasons.
- */
-static size_t part_of(uint32_t number, size_t bytes, bool past)
-{
-    const size_t part = PLAIT_ROUND_UP(bytes), fit = PLAIT_MESSAGE_SLICE / part;
-    const size_t n = fit < PLAIT_MESSAGE_PARTS ? fit : PLAIT_MESSAGE_PARTS;
-
-    return past || n < 2 ? 0 : (1 + number / PLAIT_MESSAGE_STAGE % (n - 1)) * part;
-}
-
 /* To and from where it is staged. Short ones are not measured (lend.h). */
 static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
 {
@@ -218,32 +201,6 @@ static inline void unstage(struct plait_comm *comm, bool past, char *to, const c
 static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
 {
     return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes), m->nslice };
-}
-
-/* Room for a staged slice, or NULL: the receiver still reads what is there, or memory is short (*status). */
-static char *find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link, size_t bytes,
-                        bool past, enum plait_status *status)
-{
-    const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
-    const bool small = bytes <= PLAIT_MESSAGE_SMALL;
-    char **const places = small ? &pair->small : &pair->stage;
-    void *memory;
-
-    if (*places == NULL) {
-        comm->stats.allocations++;
-        *status = plait_arena_alloc(small ? PLAIT_MESSAGE_SMALL_STAGES : PLAIT_MESSAGE_STAGES, &memory);
-        if (*status != PLAIT_OK)
-            return NULL;
-        *places = memory;
-    }
-    if (small)
-        return small_stage(pair, number);
-    /* Numbers come round. */
-    if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
-        return NULL;
-    pair->used[k] = number;
-    pair->ever[k] = true;
-    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes, past);
 }
 
 /* Offer the next slice; false: not now. */
@@ -268,7 +225,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         link->past_out = m->way == PLAIT_PASS_PAST;
     }
     if (!small && !lend) {
-        char *copy = find_stage(comm, pair, link, bytes, link->past_out, status);
+        char *copy = plait_message_find_stage(comm, pair, link, bytes, link->past_out, status);
         if (copy == NULL)
             return false;
         stage(comm, link->past_out, copy, data, passed_of(m, bytes));
@@ -283,7 +240,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     m->last = link->next_out++;
     /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
-        plait_expect(small_stage(pair, link->next_out), bytes);
+        plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
     plait_message_count(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;

@@ -326,9 +326,10 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     if (w->sized && !s.tiny && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
         s.split = plait_most_tiny(shape->coll, shape->nrank, w);
-    s.once = (!geometry.combines || geometry.rooted) &&
-             plait_copies_once(shape->coll, PLAIT_LEAST_ONCE,
-                               bytes * (geometry.kind == PLAIT_KIND_VECTOR ? 1 : shape->nrank - 1));
+    const size_t taken = w->sized                             ? 0 /* way.c sees each block's size */
+                         : geometry.kind == PLAIT_KIND_VECTOR ? bytes
+                                                              : bytes * (shape->nrank - 1);
+    s.once = (!geometry.combines || geometry.rooted) && plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken);
     s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);

@@ -26,6 +26,19 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
+/* Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this one. */
+static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk)
+{
+    const uint32_t nrank = run->prog->nrank;
+    size_t all = 0;
+
+    if (!plait_agrees_on_sizes(run->o))
+        return plait_sized_block(run, blk) * (nrank - 1);
+    for (uint32_t b = 0; b < run->o->geometry.out.nslot; b++)
+        all += run->sizes.out[b];
+    return all / nrank * (nrank - 1);
+}
+
 /* Of this slice of it. */
 static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_flight *f, uint32_t blk)
 {

@@ -55,14 +55,14 @@ void plait_way_report(struct plait_run *run)
         plait_trial_again(all, bytes);
 }
 
-/* May it be lent? Of blocks that differ each counts as if all were as big; uncut and staged they would wait. */
+/* May it be lent? Blocks that are not cut would wait if they were staged. */
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
     const struct plait_op_plan *o = run->o;
     size_t taken = bytes;
 
     if (o->sized)
-        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_block(run, in->blk) * o->size * (run->prog->nrank - 1);
+        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
     return o->selection.once && (!o->geometry.combines || run->lands) && plait_copies_once(o->coll, bytes, taken);
 }
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "combine.h"
+
+#include "device_run.h"
+#include "step.h"
+
+static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)
+{
+    return in->final ? &run->o->last : &run->o->inner;
+}
+
+static void reduce_mixed(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
+                         const void *const *from, size_t n)
+{
+    uint64_t wide = 0;
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
+    plait_reduce_mixed(run->comm->kernels, run->o->type, run->o->op, plait_step_address(run, f, in->dst, in->wide),
+                       in->wide, from, wide, in->nsource, n, how_of(run, in));
+}
+
+/* Will a SEND of this result be staged? */
+static bool is_staged(const struct plait_run *run, const struct plait_instr *in, const char *to, size_t bytes)
+{
+    if (!in->sent || bytes <= PLAIT_POST_DATA)
+        return false;
+    for (uint32_t k = 0; k < in->nsuccessor; k++) {
+        const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];
+        const struct plait_link *link = next->verb == PLAIT_STEP_SEND ? plait_step_link(run, next->peer) : NULL;
+        if (link != NULL && !link->transport->reaches(link, to, bytes, false))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
+ * sources are advanced.
+ */
+static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
+                               const void **from, size_t n, bool staged)
+{
+    _Alignas(PLAIT_LINE) char piece[4096];
+    const size_t size = run->o->size, most = sizeof piece / size;
+    const bool past = run->way & PLAIT_SHARED_PAST;
+    char *to = plait_step_address(run, f, in->dst, false);
+    char *copy = staged ? (past ? f->past : f->stage) + in->stage * f->stride : NULL;
+
+    for (size_t at = 0; at < n; at += most) {
+        const size_t here = n - at < most ? n - at : most;
+        run->o->reduce(piece, from, in->nsource, here, how_of(run, in));
+        if (staged && past)
+            run->comm->kernels->stream(copy + at * size, piece, here * size);
+        else if (staged)
+            plait_copy(run->comm->kernels, copy + at * size, piece, here * size);
+        run->comm->kernels->stream(to + at * size, piece, here * size);
+        for (uint32_t k = 0; k < in->nsource; k++)
+            from[k] = (const char *)from[k] + here * size;
+    }
+    if (staged) {
+        f->staged[in->stage] = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
+        run->comm->stats.bytes_staged += n * size;
+    }
+}
+
+/* A result that others read where it lies goes the way of what they read; one that is staged goes that of results. */
+static bool goes_past_caches(const struct plait_run *run, const struct plait_instr *in, bool staged)
+{
+    return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
+}
+
+/* The RECV of what is read where its sender has it, the first of them; NULL: there is none. */
+static const struct plait_instr *first_borrowed(const struct plait_run *run, const struct plait_instr *in)
+{
+    const struct plait_source *s = run->prog->sources + in->source;
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        if (s[k].borrowed != PLAIT_NONE)
+            return &run->prog->instrs[s[k].borrowed];
+    return NULL;
+}
+
+char *plait_combine_landing(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+{
+    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* in its cache */
+
+    if (!run->lands)
+        return NULL;
+    return in->dst.buf == PLAIT_TMP ? where->land + in->dst.slot * f->stride
+                                    : plait_step_address(run, f, in->dst, false);
+}
+
+bool plait_combine_landed(const struct plait_run *run, const struct plait_flight *f, uint32_t i)
+{
+    const char *at = plait_combine_landing(run, f, &run->prog->instrs[i]);
+    return at != NULL && f->message[i] == at;
+}
+
+/* Which copy it is when this rank reduces a message. */
+static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
+                                              const struct plait_instr *recv)
+{
+    return plait_combine_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING
+                                                                              : plait_step_taking(run, recv);
+}
+
+void plait_combine(struct plait_run *run, struct plait_flight *f, uint32_t i)
+{
+    enum { MOST = 1024 };
+    const struct plait_instr *in = &run->prog->instrs[i];
+    const struct plait_source *s = run->prog->sources + in->source;
+    const size_t n = plait_step_elements(run, f, in);
+    const void *from[MOST];
+    const double start = plait_step_clock(run);
+    const struct plait_instr *recv = first_borrowed(run, in);
+    const struct plait_passed m =
+        recv != NULL ? plait_step_passed(run, recv, plait_step_bytes(run, f, recv)) : (struct plait_passed){ 0 };
+    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING;
+    const double alone = plait_lend_clock(run->comm, which, m);
+
+    for (uint32_t k = 0; k < in->nsource; k++)
+        from[k] =
+            s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : plait_step_address(run, f, s[k].span, s[k].wide);
+    const bool staged =
+        run->way != 0 && !in->mixed && is_staged(run, in, plait_step_address(run, f, in->dst, false), n * run->o->size);
+    if (n > 0 && run->queue != NULL)
+        plait_device_combine(run, in, plait_step_address(run, f, in->dst, in->wide), from, n);
+    else if (n > 0 && in->mixed)
+        reduce_mixed(run, f, in, from, n);
+    else if (n > 0 && goes_past_caches(run, in, staged))
+        reduce_past_caches(run, f, in, from, n, staged);
+    else if (n > 0)
+        run->o->reduce(plait_step_address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
+    plait_step_busy(run, start);
+    plait_lend_copied(run->comm, which, m, alone);
+    run->comm->stats.bytes_reduced += plait_step_bytes(run, f, in);
+    for (uint32_t k = 0; k < in->nsource; k++)
+        if (s[k].borrowed != PLAIT_NONE && !plait_combine_landed(run, f, s[k].borrowed))
+            plait_step_release(run, f, &run->prog->instrs[s[k].borrowed]);
+}
