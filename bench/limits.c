@@ -29,6 +29,7 @@ void limits_measure(struct limits *out, bool all)
         l->reduce = machine_rate(KERNEL_REDUCE, out->cpus, l->bytes, 0.01);
         l->read = machine_rate(KERNEL_READ, out->cpus, l->bytes, 0.01);
         l->others = out->cpus > 1 ? machine_rate(KERNEL_OTHERS, out->cpus, l->bytes, 0.01) : 0;
+        l->lent = out->cpus > 1 ? machine_rate(KERNEL_LENT, out->cpus, l->bytes, 0.01) : 0;
     }
 }
 
@@ -43,6 +44,7 @@ void limits_improve(struct limits *l, const struct limits *later)
         to->reduce = fmax(to->reduce, from->reduce);
         to->read = fmax(to->read, from->read);
         to->others = fmax(to->others, from->others);
+        to->lent = fmax(to->lent, from->lent);
     }
 }
 
@@ -50,9 +52,10 @@ void limits_print(const struct limits *l)
 {
     printf("# Cache line one way   : %.0f ns; reading the clock: %.0f ns\n", 1e9 * l->latency, 1e9 * l->clock);
     for (int i = 0; i < NLEVEL; i++)
-        printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f\n",
+        printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f, "
+               "copy through the kernel %.1f\n",
                l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
-               1e-9 * l->level[i].others);
+               1e-9 * l->level[i].others, 1e-9 * l->level[i].lent);
 }
 
 /* Bytes read and written per second: a copy moves two for one of payload, o=a+b three. */

@@ -15,6 +15,7 @@ enum kernel {
     KERNEL_REDUCE, /* a = b + c in fp32, likewise */
     KERNEL_READ,   /* sum of a */
     KERNEL_OTHERS, /* sum of what the thread on the next processor has just written */
+    KERNEL_LENT,   /* a = b of the thread on the next processor, by process_vm_readv() */
 };
 
 /*
@@ -22,7 +23,7 @@ enum kernel {
  *
  * bytes    of all buffers of all threads together
  * seconds  to measure for, at least one pass; the fastest pass counts
- * Returns 0 when memory is short.
+ * Returns 0 when memory is short, or the kernel does not permit it.
  */
 double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double seconds);
 

@@ -23,7 +23,7 @@ struct fusion_row;
 #define MAX_ROUNDS   100
 #define LARGE_BUFFER ((uint64_t)1 << 20) /* bytes: caches do not hold it, and where its pages lie matters */
 
-struct outcome { /* of one backend in one half */
+struct outcome {                         /* of one backend in one half */
     bool measured;                       /* false: the backend lacks the type or operator */
     uint32_t algorithm;                  /* the backend's, see struct backend; 0: its own choice */
     char algorithm_name[64];             /* "" for that */

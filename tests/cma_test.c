@@ -209,6 +209,45 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
+/* Are `bytes` of all-gathers in blocks of 1 to 2 all read, or all staged? */
+static int gather_all(struct plait_comm *comm, uint32_t rank, size_t bytes, bool read)
+{
+    const size_t counts[2] = { bytes / 3, bytes - bytes / 3 };
+    const uint64_t before = stats_of(comm).bytes_staged;
+    char *in = malloc(counts[rank]), *out = calloc(1, bytes);
+
+    CHECK(in != NULL && out != NULL);
+    memset(in, 1 + (int)rank, counts[rank]);
+    CHECK(plait_allgatherv(comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(out[i] == (i < counts[0] ? 1 : 2));
+    CHECK(stats_of(comm).bytes_staged - before == (read ? 0 : counts[rank]));
+    free(in);
+    free(out);
+    return 0;
+}
+
+static int gather_blocks_that_differ(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    CHECK(gather_all(*comm, rank, 2 * PLAIT_MOST_ONCE_ALLGATHER, true) == 0);
+    CHECK(gather_all(*comm, rank, 2 * PLAIT_MOST_ONCE_ALLGATHER + 2 * PLAIT_LINE, false) == 0);
+    return 0;
+}
+
+/* Each block counted as if all were as big: of 5 and 11 MiB one was read and the other staged, and both ranks waited. */
+static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = gather_blocks_that_differ };
+
+    (void)state;
+    run_or_skip(&r, 0);
+}
+
 /* Were results written both ways, and nothing of it told to what combines? Then that is forgotten. */
 static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
 {
@@ -816,6 +855,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
+        cmocka_unit_test(blocks_of_an_all_gather_that_differ_go_one_way),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
         cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
