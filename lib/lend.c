@@ -78,7 +78,7 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
             nway++;
         }
     const bool first = n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known;
-    comm->peers[peer].lending.n[k] += first && m.nslice >= PLAIT_LEND_ROUND ? PLAIT_LEND_ROUND : 1;
+    comm->peers[peer].lending.n[k] += first && m.bytes * m.nslice >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1;
     if (first)
         return ways[n / PLAIT_LEND_ROUND % nway];
     for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {

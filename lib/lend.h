@@ -16,10 +16,10 @@
  * Vectors that go without the engine (tiny.c) are staged one way or the other by the same costs, those of the first who
  * takes them.
  *
- * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one that has as many
- * slices, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a block finds its
- * own books of the pages in no cache. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY.
- * What costs more than twice as much is tried every fourth time.
+ * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one of
+ * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a
+ * block finds its own books of the pages in no cache. Then the cheapest is taken, but for a round of each other in every
+ * PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -33,8 +33,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8 /* blocks in a row, as the first ones find their memory in no cache */
-#define PLAIT_LEND_FIRST 2 /* rounds of each */
+#define PLAIT_LEND_ROUND 8                 /* blocks in a row, as the first ones find their memory in no cache */
+#define PLAIT_LEND_FIRST 2                 /* rounds of each */
+#define PLAIT_LEND_WHOLE ((size_t)2 << 20) /* bytes of a block that is a first round by itself */
 #define PLAIT_LEND_EVERY 1024
 #define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to write at multiples of 128 */
 #define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */

@@ -63,6 +63,7 @@
 #define SMALLEST_SLICE ((size_t)64 << 10)
 #define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
 #define ONE_WAY        16  /* slices of a vector that goes one way */
+#define OVERSUBSCRIBED 4   /* times longer are slices of blocks there */
 
 bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
@@ -262,6 +263,7 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
  * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
+ * Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of process.
  */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_selection *s, size_t count, size_t size,
                            const struct plait_wish *w)
@@ -282,6 +284,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
         bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
+    if (w->slice == 0 && w->oversubscribed && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
+        bytes *= OVERSUBSCRIBED;
     if (geometry.kind != PLAIT_KIND_VECTOR)
         bytes = w->slice ? bytes / shape->nrank : (bytes / shape->nrank + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
     return bytes < size ? 1 : bytes / size;
@@ -329,7 +333,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     const size_t taken = w->sized                             ? 0 /* way.c sees each block's size */
                          : geometry.kind == PLAIT_KIND_VECTOR ? bytes
                                                               : bytes * (shape->nrank - 1);
-    s.once = (!geometry.combines || geometry.rooted) && plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken);
+    s.once = (!geometry.combines || geometry.rooted) &&
+             plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken, w->oversubscribed);
     s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);

@@ -19,12 +19,13 @@
 #define PLAIT_MOST_ONCE_ALLGATHER ((size_t)8 << 20)
 #define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
 
-static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t taken)
+/* taken: bytes that one rank takes in all. oversubscribed: others' processors have a rank to run already, so none are free to stage. */
+static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t taken, bool oversubscribed)
 {
-    return message >= PLAIT_LEAST_ONCE && taken <= (coll == PLAIT_GATHER      ? PLAIT_MOST_ONCE_GATHER
-                                                    : coll == PLAIT_REDUCE    ? PLAIT_MOST_ONCE_REDUCE
-                                                    : coll == PLAIT_ALLGATHER ? PLAIT_MOST_ONCE_ALLGATHER
-                                                                              : SIZE_MAX);
+    return message >= PLAIT_LEAST_ONCE && taken <= (coll == PLAIT_GATHER && !oversubscribed ? PLAIT_MOST_ONCE_GATHER
+                                                    : coll == PLAIT_REDUCE                  ? PLAIT_MOST_ONCE_REDUCE
+                                                    : coll == PLAIT_ALLGATHER               ? PLAIT_MOST_ONCE_ALLGATHER
+                                                                                            : SIZE_MAX);
 }
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */

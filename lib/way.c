@@ -63,7 +63,8 @@ static bool is_lendable(const struct plait_run *run, const struct plait_instr *i
 
     if (o->sized)
         taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
-    return o->selection.once && (!o->geometry.combines || run->lands) && plait_copies_once(o->coll, bytes, taken);
+    return o->selection.once && (!o->geometry.combines || run->lands) &&
+           plait_copies_once(o->coll, bytes, taken, run->comm->oversubscribed);
 }
 
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
