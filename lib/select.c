@@ -284,7 +284,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
         bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
-    if (w->slice == 0 && w->oversubscribed && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
+    if (w->slice == 0 && w->oversubscribed && !w->far && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
         bytes *= OVERSUBSCRIBED;
     if (geometry.kind != PLAIT_KIND_VECTOR)
         bytes = w->slice ? bytes / shape->nrank : (bytes / shape->nrank + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
