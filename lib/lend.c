@@ -71,14 +71,14 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
         if (may & 1U << w) {
             ways[nway] = (enum plait_passing)w;
             cost[nway] = cost_of(own, other, ways[nway], combined);
-            if (w != PLAIT_PASS_LENT && m.nslice > 1)
+            if (w != PLAIT_PASS_LENT && m.whole > m.bytes)
                 cost[nway] *= WAITS;
             known &= cost[nway] > 0;
             best = cost[nway] <= cost[best] ? nway : best;
             nway++;
         }
     const bool first = n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known;
-    comm->peers[peer].lending.n[k] += first && m.bytes * m.nslice >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1;
+    comm->peers[peer].lending.n[k] += first && m.whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1;
     if (first)
         return ways[n / PLAIT_LEND_ROUND % nway];
     for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {

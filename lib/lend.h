@@ -75,10 +75,10 @@ enum plait_copying {
     PLAIT_NCOPYING
 };
 
-struct plait_passed { /* a slice: its bytes, the row of its block's costs, slices of the block */
+struct plait_passed { /* a slice: its bytes, the row of its block's costs, bytes of that */
     size_t bytes;
     uint32_t row;
-    uint64_t nslice;
+    size_t whole;
 };
 
 struct plait_copies { /* a row: seconds per byte; 0: not known */

@@ -78,9 +78,11 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 
 struct plait_passed plait_way_passed(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
-    const size_t whole = run->o->sized ? plait_sized_block(run, in->blk) * run->o->size : bytes * run->nslice;
+    const struct plait_geometry *g = &run->o->geometry;
+    const size_t blocks = in->nblk * plait_run_count(run) / (g->kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1);
+    const size_t whole = (run->o->sized ? plait_sized_block(run, in->blk) : blocks) * run->o->size;
 
-    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole), run->nslice };
+    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole), whole };
 }
 
 enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,

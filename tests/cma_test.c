@@ -248,6 +248,80 @@ static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
     run_or_skip(&r, 0);
 }
 
+/* Blocks of many slices, of which the last is short, that try one way after the other: each goes one of them. */
+static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { BLOCK = PLAIT_LEND_WHOLE + 5 * 4096, TIMES = 3 * PLAIT_LEND_FIRST + 2 };
+    unsigned lent = 0, staged = 0;
+    char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    (*comm)->config.cma = PLAIT_CMA_MEASURED;
+    for (int i = 0; i < 2 * TIMES; i++) {
+        const uint64_t before = stats_of(*comm).bytes_staged;
+        CHECK((i % 2 == 0 ? plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, NULL)
+                          : plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
+        const uint64_t now = stats_of(*comm).bytes_staged - before;
+        CHECK(now == 0 || now == BLOCK);
+        lent += now == 0;
+        staged += now == BLOCK;
+    }
+    CHECK(rank != 0 || (lent >= 2 * PLAIT_LEND_FIRST && staged >= 4 * PLAIT_LEND_FIRST));
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* The last slice was taken for one of a smaller block, with a way and costs of its own. */
+static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_blocks_one_way };
+
+    (void)state;
+    run_or_skip(&r, 0);
+}
+
+/* Staged bytes of a gather of more than a root takes through the kernel alone, and the slices of an all-to-all. */
+static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { BLOCK = 2 * PLAIT_MOST_ONCE_GATHER };
+    char *in = calloc(2, BLOCK), *out = calloc(4, BLOCK);
+    struct plait_choice choice[2];
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    for (size_t k = 0; k < 2; k++) {
+        const uint64_t before = stats_of(*comm).bytes_staged;
+        (*comm)->oversubscribed = k == 1;
+        CHECK(plait_gather(*comm, in, out, BLOCK + k, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+        CHECK(stats_of(*comm).bytes_staged - before == (k == 0 && rank == 1 ? BLOCK : 0));
+        CHECK(plait_comm_choose(*comm, PLAIT_ALLTOALL, 64 * BLOCK, PLAIT_UINT8, PLAIT_SUM, 0, NULL, &choice[k]) ==
+              PLAIT_OK);
+    }
+    CHECK(choice[1].slice > choice[0].slice);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* With more ranks than processors nobody is free to stage for a root, and each slice may take a change of process. */
+static void ranks_that_share_a_processor_lend_to_a_root_and_cut_less(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_a_shared_processor };
+
+    (void)state;
+    run_or_skip(&r, 0);
+}
+
 /* Were results written both ways, and nothing of it told to what combines? Then that is forgotten. */
 static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
 {
@@ -306,7 +380,7 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
 /* Copies of `bytes` that are timed, of the next n. */
 static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
 {
-    const struct plait_passed m = { bytes, plait_lend_row(PLAIT_NCOLL, bytes) };
+    const struct plait_passed m = { bytes, plait_lend_row(PLAIT_NCOLL, bytes), bytes };
     unsigned timed = 0;
 
     for (unsigned i = 0; i < n; i++)
@@ -440,7 +514,7 @@ enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
 
 #define ROW_OF(coll, k) ((coll)*PLAIT_LEND_SIZES + (k))
 #define ROW             ROW_OF(PLAIT_NCOLL, 3) /* of messages of BYTES */
-#define PASSED          ((struct plait_passed){ BYTES, plait_lend_row(PLAIT_NCOLL, BYTES), 1 })
+#define PASSED          ((struct plait_passed){ BYTES, plait_lend_row(PLAIT_NCOLL, BYTES), BYTES })
 
 #define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
 #define ALL (TWO | 1U << PLAIT_PASS_PAST)
@@ -498,7 +572,7 @@ static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic floa
 static int choose_for_blocks(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
 {
     enum { NSLICE = 100, SEQUENCE = 1000000 };
-    const struct plait_passed slice = { BYTES, ROW, NSLICE };
+    const struct plait_passed slice = { BYTES, ROW, NSLICE * BYTES };
     uint16_t *n = &comm->peers[1].lending.n[ROW];
 
     own[PLAIT_STAGING] = own[PLAIT_TAKING_STAGED] = other[PLAIT_STAGING] = other[PLAIT_TAKING_STAGED] = 1e-10F;
@@ -856,6 +930,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(blocks_of_an_all_gather_that_differ_go_one_way),
+        cmocka_unit_test(slices_of_a_block_go_one_way_the_last_one_too),
+        cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
         cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),

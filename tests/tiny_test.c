@@ -506,7 +506,7 @@ static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t
     (void)arg;
     CHECK(v != NULL);
     (*comm)->cache = 0;
-    (*comm)->oversubscribed = true;
+    (*comm)->oversubscribed = false;
     (*comm)->cma = false;
     for (uint32_t r = 0; r < NSEVERAL; r++)
         counts[r] = r == 1 ? LARGE_BLOCK : SMALL_BLOCK;
