@@ -18,7 +18,8 @@ struct given { /* a side of a call; NULL counts where the rank has no such buffe
 struct side {                /* what follows of it */
     size_t *counts, *starts; /* [nrank] */
     bool packed;             /* one behind the other, as the call does not say where they start */
-    size_t end, bytes;       /* elements that they cover, and bytes of these; SIZE_MAX: too many */
+    size_t end, bytes;       /* elements that they cover, and bytes of these; SIZE_MAX: too many, */
+    uint32_t last;           /* up to this block's end */
 };
 
 /* Of the last call that was right: the next one's mostly lie as they did. */
@@ -70,7 +71,10 @@ static void place_side(struct side *side, const struct given *given, uint32_t n,
         side->starts[i] = start;
         if (count == 0) /* wherever it starts */
             continue;
-        if (count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES) /* and what follows overflows nowhere */
+        const bool beyond = count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES;
+        if (beyond || start + count > end)
+            side->last = i;
+        if (beyond) /* and what follows overflows nowhere */
             return;
         end = start + count > end ? start + count : end;
         *most = count > *most ? count : *most;
@@ -165,9 +169,12 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     v->most = 0;
     place_side(&s->in, in, g->in.nslot, s->size, &v->most);
     place_side(&s->out, out, g->out.nslot, s->size, &v->most);
-    if (s->in.bytes == SIZE_MAX || s->out.bytes == SIZE_MAX)
-        return plait_fail(PLAIT_ERR_ARG, "%sv: a count or start of %s is more than fits in memory", name,
-                          s->in.bytes == SIZE_MAX ? "in" : "out");
+    const struct side *beyond = s->in.bytes == SIZE_MAX ? &s->in : s->out.bytes == SIZE_MAX ? &s->out : NULL;
+    if (beyond != NULL)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "%sv: a count or start of %s is more than fits in memory: block %u has %zu elements from %zu on", name,
+            beyond == &s->in ? "in" : "out", beyond->last, beyond->counts[beyond->last], beyond->starts[beyond->last]);
     if (out->starts != NULL)
         status = check_apart(name, v->out, v->out_at, g->out.nslot, s->order);
     if (status == PLAIT_OK)

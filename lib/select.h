@@ -69,13 +69,13 @@ bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const s
 /* The largest power of two of bytes that is; 0: none. */
 size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
 
-/* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
 /* Several, as the ranks' nodes say? NULL: one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 
 /* In the library's table, or the caller's own? */
 bool plait_is_of_library(const struct plait_alg *alg);
 
+/* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
 

@@ -279,7 +279,7 @@ static enum plait_status ask_wrongly(struct plait_comm *comm, enum refusal refus
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char *const says[] = {
-        "in is NULL", "call->deadline is -1",         "counts of in are NULL", "count or start",
+        "in is NULL", "call->deadline is -1",         "counts of in are NULL", "has 18446744073709551615 elements from",
         "to is 2",    "started in this group already"
     };
     int32_t one = 1, sum = 0;

@@ -405,6 +405,17 @@ static void comms_made_one_after_the_other_cost_nothing(void **state)
     munmap(m.all, sizeof *m.all);
 }
 
+/* What plait/comm.h and docs/limits.md say was of an earlier day: 230 KiB, and 12.2 for each rank. */
+static void a_control_block_is_as_large_as_the_manual_says(void **state)
+{
+    const double kib = 1024, one = (double)plait_control_bytes(1) / kib, many = (double)plait_control_bytes(64) / kib;
+    const double each = (many - one) / 63;
+
+    (void)state;
+    assert_true(each > 12 && each <= 12.25);
+    assert_true(one - each > 229.5 && one - each < 230.5);
+}
+
 #define ALIVE 100
 
 static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
@@ -592,6 +603,7 @@ int main(void)
         cmocka_unit_test(more_than_2_31_elements_and_2_32_bytes),
         cmocka_unit_test(comms_made_one_after_the_other_cost_nothing),
         cmocka_unit_test(a_hundred_comms_live_at_once),
+        cmocka_unit_test(a_control_block_is_as_large_as_the_manual_says),
         cmocka_unit_test(sixty_four_processes_meet_with_few_messages),
         cmocka_unit_test(users_who_may_open_few_descriptors_start_64_ranks),
         cmocka_unit_test(where_pidfds_are_forbidden_nobody_is_taken_for_dead),

@@ -320,6 +320,38 @@ static void the_logs_callback_may_ask_for_figures(void **state)
     run(1, 1, stats_in_callback, NULL);
 }
 
+/* Rank 1 sends what rank 0 receives first only when rank 0 has told it that it has what it receives second, from rank 2. */
+static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_request *r[3] = { NULL, NULL, NULL };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t got[2] = { 0 }, v = (int32_t)rank;
+    size_t index;
+
+    (void)arg;
+    if (rank == 1)
+        CHECK(plait_recv(*comm, got, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+    if (rank != 0) {
+        CHECK(plait_send(*comm, &v, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
+        return 0;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        call.request = &r[1 + k]; /* r[0] stays NULL */
+        CHECK(plait_recv(*comm, &got[k], 1, PLAIT_INT32, 1 + k, &call) == PLAIT_OK);
+    }
+    CHECK(plait_wait_any(r, 3, &index) == PLAIT_OK && index == 2 && r[2] == NULL && r[1] != NULL && got[1] == 2);
+    CHECK(plait_send(*comm, &v, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    CHECK(plait_wait_any(r, 3, &index) == PLAIT_OK && index == 1 && r[1] == NULL && got[0] == 1);
+    CHECK(plait_wait_any(r, 3, &index) == PLAIT_OK && index == 3);
+    return 0;
+}
+
+static void wait_any_tells_the_first_that_ends_not_the_first_that_was_started(void **state)
+{
+    (void)state;
+    run(3, 1, wait_for_either, NULL);
+}
+
 static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -499,6 +531,7 @@ int main(void)
         cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
         cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
         cmocka_unit_test(the_logs_callback_may_ask_for_figures),
+        cmocka_unit_test(wait_any_tells_the_first_that_ends_not_the_first_that_was_started),
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(the_first_error_in_the_order_of_the_calls_is_told),
         cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),

@@ -76,7 +76,7 @@ struct plait_comm_options {
  * options  copied; the id, name, node and algorithms arrays may be freed afterwards, the
  *          algorithms themselves must live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 226 KiB and 2.2 KiB for each rank of the comm, backed at once: 144
+ * Memory:  in this process's arena (PLAIT_ARENA): 230 KiB and 12.2 KiB for each rank of the comm, backed at once: 144
  *          KiB for the rings of the last 1,024 collectives and 256 messages, 81 KiB for the vectors of small
  *          collectives. Staging memory comes with the first large operation.
  * History: each rank keeps of its last 1,024 collectives what was called, by which algorithm, when it began, how far
