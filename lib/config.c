@@ -206,6 +206,7 @@ static const struct row table[] = {
 };
 #undef FIELD
 #define NROW (sizeof table / sizeof table[0])
+#define IS_FILE(row) ((row)->offset == offsetof(struct plait_config, file)) /* PLAIT_CONFIG */
 
 /* The raw value of each row, "" for the default, and where it was set. */
 struct found {
@@ -313,7 +314,7 @@ static enum plait_status gather_file(struct reading *r)
         if (row == NULL)
             continue; /* warn_unknown() names it */
         i = (size_t)(row - table);
-        if (row->parse == parse_path)
+        if (IS_FILE(row))
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, line.number,
                               row->name);
         if (seen[i] != 0)
@@ -362,7 +363,7 @@ static void gather_given(struct reading *r)
     memcpy(r->row, given, sizeof given);
     pthread_mutex_unlock(&given_lock);
     for (size_t i = 0; i < NROW; i++)
-        if (table[i].parse == parse_path && r->row[i].value[0] != '\0')
+        if (IS_FILE(&table[i]) && r->row[i].value[0] != '\0')
             r->path = r->row[i].value;
 }
 
@@ -378,7 +379,7 @@ static enum plait_status gather_environment(struct reading *r)
                               table[i].secret ? "(secret)" : value, sizeof r->row[i].value - 1);
         strcpy(r->row[i].value, value);
         strcpy(r->row[i].origin, "environment");
-        if (table[i].parse == parse_path)
+        if (IS_FILE(&table[i]))
             r->path = value[0] != '\0' ? r->row[i].value : NULL;
     }
     return PLAIT_OK;
