@@ -205,7 +205,7 @@ static const struct row table[] = {
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), plait_parse_seconds },
 };
 #undef FIELD
-#define NROW (sizeof table / sizeof table[0])
+#define NROW         (sizeof table / sizeof table[0])
 #define IS_FILE(row) ((row)->offset == offsetof(struct plait_config, file)) /* PLAIT_CONFIG */
 
 /* The raw value of each row, "" for the default, and where it was set. */
