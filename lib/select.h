@@ -19,7 +19,10 @@
 #define PLAIT_MOST_ONCE_ALLGATHER ((size_t)8 << 20)
 #define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
 
-/* taken: bytes that one rank takes in all. oversubscribed: others' processors have a rank to run already, so none are free to stage. */
+/*
+ * taken: bytes that one rank takes in all. oversubscribed: others' processors have a rank to run already, so none is free to
+ * stage.
+ */
 static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t taken, bool oversubscribed)
 {
     return message >= PLAIT_LEAST_ONCE && taken <= (coll == PLAIT_GATHER && !oversubscribed ? PLAIT_MOST_ONCE_GATHER

@@ -26,7 +26,7 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-/* Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this one. */
+/* Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this. */
 static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk)
 {
     const uint32_t nrank = run->prog->nrank;
