@@ -5,6 +5,7 @@
 
 #include "../lib/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,22 +195,46 @@ static const char *device_of_context(void *context, int *device)
     return why;
 }
 
-/* The same of a stream, in whose place the caller may put another one with the same handle, but not with the same id. */
-static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
-{
-    unsigned long long id = 0;
-    const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
+/* CUDA's handles for a default stream, and for the stream of whichever thread it is that uses it. */
+#define LEGACY     ((void *)1)
+#define PER_THREAD ((void *)2)
 
-    if (why == NULL)
-        why = plait_cuda_why(plait_cuda.stream_id(q->stream, &id), "cuStreamGetId");
-    if (why == NULL && (q->gpu == NULL || *context != q->gpu->context))
-        why = device_of_context(*context, device);
-    q->id = id + 1;
+/* Numbers of streams whose own cannot be asked for, beyond those that the driver gives. */
+#define NAMELESS (1ULL << 63)
+static _Atomic unsigned long long nameless = NAMELESS;
+
+/*
+ * In whose place the caller may put another stream with the same handle, but not with the same number. Of one that is being
+ * captured the driver gives no number, and asking for it would spoil the capture: it gets one that nothing else has.
+ */
+static const char *number_of(void *stream, uint64_t *out)
+{
+    const bool may_be_captured = stream != NULL && stream != LEGACY;
+    int status = DRIVER_CAPTURE_NONE;
+    unsigned long long id = 0;
+    const char *why = NULL;
+
+    if (may_be_captured)
+        why = plait_cuda_why(plait_cuda.stream_capture(stream, &status, &id), "cuStreamGetCaptureInfo");
+    if (why == NULL && status != DRIVER_CAPTURE_NONE)
+        id = atomic_fetch_add(&nameless, 1);
+    else if (why == NULL)
+        why = plait_cuda_why(plait_cuda.stream_id(stream, &id), "cuStreamGetId");
+    *out = id + 1;
     return why;
 }
 
-/* CUDA's handle for the stream of whichever thread it is that uses it. */
-#define PER_THREAD ((void *)2)
+/* The same of a stream, and its number. */
+static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
+{
+    const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
+
+    if (why == NULL)
+        why = number_of(q->stream, &q->id);
+    if (why == NULL && (q->gpu == NULL || *context != q->gpu->context))
+        why = device_of_context(*context, device);
+    return why;
+}
 
 static const char *take_stream(struct plait_queue *q, int wanted)
 {

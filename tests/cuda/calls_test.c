@@ -188,7 +188,7 @@ static enum plait_status capture(struct plait_comm *comm, const struct kind *k, 
     void *graph = NULL, *exec;
     const char *failed;
 
-    if (device.capture_begin(d->cuda, 0) != 0)
+    if (device.capture_begin(d->cuda, CAPTURE_ALONE) != 0)
         return PLAIT_ERR_CONFIG;
     if (plait_comm_rank(comm) == victim)
         ask.standin_arm(nth, FAULT);

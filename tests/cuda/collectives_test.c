@@ -147,7 +147,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     for (int32_t k = 0; k < (full() ? 1000 : 100); k++) {
@@ -207,7 +207,7 @@ static int replay_branches(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     for (int b = 0; b < 2; b++)
         CHECK(device_begin(&d[b], ROOM));
-    CHECK(device.capture_begin(d[0].cuda, 0) == 0);
+    CHECK(device.capture_begin(d[0].cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_stream_follow(d[1].stream, d[0].stream) == PLAIT_OK);
     for (int b = 0; b < 2; b++)
         CHECK(plait_stream_captures(d[b].stream, &captures[b]) == PLAIT_OK);
@@ -258,7 +258,7 @@ static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) < 0);
     CHECK(strstr(plait_last_error(), "3 ranks of this process") != NULL &&
           strstr(plait_last_error(), "2 hardware queues") != NULL);
@@ -421,7 +421,7 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     for (int i = 0; i < 2; i++)
-        CHECK(device_begin(&d[i], ROOM) && device.capture_begin(d[i].cuda, 0) == 0);
+        CHECK(device_begin(&d[i], ROOM) && device.capture_begin(d[i].cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_group_start() == PLAIT_OK);
     for (int i = 0; i < 2; i++) {
         call.stream = d[i].stream;

@@ -104,7 +104,7 @@ static int ask_what_is_captured(struct plait_comm **comm, uint32_t rank, void *a
     (void)comm, (void)arg, (void)rank;
     CHECK(device_begin(&d, ROOM) && plait_stream_create(&host) == PLAIT_OK);
     CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures == 0);
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_stream_captures(d.stream, &captures) == PLAIT_OK && captures != 0);
     CHECK(plait_stream_captures(host, &captures) == PLAIT_OK && captures == 0);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);

@@ -234,7 +234,7 @@ static int killed_before_its_graph(struct plait_comm **comm, uint32_t rank, void
     (void)arg;
     if (begin(&d, rank, &before) != 0)
         return 1;
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(sum(*comm, &d, false) == PLAIT_OK);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     CHECK(device.launch(exec, d.cuda) == 0 && plait_stream_synchronize(d.stream) == PLAIT_OK);
@@ -258,7 +258,7 @@ static int left_with_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&d, ROOM));
     ask.standin_careless(1);
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(sum(*comm, &d, false) == PLAIT_OK);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     ranks_meet();

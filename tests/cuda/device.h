@@ -3,6 +3,7 @@
 #ifndef PLAIT_TESTS_DEVICE_H
 #define PLAIT_TESTS_DEVICE_H
 
+#include "capture.h"
 #include "standin_ask.h"
 
 #include <plait/comm.h>

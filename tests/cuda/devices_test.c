@@ -77,7 +77,7 @@ static int capture_on_two_devices(struct plait_comm **comm, uint32_t rank, void 
     CHECK(device_begin_on(&d, ROOM, (int)rank % 2));
     call.stream = d.stream;
     for (int k = 0; k < 2; k++) {
-        CHECK(k == 0 || device.capture_begin(d.cuda, 0) == 0);
+        CHECK(k == 0 || device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
         CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
         CHECK(k == 1 || plait_stream_synchronize(d.stream) == PLAIT_OK);
     }

@@ -359,7 +359,7 @@ static int measure_graph(struct plait_comm *comm, uint32_t rank, const struct de
     struct timing t;
     char what[96];
 
-    CHECK(device.capture_begin(d->cuda, 0) == 0);
+    CHECK(device.capture_begin(d->cuda, CAPTURE_ALONE) == 0);
     CHECK(call_once(comm, d, PLAIT_ALLREDUCE, bytes) == PLAIT_OK);
     CHECK(device.capture_end(d->cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     if (measure(comm, rank, d, (struct work){ PLAIT_ALLREDUCE, bytes, exec, NULL }, &t) != 0)

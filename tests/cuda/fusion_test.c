@@ -458,7 +458,7 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.sharded = 1;
     o.weights = PLAIT_FLOAT32;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_fusion_ready(f, 0) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "captured") != NULL);
     CHECK(plait_fusion_gather(f) == PLAIT_ERR_UNSUPPORTED && strstr(plait_last_error(), "captured") != NULL);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);

@@ -238,7 +238,7 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, d.in, d.out, 9, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     call.request = NULL;
     call.persistent = 0;
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_allreduce(*comm, d.in, d.out, 9, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), "allreduce: ") != NULL && strstr(plait_last_error(), why) != NULL);
     CHECK(plait_send(*comm, d.in, 9, PLAIT_INT32, !rank, &call) == PLAIT_ERR_UNSUPPORTED);

@@ -310,7 +310,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_group_start() == PLAIT_OK);
     for (uint32_t i = 0; i < 3; i++)
         CHECK(send(*comm, &d, i, 100, next, &call) == PLAIT_OK && recv(*comm, &d, i, 100, before, &call) == PLAIT_OK);

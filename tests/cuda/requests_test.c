@@ -234,7 +234,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     call.persistent = 1;
     call.request = &r;
     CHECK(sum(*comm, &d, 2, &call) == PLAIT_OK);
-    CHECK(device.capture_begin(d.cuda, 0) == 0);
+    CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_start(r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     for (int32_t k = 0; k < 20; k++) {

@@ -268,7 +268,7 @@ static enum plait_status call_as(struct plait_comm *comm, const struct device_ra
 
     if (o->form == BLOCKING && device.stream_synchronize(d->cuda) != 0)
         return PLAIT_ERR_SYSTEM;
-    if (o->form == CAPTURED && device.capture_begin(d->cuda, 0) != 0)
+    if (o->form == CAPTURED && device.capture_begin(d->cuda, CAPTURE_ALONE) != 0)
         return PLAIT_ERR_SYSTEM;
     const enum plait_status status = call_now(comm, d, o, at);
     if (o->form != CAPTURED)
@@ -450,7 +450,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(device_write(&d, d.in, values, sizeof values) && device.stream_synchronize(d.cuda) == 0);
     for (int g = 0; g < 2; g++) {
         call.algorithm = g == 0 ? NULL : "ring";
-        CHECK(device.capture_begin(d.cuda, 0) == 0);
+        CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
         CHECK(plait_allreduce(*comm, d.in, d.out, WORDS, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
         CHECK(plait_allreduce(*comm, d.out, d.out, WORDS, PLAIT_INT32, PLAIT_MAX, &call) == PLAIT_OK);
         CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec[g], graph, 0) == 0);

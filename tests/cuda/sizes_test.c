@@ -140,7 +140,7 @@ static int do_all(struct plait_comm *comm, const struct device_rank *d, struct s
     CHECK(put(d, s) && call(comm, d, s) == PLAIT_OK);
     if (is_right(d, s, "called") != 0)
         return 1;
-    CHECK(device.capture_begin(d->cuda, 0) == 0);
+    CHECK(device.capture_begin(d->cuda, CAPTURE_ALONE) == 0);
     CHECK(call(comm, d, s) == PLAIT_OK);
     CHECK(device.capture_end(d->cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
     for (s->shift = 1; s->shift <= 2; s->shift++) {

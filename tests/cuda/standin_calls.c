@@ -370,8 +370,10 @@ EXPORT int cuStreamGetId(void *stream, unsigned long long *out)
 {
     CALL(false);
     struct stream *s;
-    const int status = stream_find(stream, &s);
+    int status = stream_find(stream, &s);
 
+    if (status == CU_OK)
+        status = capture_spoil(s); /* as the driver has it, whatever the thread's mode is */
     if (status == CU_OK)
         *out = s->id;
     return status;

@@ -6,6 +6,7 @@
 #ifndef PLAIT_TESTS_NCCL_GPU_H
 #define PLAIT_TESTS_NCCL_GPU_H
 
+#include "../cuda/capture.h"
 #include "../cuda/standin_ask.h"
 #include "ranks.h"
 

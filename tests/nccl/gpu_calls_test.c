@@ -180,7 +180,7 @@ static ncclResult_t act(struct seat *s, unsigned nth)
 {
     void *graph = NULL;
 
-    if (scene->captures && gpu.capture_begin(s->g.stream, 0) != 0)
+    if (scene->captures && gpu.capture_begin(s->g.stream, CAPTURE_ALONE) != 0)
         abort();
     arm(s, nth);
     ncclResult_t result = scene->act(s);

@@ -355,7 +355,7 @@ static int replay(ncclComm_t *comm, int rank, int nrank)
 
     CHECK(gpu_use(0) && gpu_begin(&g, 4 * COUNT));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
-    CHECK(gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
     OK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream));
     OK(ncclGroupStart());
     for (int t = 0; t < 10; t++)
@@ -428,7 +428,7 @@ static int replay_beside(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&a, 4 * COUNT) && gpu_begin(&b, 4 * COUNT));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     OK(ncclRedOpCreatePreMulSum(&twice, &two, ncclFloat, ncclScalarHostImmediate, *comm));
-    CHECK(gpu.capture_begin(a.stream, 0) == 0);
+    CHECK(gpu.capture_begin(a.stream, CAPTURE_ALONE) == 0);
     CHECK(call_all(*comm, &a, twice, rank, nrank) == 0);
     CHECK(gpu.capture_end(a.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
     for (int k = 0; k < 20 && failed == 0; k++) {
@@ -465,7 +465,7 @@ static int capture_on_rank_0(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     OK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream));
     CHECK(gpu.synchronize(g.stream) == 0);
-    CHECK(rank != 0 || gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(rank != 0 || gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
     CHECK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream) != ncclSuccess);
     CHECK(strstr(ncclGetLastError(*comm), "part of a graph on all its ranks or on none") != NULL);
     if (rank == 0 && gpu.capture_end(g.stream, &graph) == 0)

@@ -240,7 +240,7 @@ static int capture_group(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     streams[0] = g.stream;
     streams[1] = other.stream;
-    CHECK(gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
     failed |= reduce_all(*comm, rank, &g, g.out, &g.stream, 1);
     CHECK(gpu.capture_end(g.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
     for (int k = 0; k < 3; k++) {
@@ -278,7 +278,7 @@ static int capture_growing_groups(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&g, 3 * counts[1]));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     for (int k = 0; k < 2; k++) {
-        CHECK(gpu.capture_begin(g.stream, 0) == 0);
+        CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
         OK(ncclGroupStart());
         for (size_t i = 0; i < 3; i++)
             OK(ncclAllReduce(g.in + i * counts[k], g.out + i * counts[k], counts[k], ncclFloat, ncclSum, *comm,

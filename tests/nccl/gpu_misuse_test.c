@@ -338,7 +338,7 @@ static int use_many_allocations(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     CHECK(make_parts(&g, captured, MANY) == 0 && make_parts(&g, plain, MANY) == 0);
-    CHECK(gpu.capture_begin(g.stream, 0) == 0);
+    CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
     CHECK(sum_parts(*comm, &g, captured, MANY, rank) == 0);
     CHECK(gpu.capture_end(g.stream, &graph) == 0 && gpu.instantiate(&exec, graph, 0) == 0);
     for (int turn = 0; turn < 3; turn++) {
@@ -369,9 +369,9 @@ static int capture_in_part(ncclComm_t *comm, int rank, int nrank)
     for (int b = 0; b < 2; b++)
         CHECK(put(&g[b], 1, g[b].stream) == 0);
     CHECK(gpu.synchronize(g[0].stream) == 0 && gpu.synchronize(g[1].stream) == 0);
-    CHECK(gpu.capture_begin(g[0].stream, 0) == 0);
+    CHECK(gpu.capture_begin(g[0].stream, CAPTURE_ALONE) == 0);
     for (int k = 0; k < 3; k++) {
-        CHECK(k < 2 || gpu.capture_begin(g[1].stream, 0) == 0);
+        CHECK(k < 2 || gpu.capture_begin(g[1].stream, CAPTURE_ALONE) == 0);
         OK(ncclGroupStart());
         for (int i = 0; i < 2; i++)
             OK(sum(*comm, g[i ^ (k & 1)].in, g[i ^ (k & 1)].out, g[i ^ (k & 1)].stream));

@@ -19,7 +19,7 @@
 enum { MOST_RANKS = 4, ITEMS = 14, ROOM = 4096, STREAMS = 3, MOST_TENSORS = 12 };
 
 static uint64_t seed;
-static int capture_mode; /* CUDA's: 0: global; 1: what other threads call, here other ranks, does not spoil it */
+static int capture_mode;
 
 struct rank {
     struct gpu_rank g; /* an item has ROOM elements of IN and of OUT */
@@ -255,7 +255,7 @@ static void random_programs_come_to_what_they_must(void **state)
     (void)state;
     for (seed = one != NULL ? last : 1; seed <= last; seed++) {
         const int *shape = shapes[seed % (sizeof shapes / sizeof *shapes)];
-        capture_mode = shape[1] > 1;
+        capture_mode = shape[1] > 1 ? CAPTURE_ALONE : 0;
         snprintf(standin, sizeof standin, "PLAIT_STANDIN_SEED=%llu", (unsigned long long)seed);
         snprintf(delay, sizeof delay, "PLAIT_STANDIN_DELAY=%llu", (unsigned long long)(seed % 4 * 20));
         snprintf(fusion, sizeof fusion, "PLAIT_NCCL_FUSION=%u", seed % 3 == 0 ? 3000 : 1 << 20);
