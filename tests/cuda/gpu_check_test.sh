@@ -18,7 +18,7 @@ its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
     local words
     env -u NCCL_TESTS "$check" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
     for words in 'cuda_gpu_kernels: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'nccl_gpu_ends: passed' \
-        'nccl_one_rank: passed' 'all figures measured: passed' 'PyTorch: skipped\|ranks of PyTorch: skipped' \
+        'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'PyTorch: skipped\|ranks of PyTorch: skipped' \
         'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
         grep -q "$words" "$room/out" || { echo "it does not say '$words':"; cat "$room/out"; return 1; }
     done
