@@ -37,7 +37,8 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
  *          every launch. Operations on several streams of one capture follow each other. A graph may run beside other
  *          operations of the comm, but not beside its other graphs: whoever launches those on several streams orders
- *          them with events, on all ranks in the same way.
+ *          them with events, on all ranks in the same way. Ranks that are threads of a process must not wait in the driver
+ *          behind an operation that another of them is to launch yet, as a copy to malloc's memory does: synchronize first.
  * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
  * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the

@@ -159,12 +159,17 @@ enum plait_status device_leave(struct plait_comm *comm)
     return status;
 }
 
+/* Longer copies wait for the stream in the driver, where they would hold up other ranks that are threads. */
+#define AT_ONCE (64 << 10)
+
 bool device_write(const struct device_rank *d, void *to, const void *from, size_t bytes)
 {
-    return bytes == 0 || device.copy((uintptr_t)to, (uintptr_t)from, bytes, d->cuda) == 0;
+    return bytes == 0 || ((bytes <= AT_ONCE || device.stream_synchronize(d->cuda) == 0) &&
+                          device.copy((uintptr_t)to, (uintptr_t)from, bytes, d->cuda) == 0);
 }
 
 bool device_read(const struct device_rank *d, void *to, const void *from, size_t bytes)
 {
-    return device_write(d, to, from, bytes) && device.stream_synchronize(d->cuda) == 0;
+    return device.stream_synchronize(d->cuda) == 0 && device_write(d, to, from, bytes) &&
+           device.stream_synchronize(d->cuda) == 0;
 }

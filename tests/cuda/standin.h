@@ -206,6 +206,11 @@ bool record_is_done(struct record *record);
 void process_lock(void);
 void process_unlock(void);
 
+/* What calls that wait for a stream share with each other, and some calls need for themselves. */
+void driver_share(void);
+void driver_take(void);
+void driver_release(void);
+
 /* ---- Hardware queues (standin_queues.c) ---------------------------------------------------------------------- */
 
 /*
@@ -226,6 +231,7 @@ int capture_record(struct stream *stream, struct capture **capture, uint32_t *po
 int capture_await(struct stream *stream, struct capture *capture, uint32_t point);
 int capture_unsafe(void);                 /* may this call be made now? */
 int capture_spoil(struct stream *stream); /* a call that a capture does not survive, if there is one */
+int capture_spoil_all(void);              /* the same of all captures of the process */
 
 /* ---- Kernels (standin_kernels.c) ----------------------------------------------------------------------------- */
 

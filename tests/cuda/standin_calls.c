@@ -319,7 +319,7 @@ EXPORT int cuCtxGetDevice(int *out)
 EXPORT int cuCtxSynchronize(void)
 {
     CALL(true);
-    const int status = capture_unsafe();
+    const int status = capture_spoil_all();
     if (status == CU_OK)
         process_synchronize();
     return status;

@@ -144,6 +144,19 @@ int capture_unsafe(void)
     return status;
 }
 
+int capture_spoil_all(void)
+{
+    int status = CU_OK;
+
+    process_lock();
+    for (struct capture *c = captures; c != NULL; c = c->next) {
+        c->spoilt = true;
+        status = CU_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    process_unlock();
+    return status;
+}
+
 int capture_spoil(struct stream *s)
 {
     if (s->capture == NULL)
@@ -306,6 +319,8 @@ EXPORT int cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long lo
     struct executable *x = calloc(1, sizeof *x);
 
     (void)flags;
+    driver_take(); /* as a driver does: it waits for copies that wait for their streams */
+    driver_release();
     if (x == NULL)
         return CU_OUT_OF_MEMORY;
     x->graph = graph_copy(graph);
@@ -344,7 +359,7 @@ EXPORT int cuGraphLaunch(void *executable, void *stream)
     if (status != CU_OK)
         return status;
     if (s->capture != NULL)
-        return CU_NOT_SUPPORTED;
+        return capture_spoil(s);
     stream_put(s, x->last != NULL ? (struct op){ .what = DO_AWAIT, .record = x->last }
                                   : (struct op){ .what = DO_RECORD, .record = record_make() });
     replay(x, s);

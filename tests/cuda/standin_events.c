@@ -2,6 +2,7 @@
 /* Events, and the operations that programs queue. */
 #include "standin.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,7 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     if (s->capture == NULL)
         return stream_put(s, (struct op){ .what = DO_AWAIT, .record = r });
     record_drop(r);
+    capture_spoil(s);
     return CU_STREAM_CAPTURE_ISOLATION;
 }
 
@@ -149,12 +151,12 @@ EXPORT int cuEventQuery(void *event)
 {
     CALL(true);
     struct event *e;
-    const int status = event_find(event, &e);
+    int status = event_find(event, &e);
 
+    if (status == CU_OK)
+        status = e->capture != NULL ? CU_CAPTURED_EVENT : capture_unsafe();
     if (status != CU_OK)
         return status;
-    if (e->capture != NULL)
-        return CU_CAPTURED_EVENT;
     struct record *r = event_hold(e);
     const bool done = r == NULL || record_is_done(r);
     record_drop(r);
@@ -195,22 +197,25 @@ static int put(void *stream, struct op op)
     return status == CU_OK ? stream_put(s, op) : status;
 }
 
-/* On stream 0, and done when the call returns. */
-static int put_and_wait(struct op op)
+static void put_and_wait_on(struct stream *s, struct op op)
 {
-    struct stream *s;
-    int status = capture_unsafe();
-
-    if (status == CU_OK)
-        status = stream_find(NULL, &s);
-    if (status != CU_OK)
-        return status;
     struct record *r = record_make();
+
     stream_put(s, op);
     stream_put(s, (struct op){ .what = DO_RECORD, .record = record_hold(r) });
     record_wait(r);
     record_drop(r);
-    return CU_OK;
+}
+
+/* On stream 0, and done when the call returns. */
+static int put_and_wait(struct op op)
+{
+    struct stream *s;
+    const int status = stream_find(NULL, &s);
+
+    if (status == CU_OK)
+        put_and_wait_on(s, op);
+    return status;
 }
 
 static struct op copy_of(uint64_t to, uint64_t from, size_t bytes)
@@ -218,10 +223,35 @@ static struct op copy_of(uint64_t to, uint64_t from, size_t bytes)
     return (struct op){ .what = DO_COPY, .to = to, .from = from, .bytes = bytes };
 }
 
+/*
+ * Memory that the driver does not know goes through some of the driver's: a copy to it, and a long one from it, is over when the call
+ * returns, which waits for the stream and meanwhile has what no other such copy can have, nor whoever instantiates a graph.
+ */
+#define STAGED_AT_ONCE (64 << 10)
+static pthread_mutex_t staging = PTHREAD_MUTEX_INITIALIZER;
+
+static bool waits_for_its_stream(const struct stream *s, cu_address to, cu_address from, size_t bytes)
+{
+    struct mapping m;
+    const bool in = mapping_find(to, &m), out = mapping_find(from, &m);
+
+    return s->capture == NULL && in != out && (!in || bytes > STAGED_AT_ONCE);
+}
+
 EXPORT int cuMemcpyAsync(cu_address to, cu_address from, size_t bytes, void *stream)
 {
     CALL(true);
-    return put(stream, copy_of(to, from, bytes));
+    struct stream *s;
+    const int status = stream_find(stream, &s);
+
+    if (status != CU_OK || !waits_for_its_stream(s, to, from, bytes))
+        return status == CU_OK ? stream_put(s, copy_of(to, from, bytes)) : status;
+    driver_share();
+    pthread_mutex_lock(&staging);
+    put_and_wait_on(s, copy_of(to, from, bytes));
+    pthread_mutex_unlock(&staging);
+    driver_release();
+    return CU_OK;
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(cu_address to, cu_address from, size_t bytes, void *stream)
@@ -268,13 +298,15 @@ static struct op set_of(uint64_t to, uint64_t value, uint32_t size, size_t n)
 EXPORT int cuMemsetD8_v2(cu_address to, unsigned char value, size_t n)
 {
     CALL(true);
-    return put_and_wait(set_of(to, value, 1, n));
+    const int status = capture_unsafe();
+    return status == CU_OK ? put_and_wait(set_of(to, value, 1, n)) : status;
 }
 
 EXPORT int cuMemsetD32_v2(cu_address to, unsigned value, size_t n)
 {
     CALL(true);
-    return to % 4 != 0 ? CU_INVALID_VALUE : put_and_wait(set_of(to, value, 4, n));
+    const int status = to % 4 != 0 ? CU_INVALID_VALUE : capture_unsafe();
+    return status == CU_OK ? put_and_wait(set_of(to, value, 4, n)) : status;
 }
 
 EXPORT int cuMemsetD8Async(cu_address to, unsigned char value, size_t n, void *stream)

@@ -235,7 +235,9 @@ EXPORT int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
     CALL(true);
     (void)flags;
     uint64_t address;
-    const int status = bytes == 0 ? CU_INVALID_VALUE : make(NULL, bytes, PINNED_MEMORY, &address);
+    int status = bytes == 0 ? CU_INVALID_VALUE : capture_unsafe();
+    if (status == CU_OK)
+        status = make(NULL, bytes, PINNED_MEMORY, &address);
     if (status == CU_OK)
         *out = (void *)(uintptr_t)address;
     return status;
@@ -249,7 +251,8 @@ EXPORT int cuMemAllocHost_v2(void **out, size_t bytes)
 EXPORT int cuMemFreeHost(void *memory)
 {
     CALL(true);
-    return drop((uint64_t)(uintptr_t)memory, PINNED_MEMORY, PINNED_MEMORY);
+    const int status = capture_unsafe();
+    return status == CU_OK ? drop((uint64_t)(uintptr_t)memory, PINNED_MEMORY, PINNED_MEMORY) : status;
 }
 
 EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)

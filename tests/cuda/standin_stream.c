@@ -29,6 +29,23 @@ void process_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+static pthread_rwlock_t driver = PTHREAD_RWLOCK_INITIALIZER;
+
+void driver_share(void)
+{
+    pthread_rwlock_rdlock(&driver);
+}
+
+void driver_take(void)
+{
+    pthread_rwlock_wrlock(&driver);
+}
+
+void driver_release(void)
+{
+    pthread_rwlock_unlock(&driver);
+}
+
 /* ---- Records ----------------------------------------------------------------------------------------------- */
 
 struct record *record_make(void)
@@ -188,8 +205,12 @@ static void do_await(const struct stream *s, const struct op *op)
 }
 
 /* The function may tell any thread what it likes. */
+/* A driver has one thread for the functions of all streams of a process: one that waits holds up the others. */
+static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
+
 static void do_call(const struct stream *s, const struct op *op)
 {
+    pthread_mutex_lock(&calling);
     world_lock();
     clock_join(host_clock(), actor_clock(s->actor));
     world_unlock();
@@ -199,6 +220,7 @@ static void do_call(const struct stream *s, const struct op *op)
     world_lock();
     clock_join(actor_clock(s->actor), host_clock());
     world_unlock();
+    pthread_mutex_unlock(&calling);
 }
 
 static void announce(const struct stream *s, const struct op *op)
@@ -558,6 +580,8 @@ EXPORT int cuStreamSynchronize(void *stream)
     if (status == CU_OK)
         status = capture_spoil(s);
     if (status == CU_OK)
+        status = capture_unsafe();
+    if (status == CU_OK)
         stream_wait(s);
     return status;
 }
@@ -570,6 +594,8 @@ EXPORT int cuStreamQuery(void *stream)
 
     if (status == CU_OK)
         status = capture_spoil(s);
+    if (status == CU_OK)
+        status = capture_unsafe();
     if (status != CU_OK)
         return status;
     process_lock();

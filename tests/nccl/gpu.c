@@ -101,12 +101,19 @@ static float *take(size_t elements)
     return gpu.alloc(&at, elements * sizeof(float)) == 0 ? (float *)(uintptr_t)at : NULL;
 }
 
+void *gpu_pinned(size_t bytes)
+{
+    void *at = NULL;
+
+    return gpu.alloc_pinned(&at, bytes, 0) == 0 ? memset(at, 0, bytes) : NULL;
+}
+
 bool gpu_begin(struct gpu_rank *g, size_t elements)
 {
     void *stream = NULL;
     const bool made = gpu.stream_create(&stream, 1) == 0;
 
-    *g = (struct gpu_rank){ stream, take(elements), take(elements), calloc(elements, sizeof(float)), elements };
+    *g = (struct gpu_rank){ stream, take(elements), take(elements), gpu_pinned(elements * sizeof(float)), elements };
     return made && g->in != NULL && g->out != NULL && g->host != NULL;
 }
 
@@ -114,8 +121,7 @@ bool gpu_end(struct gpu_rank *g)
 {
     const bool done = gpu.synchronize(g->stream) == 0; /* what reads the host's memory */
 
-    free(g->host);
-    return done && gpu.stream_destroy(g->stream) == 0 && gpu.free((uintptr_t)g->in) == 0 &&
+    return done && gpu.free_pinned(g->host) == 0 && gpu.stream_destroy(g->stream) == 0 && gpu.free((uintptr_t)g->in) == 0 &&
            gpu.free((uintptr_t)g->out) == 0;
 }
 
@@ -124,9 +130,10 @@ bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream)
     return gpu.copy((uintptr_t)to, (uintptr_t)from, bytes, stream) == 0;
 }
 
+/* A copy to memory that the driver does not know would wait for the stream in the driver, and there hold up other ranks. */
 bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
-    return gpu_put(to, from, bytes, stream) && gpu.synchronize(stream) == 0;
+    return gpu.synchronize(stream) == 0 && gpu_put(to, from, bytes, stream) && gpu.synchronize(stream) == 0;
 }
 
 bool gpu_follow(cudaStream_t stream, cudaStream_t other)

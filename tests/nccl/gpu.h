@@ -15,29 +15,30 @@
 #include <stdint.h>
 
 /* name, the driver's, its arguments */
-#define GPU_CALL_LIST(X)                                                                 \
-    X(init, "cuInit", (unsigned))                                                        \
-    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                \
-    X(set_current, "cuCtxSetCurrent", (void *))                                          \
-    X(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                            \
-    X(free, "cuMemFree_v2", (unsigned long long))                                        \
-    X(alloc_pinned, "cuMemHostAlloc", (void **, size_t, unsigned))                       \
-    X(free_pinned, "cuMemFreeHost", (void *))                                            \
-    X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))   \
-    X(stream_create, "cuStreamCreate", (void **, unsigned))                              \
-    X(stream_destroy, "cuStreamDestroy_v2", (void *))                                    \
-    X(synchronize, "cuStreamSynchronize", (void *))                                      \
-    X(query, "cuStreamQuery", (void *))                                                  \
-    X(call, "cuLaunchHostFunc", (void *, void (*)(void *), void *))                      \
-    X(event_create, "cuEventCreate", (void **, unsigned))                                \
-    X(event_destroy, "cuEventDestroy_v2", (void *))                                      \
-    X(event_record, "cuEventRecord", (void *, void *))                                   \
-    X(wait_event, "cuStreamWaitEvent", (void *, void *, unsigned))                       \
-    X(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                           \
-    X(capture_end, "cuStreamEndCapture", (void *, void **))                              \
-    X(instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long)) \
-    X(launch, "cuGraphLaunch", (void *, void *))                                         \
-    X(exec_destroy, "cuGraphExecDestroy", (void *))                                      \
+#define GPU_CALL_LIST(X)                                                                      \
+    X(init, "cuInit", (unsigned))                                                             \
+    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                     \
+    X(set_current, "cuCtxSetCurrent", (void *))                                               \
+    X(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                                 \
+    X(free, "cuMemFree_v2", (unsigned long long))                                             \
+    X(alloc_pinned, "cuMemHostAlloc", (void **, size_t, unsigned))                            \
+    X(free_pinned, "cuMemFreeHost", (void *))                                                 \
+    X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))        \
+    X(stream_create, "cuStreamCreate", (void **, unsigned))                                   \
+    X(stream_destroy, "cuStreamDestroy_v2", (void *))                                         \
+    X(synchronize, "cuStreamSynchronize", (void *))                                           \
+    X(query, "cuStreamQuery", (void *))                                                       \
+    X(wait_value, "cuStreamWaitValue32_v2", (void *, unsigned long long, uint32_t, unsigned)) \
+    X(call, "cuLaunchHostFunc", (void *, void (*)(void *), void *))                           \
+    X(event_create, "cuEventCreate", (void **, unsigned))                                     \
+    X(event_destroy, "cuEventDestroy_v2", (void *))                                           \
+    X(event_record, "cuEventRecord", (void *, void *))                                        \
+    X(wait_event, "cuStreamWaitEvent", (void *, void *, unsigned))                            \
+    X(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                                \
+    X(capture_end, "cuStreamEndCapture", (void *, void **))                                   \
+    X(instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))      \
+    X(launch, "cuGraphLaunch", (void *, void *))                                              \
+    X(exec_destroy, "cuGraphExecDestroy", (void *))                                           \
     X(graph_destroy, "cuGraphDestroy", (void *))
 
 struct gpu_driver {
@@ -50,7 +51,7 @@ extern struct gpu_driver gpu; /* after gpu_use() in this process */
 struct gpu_rank {
     cudaStream_t stream;
     float *in, *out; /* [elements] of the GPU */
-    float *host;     /* [elements] */
+    float *host;     /* [elements] of the host, pinned */
     size_t elements;
 };
 
@@ -69,6 +70,9 @@ bool gpu_use(int device);
 /* With memory of the current device. */
 bool gpu_begin(struct gpu_rank *g, size_t elements);
 bool gpu_end(struct gpu_rank *g);
+
+/* Pinned memory, which copies of a stream need where nobody is to wait for it; zeroed. */
+void *gpu_pinned(size_t bytes);
 
 /* On this stream; gpu_get() waits for it. */
 bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream);

@@ -158,9 +158,9 @@ static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g, more[2];
     cudaStream_t streams[3];
-    float *got = calloc(ALL, sizeof *got);
+    float *got = NULL;
 
-    CHECK(got != NULL && gpu_use(0) && gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
+    CHECK(gpu_use(0) && (got = gpu_pinned(ALL * sizeof *got)) != NULL && gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     for (int i = 0; i < 3; i++)
         streams[(i + rank) % 3] = i == 0 ? g.stream : more[i - 1].stream;
@@ -179,7 +179,7 @@ static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
         for (size_t i = 0; i < count_of(t); i++)
             CHECK(got[t * MOST + i] ==
                   (float)((size_t)nrank * ((t * MOST + i) % 100) + (size_t)(nrank * (nrank - 1) / 2)));
-    free(got);
+    CHECK(gpu.free_pinned(got) == 0);
     CHECK(gpu_end(&g) && gpu_end(&more[0]) && gpu_end(&more[1]));
     return 0;
 }

@@ -43,6 +43,8 @@ static int is(const struct gpu_rank *g, int rank, const void *at, float value, c
 
 /* ---- What is refused ------------------------------------------------------------------------------------------- */
 
+static float unknown[COUNT]; /* that no driver knows; nothing is ever written there */
+
 static int sum(ncclComm_t comm, const void *in, void *out, cudaStream_t stream)
 {
     return ncclAllReduce(in, out, COUNT, ncclFloat, ncclSum, comm, stream);
@@ -50,12 +52,12 @@ static int sum(ncclComm_t comm, const void *in, void *out, cudaStream_t stream)
 
 static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const struct gpu_rank *far)
 {
-    CHECK(sum(comm, g->in, g->host, g->stream) == ncclInvalidArgument);
+    CHECK(sum(comm, g->in, unknown, g->stream) == ncclInvalidArgument);
     SAYS("ncclAllReduce: allreduce: out is");
     SAYS("which is host memory; the stream needs device memory of its GPU");
-    CHECK(sum(comm, g->host, g->out, NULL) == ncclInvalidArgument);
+    CHECK(sum(comm, unknown, g->out, NULL) == ncclInvalidArgument);
     SAYS("in is");
-    CHECK(sum(comm, g->host, g->host, g->stream) == ncclInvalidArgument);
+    CHECK(sum(comm, unknown, unknown, g->stream) == ncclInvalidArgument);
     SAYS("in is");
     CHECK(sum(comm, far->in, far->out, g->stream) == ncclInvalidArgument);
     SAYS("which is device memory of GPU 1");
@@ -65,7 +67,7 @@ static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const
     SAYS("a stream of GPU 1, not of GPU 0");
     CHECK(sum(comm, g->in, g->out, (cudaStream_t)2) == ncclInvalidArgument);
     SAYS("cudaStreamPerThread is another stream in each thread");
-    CHECK(ncclSend(g->host, COUNT, ncclFloat, !rank, comm, g->stream) == ncclInvalidArgument);
+    CHECK(ncclSend(unknown, COUNT, ncclFloat, !rank, comm, g->stream) == ncclInvalidArgument);
     SAYS("ncclSend: send: in is");
     return 0;
 }
@@ -80,7 +82,7 @@ static int mix_scalars(ncclComm_t comm, int rank, const struct gpu_rank *g)
     CHECK(ncclAllReduce(g->in, g->out, COUNT, ncclFloat, on_host, comm, g->stream) == ncclInvalidArgument);
     SAYS("call->scale is");
     SAYS("host memory");
-    CHECK(ncclAllReduce(g->host, g->host, COUNT, ncclFloat, on_gpu, comm, NULL) == ncclInvalidUsage);
+    CHECK(ncclAllReduce(unknown, unknown, COUNT, ncclFloat, on_gpu, comm, NULL) == ncclInvalidUsage);
     SAYS("call->scale is");
     OK(ncclRedOpDestroy(on_host, comm));
     OK(ncclRedOpDestroy(on_gpu, comm));
@@ -109,7 +111,7 @@ static int go_wrong(ncclComm_t *comm, int rank, int nrank)
     CHECK(sum(*comm, g.in, far.out, g.stream) == ncclInvalidArgument);
     SAYS("out is");
     SAYS("device memory of GPU 1, and the comm is of GPU 0");
-    CHECK(sum(*comm, g.host, g.out, g.stream) == ncclInvalidArgument);
+    CHECK(sum(*comm, unknown, g.out, g.stream) == ncclInvalidArgument);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
     CHECK(put(&g, 1, g.stream) == 0);
     OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */

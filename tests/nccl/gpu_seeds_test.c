@@ -25,7 +25,7 @@ struct rank {
     struct gpu_rank g; /* an item has ROOM elements of IN and of OUT */
     cudaStream_t streams[STREAMS + 1];
     ncclComm_t comm;
-    float *read; /* [as many] the host's */
+    float *read; /* [as many] the host's, pinned */
     int rank, nrank;
     uint64_t own; /* draws of this rank */
 };
@@ -216,7 +216,7 @@ static int play(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&r.g, ITEMS * ROOM));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     r.comm = *comm;
-    CHECK((r.read = malloc(ITEMS * ROOM * sizeof *r.read)) != NULL);
+    CHECK((r.read = gpu_pinned(ITEMS * ROOM * sizeof *r.read)) != NULL);
     r.streams[0] = r.g.stream; /* and the last one is CUDA's default */
     for (int i = 0; i < STREAMS - 1; i++) {
         CHECK(gpu_begin(&more[i], 1));
@@ -237,7 +237,7 @@ static int play(ncclComm_t *comm, int rank, int nrank)
     for (int i = 0; i <= STREAMS; i++)
         CHECK(gpu.synchronize(r.streams[i]) == 0);
     const int failed = judge(&r, items);
-    free(r.read);
+    CHECK(gpu.free_pinned(r.read) == 0);
     CHECK(gpu_end(&r.g));
     for (int i = 0; i < STREAMS - 1; i++)
         CHECK(gpu_end(&more[i]));
