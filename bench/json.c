@@ -116,7 +116,7 @@ static json_t *setting(const struct bench *b)
     json_object_set_new(s, "collective", json_string(collective_name(b->coll->coll)));
     json_object_set_new(s, "ranks", integer(o->nrank));
     json_object_set_new(s, "as", json_string(o->threads ? "threads" : "processes"));
-    json_object_set_new(s, "memory", json_string(o->library_memory ? "plait" : "malloc"));
+    json_object_set_new(s, "memory", json_string(o->library_memory ? "plait" : o->same_memory ? "same" : "malloc"));
     json_object_set_new(s, "rounds", integer(o->rounds));
     json_object_set_new(s, "tensors", o->tensors != NULL ? json_string(o->tensors) : json_null());
     for (uint32_t k = 0; k < b->nbackend; k++) {

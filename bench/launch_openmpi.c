@@ -102,7 +102,10 @@ static void fill_arguments(const char **argument, const struct openmpi_config *c
     if (crowded)
         add(argument, &n, yielding);
     add(argument, &n, config->flags);
-    add(argument, &n, (const char *const[]){ "-x", "PLAIT_PERF_SOCKET", worker, NULL });
+    add(argument, &n, (const char *const[]){ "-x", "PLAIT_PERF_SOCKET", NULL });
+    if (getenv("PLAIT_PERF_BUFFERS") != NULL)
+        add(argument, &n, (const char *const[]){ "-x", "PLAIT_PERF_BUFFERS", NULL });
+    add(argument, &n, (const char *const[]){ worker, NULL });
     argument[n] = NULL;
 }
 

@@ -156,8 +156,10 @@ static bool parse_as(struct options *o, const char *flag, const char *value)
 static bool parse_memory(struct options *o, const char *flag, const char *value)
 {
     o->library_memory = strcmp(value, "plait") == 0;
-    return o->library_memory || strcmp(value, "malloc") == 0 ||
-           complain("%s %s: use plait (library memory) or malloc (nccl-tests' GPU memory report does not exist here)",
+    o->same_memory = strcmp(value, "same") == 0;
+    return o->library_memory || o->same_memory || strcmp(value, "malloc") == 0 ||
+           complain("%s %s: use plait (library memory), malloc, or same (the same pages for all backends; nccl-tests' "
+                    "GPU memory report does not exist here)",
                     flag, value);
 }
 
@@ -361,7 +363,8 @@ static const struct row rows[] = {
       "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv or all (allreduce)" },
     { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2); under a launcher all of its own" },
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
-    { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory, "buffers: plait (library memory) or malloc (malloc)" },
+    { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory,
+      "buffers: plait (library memory), malloc, or same: like malloc's, in pages that all backends share (malloc)" },
     { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
     { 0, "overlap", "KIND", PARSED, 0, 0, 0, parse_overlap,
       "measure overlap with a computation: busy (all processors), sleep or both" },

@@ -61,7 +61,7 @@ struct options {
     bool launched;              /* a launcher has started them all: this process is one */
     struct plait_launch launch; /* which */
     uint64_t nrank;
-    bool threads, library_memory, guard;
+    bool threads, library_memory, same_memory, guard;
     const char *algorithm;
     size_t slice;
     enum plait_round round;

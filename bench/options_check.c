@@ -253,6 +253,8 @@ static bool check_launched(const struct options *o)
                         (unsigned long long)o->nrank, o->launch.launcher, o->launch.nrank);
     if (o->threads)
         return complain("threads: each process that %s started is one rank; leave -t and --as out", o->launch.launcher);
+    if (o->same_memory)
+        return complain("--memory same: ranks of several launches share no pages; use malloc or plait");
     if (o->plot != NULL || o->guard)
         return complain("%s is about one machine; leave it out under a launcher", o->guard ? "--guard on" : "--plot");
     return true;

@@ -7,6 +7,7 @@
  * for every collective, by the same ranks.
  */
 #include "backend_plait.h"
+#include "buffers.h"
 #include "elastic.h"
 #include "fragments.h"
 #include "fusion.h"
@@ -21,6 +22,7 @@
 #include "report.h"
 #include "tensors.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -307,6 +309,8 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
 {
     const struct options *o = b->options;
 
+    if (o->same_memory && !buffers_share((uint32_t)o->nrank))
+        return complain("--memory same: cannot make a file in memory: %s; use --memory malloc", strerror(errno));
     if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o) ||
         !greet(&b->ranks[0], o))
         return false;

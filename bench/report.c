@@ -51,7 +51,10 @@ static void print_backends(const struct bench *b)
     const struct options *o = b->options;
 
     printf("# %-20s : %s, %s, buffers from %s\n", "plait", b->ranks[0].about,
-           o->threads ? "ranks are threads" : "ranks are processes", o->library_memory ? "plait_mem_alloc" : "malloc");
+           o->threads ? "ranks are threads" : "ranks are processes",
+           o->library_memory ? "plait_mem_alloc"
+           : o->same_memory  ? "pages that all backends share"
+                             : "malloc");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
     if (b->nbackend > 1)

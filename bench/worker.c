@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "worker.h"
 
+#include "buffers.h"
 #include "collectives.h"
 #include "training.h"
 #include "verify.h"
@@ -460,13 +461,13 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
 void *worker_alloc(void *self, size_t bytes)
 {
     (void)self;
-    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    return buffers_alloc(bytes);
 }
 
 void worker_free(void *self, void *memory)
 {
     (void)self;
-    free(memory);
+    buffers_free(memory);
 }
 
 size_t worker_times(const struct stage *stage, const struct command *c, const struct reply *r)
@@ -520,6 +521,7 @@ bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backe
     struct reply ready = { .answer = ANSWER_OK };
     bool ok = true;
 
+    buffers_of(rank);
     if (!tensors_alloc(&w))
         ok = fail(&ready, "out of memory for the buffers; use a smaller -e, fewer ranks or fewer peers");
     if (send(fd, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)

@@ -150,7 +150,7 @@ struct reply {
  */
 bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backend *backend, void *self);
 
-/* For a backend without memory of its own kind: malloc()'s, see backend.alloc. */
+/* For a backend without memory of its own kind: buffers.h's, see backend.alloc. */
 void *worker_alloc(void *self, size_t bytes);
 void worker_free(void *self, void *memory);
 

@@ -60,6 +60,20 @@ wait $run 2>/dev/null
 "$perf" $quick --as threads --ranks 3 --memory plait -d all -o avg -u 1 >"$work/out" 2>&1 ||
     fail "threads, library memory, all types, unaligned: $(tail -3 "$work/out")"
 
+# With --memory same a rank has the same pages in every backend: all map one file.
+same_peer='' same_wanted=2
+[ "$openmpi" = yes ] && same_peer="--peer openmpi:ob1" same_wanted=4
+"$perf" -b 4 -e 1M -f 16 --ranks 2 --guard off --memory same $same_peer --cell-time 1 >"$work/out" 2>&1 &
+run=$! maps=0
+for _ in $(seq 100); do
+    maps=$(grep -ls 'memfd:plait-perf-buffers' /proc/[0-9]*/maps 2>/dev/null | wc -l)
+    [ "$maps" -ge "$same_wanted" ] && break
+    sleep 0.1
+done
+wait $run || fail "--memory same: $(tail -3 "$work/out")"
+[ "$maps" -ge "$same_wanted" ] || fail "--memory same: $maps processes map the pages, not $same_wanted"
+grep -q 'buffers from pages that all backends share' "$work/out" && ! grep -q 'wrong elements' "$work/out" || fail "--memory same: $(tail -3 "$work/out")"
+
 "$perf" -b 64 -e 64 -n 20 --guard off -I 1 -J "$work/x.json" >"$work/out" 2>&1 || fail "-J: $(tail -3 "$work/out")"
 if grep -q 'built without JSON' "$work/out"; then
     echo "JSON is not built; not tested"
