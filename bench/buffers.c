@@ -4,66 +4,80 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define NAME  "PLAIT_PERF_BUFFERS" /* in the environment: the file that all map; not there: malloc's */
-#define PAGE  ((size_t)4096)       /* in front of each buffer, with the bytes that are mapped */
-#define APART 40                   /* a rank's part of the file begins at rank << APART, and takes what is written */
+#define PAGE  ((size_t)4096)
+#define APART 40 /* a rank's part of the file begins at rank << APART, and takes what is written */
 
-static _Thread_local off_t at; /* of this rank's next one */
+struct buffer {
+    void *memory;
+    size_t bytes;
+};
 
-bool buffers_share(uint32_t nrank)
+static _Thread_local struct {
+    bool same; /* then: */
+    int fd;    /* of the file; */
+    off_t at;  /* in it, of the next buffer; */
+    struct buffer *buffer; /* [n] all there were */
+    size_t n;
+} rank;
+
+bool buffers_choose(bool same, uint32_t nrank)
 {
     static int fd = -1;
     char path[64];
 
-    if (fd >= 0)
-        return true;
-    fd = memfd_create("plait-perf-buffers", MFD_CLOEXEC);
+    if (!same)
+        return unsetenv(NAME) == 0;
+    if (fd < 0)
+        fd = memfd_create("plait-perf-buffers", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
     return fd >= 0 && ftruncate(fd, (off_t)nrank << APART) == 0 && setenv(NAME, path, 1) == 0;
 }
 
-void buffers_of(uint32_t rank)
+bool buffers_begin(uint32_t number)
 {
-    at = (off_t)rank << APART;
+    const char *path = getenv(NAME);
+
+    rank.same = path != NULL;
+    rank.at = (off_t)number << APART;
+    rank.fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    return path == NULL || rank.fd >= 0;
 }
 
-static void *map(const char *path, size_t bytes)
+static void *map(size_t bytes)
 {
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
-    char *memory = MAP_FAILED;
+    struct buffer *more = realloc(rank.buffer, (rank.n + 1) * sizeof *more);
 
-    if (fd >= 0) {
-        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
-        close(fd);
-    }
+    if (more == NULL)
+        return NULL;
+    rank.buffer = more;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, rank.fd, rank.at);
     if (memory == MAP_FAILED)
         return NULL;
-    at += (off_t)bytes;
-    memcpy(memory, &bytes, sizeof bytes);
-    return memory + PAGE;
+    rank.at += (off_t)bytes;
+    rank.buffer[rank.n++] = (struct buffer){ memory, bytes };
+    return memory;
 }
 
 void *buffers_alloc(size_t bytes)
 {
-    const char *path = getenv(NAME);
     const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
 
-    return path != NULL ? map(path, PAGE + whole) : aligned_alloc(PAGE, whole);
+    return rank.same ? map(whole > 0 ? whole : PAGE) : aligned_alloc(PAGE, whole);
 }
 
 void buffers_free(void *memory)
 {
-    size_t bytes;
-
-    if (memory == NULL || getenv(NAME) == NULL) {
+    if (!rank.same) {
         free(memory);
         return;
     }
-    memory = (char *)memory - PAGE;
-    memcpy(&bytes, memory, sizeof bytes);
-    munmap(memory, bytes);
+    for (size_t i = 0; memory != NULL && i < rank.n; i++)
+        if (rank.buffer[i].memory == memory) {
+            munmap(memory, rank.buffer[i].bytes);
+            rank.buffer[i].memory = NULL;
+        }
 }

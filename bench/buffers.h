@@ -11,13 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the coordinator, once or again: the processes that it starts from now on have the same pages. false: see errno. */
-bool buffers_share(uint32_t nrank);
+/*
+ * In the coordinator, once or again: the processes that it starts from now on have the same pages, or, where same is
+ * false, malloc's memory. false: see errno.
+ */
+bool buffers_choose(bool same, uint32_t nrank);
 
-/* In a rank, before its buffers: whose it is. */
-void buffers_of(uint32_t rank);
+/* In a rank's thread, before its buffers: false: the pages that were chosen cannot be had, see errno. */
+bool buffers_begin(uint32_t rank);
 
-/* Aligned to 4096 bytes. NULL: out of memory. */
+/* In that thread; aligned to 4096 bytes. NULL: out of memory. Given back, the same pages are nobody's again. */
 void *buffers_alloc(size_t bytes);
 void buffers_free(void *memory); /* NULL is allowed */
 

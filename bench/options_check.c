@@ -144,6 +144,7 @@ static bool check_fusion(const struct options *o)
                         : o->timestamps    ? "-S"
                         : o->unalign       ? "-u"
                         : o->slice         ? "--slice"
+                        : o->same_memory   ? "--memory same"
                                            : NULL;
 
     if (other != NULL)
@@ -203,6 +204,7 @@ static bool check_elastic(struct options *o)
                         : o->npeer > 0        ? "--peer"
                         : o->aggregate > 1    ? "-m"
                         : o->timeline != NULL ? "--timeline"
+                        : o->same_memory      ? "--memory same"
                                               : NULL;
 
     if (other != NULL)

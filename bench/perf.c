@@ -309,7 +309,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
 {
     const struct options *o = b->options;
 
-    if (o->same_memory && !buffers_share((uint32_t)o->nrank))
+    if (!buffers_choose(o->same_memory, (uint32_t)o->nrank))
         return complain("--memory same: cannot make a file in memory: %s; use --memory malloc", strerror(errno));
     if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o) ||
         !greet(&b->ranks[0], o))

@@ -521,8 +521,9 @@ bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backe
     struct reply ready = { .answer = ANSWER_OK };
     bool ok = true;
 
-    buffers_of(rank);
-    if (!tensors_alloc(&w))
+    if (!buffers_begin(rank))
+        ok = fail(&ready, "the pages that all backends share cannot be opened; use --memory malloc");
+    else if (!tensors_alloc(&w))
         ok = fail(&ready, "out of memory for the buffers; use a smaller -e, fewer ranks or fewer peers");
     if (send(fd, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)
         ok = false;

@@ -65,13 +65,17 @@ same_peer='' same_wanted=2
 [ "$openmpi" = yes ] && same_peer="--peer openmpi:ob1" same_wanted=4
 "$perf" -b 4 -e 1M -f 16 --ranks 2 --guard off --memory same $same_peer --cell-time 1 >"$work/out" 2>&1 &
 run=$! maps=0
-for _ in $(seq 100); do
-    maps=$(grep -ls 'memfd:plait-perf-buffers' /proc/[0-9]*/maps 2>/dev/null | wc -l)
-    [ "$maps" -ge "$same_wanted" ] && break
+for _ in $(seq 100); do # where in the file each process's are, and how many have the same
+    maps=$(for p in $(grep -ls 'memfd:plait-perf-buffers' /proc/[0-9]*/maps 2>/dev/null); do
+        sed -n 's/^[^ ]* [^ ]* \([^ ]*\) .*memfd:plait-perf-buffers.*/\1/p' "$p" 2>/dev/null | sort | tr '\n' ' '
+        echo
+    done | sort | uniq -c | awk '$1 == '$((same_wanted / 2))' && NF == 3' | wc -l)
+    [ "$maps" -eq 2 ] && break
     sleep 0.1
 done
 wait $run || fail "--memory same: $(tail -3 "$work/out")"
-[ "$maps" -ge "$same_wanted" ] || fail "--memory same: $maps processes map the pages, not $same_wanted"
+[ "$maps" -eq 2 ] || fail "--memory same: not two ranks' pages, each in $((same_wanted / 2)) processes"
+"$perf" $quick --memory same --as threads --ranks 3 >"$work/out.threads" 2>&1 || fail "--memory same, threads: $(tail -3 "$work/out.threads")"
 grep -q 'buffers from pages that all backends share' "$work/out" && ! grep -q 'wrong elements' "$work/out" || fail "--memory same: $(tail -3 "$work/out")"
 
 "$perf" -b 64 -e 64 -n 20 --guard off -I 1 -J "$work/x.json" >"$work/out" 2>&1 || fail "-J: $(tail -3 "$work/out")"
@@ -276,6 +280,8 @@ mistake '--mode sync4: use original' elastic --mode sync4
 mistake '--bytes 6: weights are float32' elastic --bytes 6
 mistake '--bytes 0: weights are float32' elastic --bytes 0
 mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
+mistake '--memory same does not go with plait-perf elastic' elastic --memory same
+mistake '--memory same does not go with plait-perf fusion' $fusion --memory same
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
 mistake '--sharded goes with --payload float' elastic --sharded --payload half
 mistake '--sharded: none of the modes' elastic --sharded --mode sync1,async

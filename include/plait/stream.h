@@ -37,8 +37,9 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
  *          every launch. Operations on several streams of one capture follow each other. A graph may run beside other
  *          operations of the comm, but not beside its other graphs: whoever launches those on several streams orders
- *          them with events, on all ranks in the same way. Ranks that are threads of a process must not wait in the driver
- *          behind an operation that another of them is to launch yet, as a copy to malloc's memory does: synchronize first.
+ *          them with events, on all ranks in the same way. Where ranks are threads of a process, none may put
+ *          a copy to malloc's memory behind an operation that another rank is to launch yet: it waits in the driver,
+ *          which may keep the other from launching. Synchronize the stream first, or copy to pinned memory (docs/gpu.md).
  * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
  * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the
@@ -95,7 +96,8 @@ PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struc
  * Do something in its turn.
  *
  * function  called with `context` by the stream's thread; may call this library, but not wait for this stream; on a
- *           stream of CUDA's: may call neither this library nor CUDA
+ *           stream of CUDA's: may call neither this library nor CUDA, and is to wait for nothing, as one function of a
+ *           process runs at a time there
  * Thread:   any; the order of calls from several threads is theirs to settle
  */
 PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),

@@ -281,8 +281,8 @@ static const struct fact {
     { "cuGraphLaunch", launch, "....x" },
     { "cuStreamQuery", ask_stream, "x.x.x" },
     { "cuStreamSynchronize", wait_for_stream, "x.x.x" },
-    { "cuMemAlloc, cuMemFree", alloc, "x.x.." },
-    { "cuMemHostAlloc, cuMemFreeHost", alloc_pinned, "x.x.." },
+    { "cuMemAlloc", alloc, "x.x.." },
+    { "cuMemHostAlloc", alloc_pinned, "x.x.." },
     { "cuMemcpy", copy_and_wait, "....." },
     { "cuCtxSynchronize", wait_for_context, "xxxxx" },
 };

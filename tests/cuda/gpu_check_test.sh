@@ -17,7 +17,7 @@ it_says_that_there_is_no_gpu() {
 its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
     local words
     env -u NCCL_TESTS "$check" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
-    for words in 'cuda_gpu_kernels: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'nccl_gpu_ends: passed' \
+    for words in 'cuda_gpu_kernels: passed' 'cuda_captures: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'nccl_gpu_ends: passed' \
         'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'PyTorch: skipped\|ranks of PyTorch: skipped' \
         'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
         grep -q "$words" "$room/out" || { echo "it does not say '$words':"; cat "$room/out"; return 1; }
@@ -35,6 +35,23 @@ it_packs_the_source_of_nccl_tests() {
 other_options_are_refused() {
     "$check" --fast >"$room/out" 2>&1
     [ $? -ne 0 ] && grep -q -e '--stand-in' "$room/out" || { cat "$room/out"; return 1; }
+    ! "$check" --seconds 5 --stand-in "$build" >"$room/out" 2>&1 && grep -q 'a whole number from 60' "$room/out" || { cat "$room/out"; return 1; }
+    ! "$check" --only '(' --stand-in "$build" >"$room/out" 2>&1 && grep -q 'not a regular expression' "$room/out" || { cat "$room/out"; return 1; }
+}
+# A folder of programs that do what is wanted: what fails, hangs and is asked for by nobody.
+what_fails_or_hangs_is_told_with_its_log() {
+    local fake=$room/fake t
+    mkdir -p "$fake/tools" "$fake/tests/cuda" "$fake/tests/nccl" "$fake/cuda"
+    printf '#!/bin/sh\necho "what it said"; exit 3\n' >"$fake/tests/cuda/cuda_copies_test"
+    printf '#!/bin/sh\ntrap "" TERM; echo begun; while :; do sleep 1; done\n' >"$fake/tests/cuda/cuda_fusion_test"
+    printf '#!/bin/sh\necho "| a | b | c |"; sleep 30\n' >"$fake/tests/cuda/cuda_figures"
+    chmod +x "$fake"/tests/cuda/*
+    "$check" --seconds 80 --only 'cuda_(copies|fusion|figures)' --out "$room/seen" --stand-in "$fake" >"$room/out" 2>&1
+    [ $? -eq 1 ] && grep -q 'cuda_copies | \*\*failed\*\* (exit status 3)' "$room/seen" && grep -q 'cuda_fusion | \*\*not over after' "$room/seen" &&
+        grep -q 'cuda_figures | \*\*not over after' "$room/seen" && grep -q '^| a | b | c |' "$room/seen" && ! grep -q cuda_optim "$room/seen" &&
+        grep -q 'what it said' "$fake/failed/cuda_copies.log" && grep -q -e '--- process' "$fake/failed/cuda_fusion.log" ||
+        { cat "$room/out" "$room/seen"; ls "$fake/failed"; return 1; }
+    ! "$check" --only 'no such row' --stand-in "$fake" >"$room/out" 2>&1 && grep -q 'there is no such row' "$room/out" || { cat "$room/out"; return 1; }
 }
 # info WORDS SETTING ...: what plait-info says of the GPU
 says_of_the_gpu() {

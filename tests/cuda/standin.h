@@ -206,10 +206,9 @@ bool record_is_done(struct record *record);
 void process_lock(void);
 void process_unlock(void);
 
-/* What calls that wait for a stream share with each other, and some calls need for themselves. */
-void driver_share(void);
-void driver_take(void);
-void driver_release(void);
+/* What a call keeps while it waits for a stream, and some other calls need. */
+void driver_lock(void);
+void driver_unlock(void);
 
 /* ---- Hardware queues (standin_queues.c) ---------------------------------------------------------------------- */
 

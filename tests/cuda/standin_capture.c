@@ -319,8 +319,8 @@ EXPORT int cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long lo
     struct executable *x = calloc(1, sizeof *x);
 
     (void)flags;
-    driver_take(); /* as a driver does: it waits for copies that wait for their streams */
-    driver_release();
+    driver_lock(); /* as a driver does: it waits for copies that wait for their streams */
+    driver_unlock();
     if (x == NULL)
         return CU_OUT_OF_MEMORY;
     x->graph = graph_copy(graph);

@@ -2,7 +2,6 @@
 /* Events, and the operations that programs queue. */
 #include "standin.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,18 +223,18 @@ static struct op copy_of(uint64_t to, uint64_t from, size_t bytes)
 }
 
 /*
- * Memory that the driver does not know goes through some of the driver's: a copy to it, and a long one from it, is over when the call
- * returns, which waits for the stream and meanwhile has what no other such copy can have, nor whoever instantiates a graph.
+ * Memory that the driver does not know goes through some of the driver's: a copy to it, and a long one from it, is over
+ * when the call returns, which waits for the stream and meanwhile has what no other such copy can have, nor whoever
+ * instantiates a graph.
  */
 #define STAGED_AT_ONCE (64 << 10)
-static pthread_mutex_t staging = PTHREAD_MUTEX_INITIALIZER;
 
 static bool waits_for_its_stream(const struct stream *s, cu_address to, cu_address from, size_t bytes)
 {
     struct mapping m;
-    const bool in = mapping_find(to, &m), out = mapping_find(from, &m);
+    const bool knows_to = mapping_find(to, &m), knows_from = mapping_find(from, &m);
 
-    return s->capture == NULL && in != out && (!in || bytes > STAGED_AT_ONCE);
+    return s->capture == NULL && knows_to != knows_from && (!knows_to || bytes > STAGED_AT_ONCE);
 }
 
 EXPORT int cuMemcpyAsync(cu_address to, cu_address from, size_t bytes, void *stream)
@@ -244,13 +243,13 @@ EXPORT int cuMemcpyAsync(cu_address to, cu_address from, size_t bytes, void *str
     struct stream *s;
     const int status = stream_find(stream, &s);
 
-    if (status != CU_OK || !waits_for_its_stream(s, to, from, bytes))
-        return status == CU_OK ? stream_put(s, copy_of(to, from, bytes)) : status;
-    driver_share();
-    pthread_mutex_lock(&staging);
+    if (status != CU_OK)
+        return status;
+    if (!waits_for_its_stream(s, to, from, bytes))
+        return stream_put(s, copy_of(to, from, bytes));
+    driver_lock();
     put_and_wait_on(s, copy_of(to, from, bytes));
-    pthread_mutex_unlock(&staging);
-    driver_release();
+    driver_unlock();
     return CU_OK;
 }
 

@@ -29,21 +29,16 @@ void process_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-static pthread_rwlock_t driver = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
 
-void driver_share(void)
+void driver_lock(void)
 {
-    pthread_rwlock_rdlock(&driver);
+    pthread_mutex_lock(&driver);
 }
 
-void driver_take(void)
+void driver_unlock(void)
 {
-    pthread_rwlock_wrlock(&driver);
-}
-
-void driver_release(void)
-{
-    pthread_rwlock_unlock(&driver);
+    pthread_mutex_unlock(&driver);
 }
 
 /* ---- Records ----------------------------------------------------------------------------------------------- */
@@ -204,8 +199,10 @@ static void do_await(const struct stream *s, const struct op *op)
     world_unlock();
 }
 
-/* The function may tell any thread what it likes. */
-/* A driver has one thread for the functions of all streams of a process: one that waits holds up the others. */
+/*
+ * The function may tell any thread what it likes. A driver has one thread for the functions of all streams of a process:
+ * one that waits holds up the others.
+ */
 static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
 
 static void do_call(const struct stream *s, const struct op *op)

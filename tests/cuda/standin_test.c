@@ -2,6 +2,9 @@
 /* The stand-in for CUDA's driver: what it does and what it refuses. */
 #include "standin_use.h"
 
+#include <unistd.h>
+#include <stdatomic.h>
+#include <pthread.h>
 #include <kernels.h>
 
 #include <stdlib.h>
@@ -219,6 +222,99 @@ static void what_a_capture_does_not_survive_is_refused(void **state)
     assert_int_equal(cuStreamEndCapture(p.streams[0], &graph), CU_STREAM_CAPTURE_UNJOINED);
 }
 
+static atomic_int stage;
+
+static void wait_for_2(void *context)
+{
+    (void)context;
+    atomic_store(&stage, 1);
+    while (atomic_load(&stage) < 2)
+        usleep(100);
+}
+
+static void go_to_3(void *context)
+{
+    (void)context;
+    atomic_store(&stage, 3);
+}
+
+static void one_function_of_the_hosts_runs_at_a_time(void **state)
+{
+    const struct place p = start();
+
+    (void)state;
+    atomic_store(&stage, 0);
+    ok(cuLaunchHostFunc(p.streams[0], wait_for_2, NULL));
+    while (atomic_load(&stage) < 1)
+        usleep(100);
+    ok(cuLaunchHostFunc(p.streams[1], go_to_3, NULL));
+    usleep(20000);
+    assert_int_equal(atomic_load(&stage), 1);
+    atomic_store(&stage, 2);
+    ok(cuStreamSynchronize(p.streams[1]));
+    assert_int_equal(atomic_load(&stage), 3);
+}
+
+struct instantiation {
+    void *context, *graph, *exec;
+    atomic_bool over;
+};
+
+static void *instantiate(void *arg)
+{
+    struct instantiation *i = arg;
+
+    ok(cuCtxPushCurrent_v2(i->context));
+    ok(cuGraphInstantiateWithFlags(&i->exec, i->graph, 0));
+    atomic_store(&i->over, true);
+    return NULL;
+}
+
+struct reading {
+    struct place p;
+    uint32_t got;
+};
+
+static void *copy_out(void *arg)
+{
+    struct reading *r = arg;
+
+    ok(cuCtxPushCurrent_v2(r->p.context));
+    atomic_store(&stage, 1);
+    ok(cuMemcpyAsync((uintptr_t)&r->got, r->p.a, sizeof r->got, r->p.streams[1]));
+    return NULL;
+}
+
+static void a_copy_to_mallocs_memory_waits_and_with_it_who_instantiates(void **state)
+{
+    static struct reading r;
+    static struct instantiation i;
+    pthread_t reader, other;
+
+    (void)state;
+    r.p = start();
+    i.context = r.p.context;
+    atomic_store(&stage, 0);
+    ok(cuStreamBeginCapture_v2(r.p.streams[0], VALUE_STREAM_CAPTURE_MODE_RELAXED));
+    ok(cuMemsetD32Async(r.p.b, 1, N, r.p.streams[0]));
+    ok(cuStreamEndCapture(r.p.streams[0], &i.graph));
+    ok(cuMemsetD32Async(r.p.a, 7, N, r.p.streams[1]));
+    ok(cuStreamWaitValue32_v2(r.p.streams[1], r.p.word, 1, 0));
+    assert_int_equal(pthread_create(&reader, NULL, copy_out, &r), 0);
+    while (atomic_load(&stage) < 1)
+        usleep(100);
+    usleep(20000);
+    assert_int_equal(pthread_create(&other, NULL, instantiate, &i), 0);
+    usleep(20000);
+    assert_false(atomic_load(&i.over));
+    ok(cuStreamWriteValue32_v2(r.p.streams[0], r.p.word, 1, 0));
+    pthread_join(reader, NULL);
+    pthread_join(other, NULL);
+    assert_int_equal(r.got, 7);
+    ok(cuGraphExecDestroy(i.exec));
+    ok(cuGraphDestroy(i.graph));
+}
+
 static void the_nth_call_fails(void **state)
 {
     const struct place p = start();
@@ -298,6 +394,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_graph_runs_as_often_as_it_is_launched_and_not_when_captured),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(what_a_capture_does_not_survive_is_refused),
+        cmocka_unit_test(one_function_of_the_hosts_runs_at_a_time),
+        cmocka_unit_test(a_copy_to_mallocs_memory_waits_and_with_it_who_instantiates),
         cmocka_unit_test(the_nth_call_fails),
         cmocka_unit_test(what_is_left_is_counted),
         cmocka_unit_test(a_device_that_is_alone_reaches_no_other),

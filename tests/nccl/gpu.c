@@ -130,7 +130,7 @@ bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream)
     return gpu.copy((uintptr_t)to, (uintptr_t)from, bytes, stream) == 0;
 }
 
-/* A copy to memory that the driver does not know would wait for the stream in the driver, and there hold up other ranks. */
+/* A copy to memory that the driver does not know would wait in the driver, and there hold up other ranks. */
 bool gpu_get(void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
     return gpu.synchronize(stream) == 0 && gpu_put(to, from, bytes, stream) && gpu.synchronize(stream) == 0;

@@ -153,14 +153,15 @@ static void groups_follow_each_other_on_several_streams(void **state)
         0);
 }
 
-/* What a call's stream has written is in the sum, and what it reads afterwards is the sum: on whichever stream the group is. */
+/* What a call's stream has written is in the sum, and what it reads afterwards is: on whichever stream the group is. */
 static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g, more[2];
     cudaStream_t streams[3];
     float *got = NULL;
 
-    CHECK(gpu_use(0) && (got = gpu_pinned(ALL * sizeof *got)) != NULL && gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
+    CHECK(gpu_use(0) && (got = gpu_pinned(ALL * sizeof *got)) != NULL);
+    CHECK(gpu_begin(&g, ALL) && gpu_begin(&more[0], 1) && gpu_begin(&more[1], 1));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     for (int i = 0; i < 3; i++)
         streams[(i + rank) % 3] = i == 0 ? g.stream : more[i - 1].stream;
