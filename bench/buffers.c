@@ -17,9 +17,9 @@ struct buffer {
 };
 
 static _Thread_local struct {
-    bool same; /* then: */
-    int fd;    /* of the file; */
-    off_t at;  /* in it, of the next buffer; */
+    bool same;             /* then: */
+    int fd;                /* of the file; */
+    off_t at;              /* in it, of the next buffer; */
     struct buffer *buffer; /* [n] all there were */
     size_t n;
 } rank;

@@ -133,7 +133,10 @@ static void write_script(FILE *f, const void *bench, const char *path)
             "single operations; buffers from %s}\"\n",
             toupper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
             o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",
-            b->limits.processor, o->library_memory ? "plait\\\\_mem\\\\_alloc" : o->same_memory ? "pages all share" : "malloc");
+            b->limits.processor,
+            o->library_memory ? "plait\\\\_mem\\\\_alloc"
+            : o->same_memory  ? "pages all share"
+                              : "malloc");
     fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
     fprintf(f, "set xlabel 'size in bytes'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
     write_sizes(f);

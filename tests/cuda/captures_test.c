@@ -3,90 +3,34 @@
  * What a driver allows while a stream is being captured: a table, which the stand-in keeps to and tools/gpu-check compares
  * with a GPU's driver. cuda_captures_test DRIVER
  */
-#include "driver_types.h"
+#include "standin_use.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#define CALLS(X)                                                                \
-    X(cuInit, (unsigned))                                                       \
-    X(cuDevicePrimaryCtxRetain, (void **, int))                                 \
-    X(cuCtxSetCurrent, (void *))                                                \
-    X(cuCtxGetDevice, (int *))                                                  \
-    X(cuCtxSynchronize, (void))                                                 \
-    X(cuMemAlloc_v2, (cu_address *, size_t))                                    \
-    X(cuMemFree_v2, (cu_address))                                               \
-    X(cuMemHostAlloc, (void **, size_t, unsigned))                              \
-    X(cuMemFreeHost, (void *))                                                  \
-    X(cuMemcpy, (cu_address, cu_address, size_t))                               \
-    X(cuMemcpyAsync, (cu_address, cu_address, size_t, void *))                  \
-    X(cuMemsetD32Async, (cu_address, unsigned, size_t, void *))                 \
-    X(cuPointerGetAttributes, (unsigned, int *, void **, cu_address))           \
-    X(cuIpcGetMemHandle, (cu_ipc_handle *, cu_address))                         \
-    X(cuStreamCreate, (void **, unsigned))                                      \
-    X(cuStreamDestroy_v2, (void *))                                             \
-    X(cuStreamSynchronize, (void *))                                            \
-    X(cuStreamQuery, (void *))                                                  \
-    X(cuStreamGetId, (void *, unsigned long long *))                            \
-    X(cuStreamGetCtx, (void *, void **))                                        \
-    X(cuStreamWriteValue32_v2, (void *, cu_address, uint32_t, unsigned))        \
-    X(cuStreamWaitEvent, (void *, void *, unsigned))                            \
-    X(cuStreamBeginCapture_v2, (void *, int))                                   \
-    X(cuStreamEndCapture, (void *, void **))                                    \
-    X(cuStreamGetCaptureInfo, (void *, int *, unsigned long long *))            \
-    X(cuThreadExchangeStreamCaptureMode, (int *))                               \
-    X(cuLaunchHostFunc, (void *, void (*)(void *), void *))                     \
-    X(cuEventCreate, (void **, unsigned))                                       \
-    X(cuEventDestroy_v2, (void *))                                              \
-    X(cuEventRecord, (void *, void *))                                          \
-    X(cuEventQuery, (void *))                                                   \
-    X(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))       \
-    X(cuGraphLaunch, (void *, void *))                                          \
-    X(cuGraphExecDestroy, (void *))                                             \
-    X(cuGraphDestroy, (void *))
-
-#define PLAIT_X(name, arguments) static int(*name) arguments;
-CALLS(PLAIT_X)
-#undef PLAIT_X
 
 static void *context, *captured, *other, *event, *exec; /* other: the event was recorded there, long ago */
 static cu_address memory;
 
-static bool load(const char *path)
-{
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-
-    if (library == NULL)
-        return false;
-#define PLAIT_X(name, arguments)             \
-    *(void **)&name = dlsym(library, #name); \
-    if (name == NULL)                        \
-        return false;
-    CALLS(PLAIT_X)
-#undef PLAIT_X
-    return true;
-}
-
-static bool start(void)
+static void begin(void)
 {
     void *graph;
 
-    return cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0 &&
-           cuStreamCreate(&captured, 1) == 0 && cuStreamCreate(&other, 1) == 0 && cuEventCreate(&event, 2) == 0 &&
-           cuMemAlloc_v2(&memory, 1024) == 0 && cuMemsetD32Async(memory, 0, 256, other) == 0 &&
-           cuEventRecord(event, other) == 0 && cuStreamBeginCapture_v2(captured, 0) == 0 &&
-           cuMemsetD32Async(memory, 0, 1, captured) == 0 && cuStreamEndCapture(captured, &graph) == 0 &&
-           cuGraphInstantiateWithFlags(&exec, graph, 0) == 0 && cuGraphDestroy(graph) == 0 &&
-           cuStreamSynchronize(other) == 0;
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuCtxPushCurrent_v2(context));
+    ok(cuStreamCreate(&captured, 1));
+    ok(cuStreamCreate(&other, 1));
+    ok(cuEventCreate(&event, 2));
+    ok(cuMemAlloc_v2(&memory, 1024));
+    ok(cuMemsetD32Async(memory, 0, 256, other));
+    ok(cuEventRecord(event, other));
+    ok(cuStreamBeginCapture_v2(captured, VALUE_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(cuMemsetD32Async(memory, 0, 1, captured));
+    ok(cuStreamEndCapture(captured, &graph));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuGraphDestroy(graph));
+    ok(cuStreamSynchronize(other));
 }
 
 /* ---- Calls, on a stream or on none ------------------------------------------------------------------------------ */
@@ -233,7 +177,7 @@ static int await_event(void *stream)
     return cuStreamWaitEvent(stream, event, 0);
 }
 
-static int launch(void *stream)
+static int launch_graph(void *stream)
 {
     return cuGraphLaunch(exec, stream);
 }
@@ -278,7 +222,7 @@ static const struct fact {
     { "cuMemsetD32Async", set, "....." },
     { "cuStreamWriteValue32", write_word, "....." },
     { "cuLaunchHostFunc", call_host, "....." },
-    { "cuGraphLaunch", launch, "....x" },
+    { "cuGraphLaunch", launch_graph, "....x" },
     { "cuStreamQuery", ask_stream, "x.x.x" },
     { "cuStreamSynchronize", wait_for_stream, "x.x.x" },
     { "cuMemAlloc", alloc, "x.x.." },
@@ -288,50 +232,51 @@ static const struct fact {
 };
 enum { NFACT = sizeof facts / sizeof *facts };
 
-struct try {
+struct attempt {
     const struct fact *fact;
     int status;
 };
 
 static void *call_there(void *arg)
 {
-    struct try *t = arg;
+    struct attempt *t = arg;
 
-    t->status = cuCtxSetCurrent(context) == 0 ? t->fact->call(other) : -1;
+    t->status = cuCtxPushCurrent_v2(context) == 0 ? t->fact->call(other) : -1;
     return NULL;
 }
 
 static int call_here(const struct fact *f, int way)
 {
-    int mode = way >= RELAXED ? 2 : 0;
+    int mode = way >= RELAXED ? VALUE_STREAM_CAPTURE_MODE_RELAXED : VALUE_STREAM_CAPTURE_MODE_GLOBAL;
 
-    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), 0);
+    ok(cuThreadExchangeStreamCaptureMode(&mode));
     const int status = f->call(way == CAPTURED ? captured : other);
-    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), 0);
+    ok(cuThreadExchangeStreamCaptureMode(&mode));
     return status;
 }
 
 static char outcome(const struct fact *f, int way)
 {
-    struct try t = { f, 0 };
+    struct attempt t = { f, 0 };
     void *graph = NULL;
     pthread_t thread;
     int now = 0;
     unsigned long long id;
 
-    assert_int_equal(cuStreamBeginCapture_v2(captured, way == THEIRS_ALONE ? 1 : 0), 0);
+    ok(cuStreamBeginCapture_v2(captured, way == THEIRS_ALONE ? VALUE_STREAM_CAPTURE_MODE_THREAD_LOCAL
+                                                             : VALUE_STREAM_CAPTURE_MODE_GLOBAL));
     if (way <= THEIRS_ALONE) {
         assert_int_equal(pthread_create(&thread, NULL, call_there, &t), 0);
         pthread_join(thread, NULL);
     } else {
         t.status = call_here(f, way);
     }
-    assert_int_equal(cuStreamGetCaptureInfo(captured, &now, &id), 0);
+    ok(cuStreamGetCaptureInfo(captured, &now, &id));
     const bool spoilt = cuStreamEndCapture(captured, &graph) != 0;
-    assert_int_equal(spoilt, now == 2);
+    assert_int_equal(spoilt, now == VALUE_STREAM_CAPTURE_STATUS_INVALIDATED);
     if (!spoilt)
-        assert_int_equal(cuGraphDestroy(graph), 0);
-    assert_int_equal(cuStreamSynchronize(other), 0);
+        ok(cuGraphDestroy(graph));
+    ok(cuStreamSynchronize(other));
     return t.status == 0 || t.status == CU_NOT_READY ? (spoilt ? 's' : '.') : spoilt ? 'x' : 'r';
 }
 
@@ -340,6 +285,7 @@ static void a_capture_survives_what_it_must(void **state)
     int wrong = 0;
 
     (void)state;
+    begin();
     for (unsigned i = 0; i < NFACT; i++) {
         char seen[NWAY + 1] = "";
         for (int way = 0; way < NWAY; way++)
@@ -356,9 +302,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_capture_survives_what_it_must) };
 
-    if (argc < 2 || !load(argv[1]) || !start()) {
-        fprintf(stderr, "cuda_captures_test DRIVER: it cannot be used\n");
-        return 1;
-    }
+    assert_true(argc > 1);
+    load(argv[1]);
     return cmocka_run_group_tests_name("captures", tests, NULL, NULL);
 }

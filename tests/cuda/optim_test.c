@@ -379,7 +379,7 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
         s.lr = 1 + rank;
         const enum plait_status first = plait_optim_step(m.gpu.optim, &s, waits ? &result : NULL);
         CHECK(first == PLAIT_ERR_MISMATCH || (first == PLAIT_OK && !waits)); /* it may be over already, on a GPU */
-        if (compare(&m, rank) != 0) /* nothing was changed */
+        if (compare(&m, rank) != 0)                                          /* nothing was changed */
             return 1;
         s.lr = 1;
         CHECK(plait_optim_step(m.host.optim, &s, NULL) == PLAIT_OK);

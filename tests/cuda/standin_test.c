@@ -2,10 +2,10 @@
 /* The stand-in for CUDA's driver: what it does and what it refuses. */
 #include "standin_use.h"
 
-#include <unistd.h>
-#include <stdatomic.h>
-#include <pthread.h>
 #include <kernels.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include <stdlib.h>
 

@@ -31,6 +31,8 @@ void load(const char *path)
     if (name == NULL)                        \
         exit(2);
     STANDIN_CALLS(PLAIT_X)
+#undef PLAIT_X
+#define PLAIT_X(name, ...) *(void **)&name = dlsym(library, #name);
     STANDIN_LIST(PLAIT_X)
 #undef PLAIT_X
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Using the stand-in for CUDA's driver directly, for the tests of it. */
+/* Using the stand-in for CUDA's driver directly, for the tests of it; or a driver. */
 #ifndef PLAIT_TESTS_STANDIN_USE_H
 #define PLAIT_TESTS_STANDIN_USE_H
 
@@ -24,10 +24,13 @@
     X(cuDevicePrimaryCtxRetain, (void **, int))                                                                 \
     X(cuCtxPushCurrent_v2, (void *))                                                                            \
     X(cuCtxPopCurrent_v2, (void **))                                                                            \
+    X(cuCtxGetDevice, (int *))                                                                                  \
+    X(cuCtxSynchronize, (void))                                                                                 \
     X(cuCtxEnablePeerAccess, (void *, unsigned))                                                                \
     X(cuMemAlloc_v2, (cu_address *, size_t))                                                                    \
     X(cuMemFree_v2, (cu_address))                                                                               \
     X(cuMemHostAlloc, (void **, size_t, unsigned))                                                              \
+    X(cuMemFreeHost, (void *))                                                                                  \
     X(cuPointerGetAttributes, (unsigned, int *, void **, cu_address))                                           \
     X(cuIpcGetMemHandle, (cu_ipc_handle *, cu_address))                                                         \
     X(cuIpcOpenMemHandle_v2, (cu_address *, cu_ipc_handle, unsigned))                                           \
@@ -40,6 +43,8 @@
     X(cuStreamDestroy_v2, (void *))                                                                             \
     X(cuStreamSynchronize, (void *))                                                                            \
     X(cuStreamQuery, (void *))                                                                                  \
+    X(cuStreamGetId, (void *, unsigned long long *))                                                            \
+    X(cuStreamGetCtx, (void *, void **))                                                                        \
     X(cuStreamWriteValue32_v2, (void *, cu_address, uint32_t, unsigned))                                        \
     X(cuStreamWaitValue32_v2, (void *, cu_address, uint32_t, unsigned))                                         \
     X(cuStreamBatchMemOp_v2, (void *, unsigned, const cu_mem_op *, unsigned))                                   \
@@ -70,7 +75,7 @@ STANDIN_CALLS(PLAIT_X)
 STANDIN_LIST(PLAIT_X)
 #undef PLAIT_X
 
-void load(const char *path); /* or end */
+void load(const char *path); /* or end; of a driver what is asked of the stand-in alone is NULL */
 void ok(int result);
 
 enum { N = 1000, STREAMS = 2 };

@@ -121,8 +121,8 @@ bool gpu_end(struct gpu_rank *g)
 {
     const bool done = gpu.synchronize(g->stream) == 0; /* what reads the host's memory */
 
-    return done && gpu.free_pinned(g->host) == 0 && gpu.stream_destroy(g->stream) == 0 && gpu.free((uintptr_t)g->in) == 0 &&
-           gpu.free((uintptr_t)g->out) == 0;
+    return done && gpu.free_pinned(g->host) == 0 && gpu.stream_destroy(g->stream) == 0 &&
+           gpu.free((uintptr_t)g->in) == 0 && gpu.free((uintptr_t)g->out) == 0;
 }
 
 bool gpu_put(void *to, const void *from, size_t bytes, cudaStream_t stream)
