@@ -158,7 +158,7 @@ static bool parse_memory(struct options *o, const char *flag, const char *value)
     o->library_memory = strcmp(value, "plait") == 0;
     o->same_memory = strcmp(value, "same") == 0;
     return o->library_memory || o->same_memory || strcmp(value, "malloc") == 0 ||
-           complain("%s %s: use plait, malloc or same (nccl-tests' GPU memory report does not exist here)", flag, value);
+           complain("%s %s: use plait, malloc or same (nccl-tests' GPU memory report is not here)", flag, value);
 }
 
 static bool parse_round(struct options *o, const char *flag, const char *value)
