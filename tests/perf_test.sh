@@ -63,7 +63,7 @@ wait $run 2>/dev/null
 # With --memory same a rank has the same pages in every backend: all map one file.
 same_peer='' same_wanted=2
 [ "$openmpi" = yes ] && same_peer="--peer openmpi:ob1" same_wanted=4
-"$perf" -b 4 -e 1M -f 16 --ranks 2 --guard off --memory same $same_peer --cell-time 1 >"$work/out" 2>&1 &
+"$perf" -b 4 -e 1M -f 16 --ranks 2 --guard off --memory same $same_peer --cell-time 0.4 >"$work/out" 2>&1 &
 run=$! maps=0
 for _ in $(seq 100); do # where in the file each process's are, and how many have the same
     maps=$(for p in $(grep -ls 'memfd:plait-perf-buffers' /proc/[0-9]*/maps 2>/dev/null); do
