@@ -17,6 +17,8 @@
  * copy's time has that in it. See RATIONALE for where the two are that it was measured at.
  */
 #define WAITS 1.4F
+/* Times what the best way costs: what costs more is dear, see lend.h. */
+#define DEAR 1.5F
 
 /* The same copy, written past the caches; itself: there is no other. */
 static enum plait_copying out_of(enum plait_copying which)
@@ -47,49 +49,86 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
                      bool combined)
 {
-    static const enum plait_copying first[] = { PLAIT_STAGING, PLAIT_STAGING_PAST, PLAIT_TAKING_LENT };
-    static const enum plait_copying then[] = { PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST, PLAIT_COMBINING };
+    static const enum plait_copying first[] = { PLAIT_TAKING_LENT, PLAIT_STAGING, PLAIT_STAGING_PAST };
+    static const enum plait_copying then[] = { PLAIT_COMBINING, PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST };
     const bool two = way != PLAIT_PASS_LENT || combined;
     const float x = mean(own, other, first[way]), y = two ? mean(own, other, then[way]) : 0;
 
     return x == 0 || (two && y == 0) ? 0 : x + y;
 }
 
+/* The ways that a block could go, and what they cost. */
+struct choice {
+    enum plait_passing way[PLAIT_NPASSING];
+    float cost[PLAIT_NPASSING]; /* 0: not known */
+    uint32_t n, best;
+    bool known; /* all costs */
+};
+
+static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+                               bool combined)
+{
+    const struct plait_copies *own = &comm->own->copies[m.row], *other = &comm->peers[peer].control->copies[m.row];
+    struct choice c = { .known = true };
+
+    for (unsigned w = 0; w < PLAIT_NPASSING; w++) {
+        if ((may & 1U << w) == 0)
+            continue;
+        float cost = cost_of(own, other, (enum plait_passing)w, combined);
+        if (w != PLAIT_PASS_LENT && m.whole > m.bytes)
+            cost *= WAITS;
+        c.way[c.n] = (enum plait_passing)w;
+        c.cost[c.n] = cost;
+        c.known &= cost > 0;
+        if (cost > 0 && (c.cost[c.best] == 0 || cost < c.cost[c.best]))
+            c.best = c.n;
+        c.n++;
+    }
+    return c;
+}
+
+static bool is_dear(const struct choice *c, uint32_t i)
+{
+    return c->cost[i] > DEAR * c->cost[c->best];
+}
+
+/* Of a first round, in which *n is the next place; that goes on. */
+static uint32_t first_round(const struct choice *c, uint16_t *n, size_t whole)
+{
+    const uint32_t place = *n % PLAIT_LEND_ROUND;
+
+    if (place >= PLAIT_LEND_CHANCE && is_dear(c, *n / PLAIT_LEND_ROUND % c->n))
+        *n = (uint16_t)(*n - place + PLAIT_LEND_ROUND);
+    const uint32_t i = *n / PLAIT_LEND_ROUND % c->n;
+    *n = (uint16_t)(*n + (whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1));
+    return i;
+}
+
+/* Of the n-th block. */
+static uint32_t later_round(const struct choice *c, uint32_t n)
+{
+    uint32_t from = PLAIT_LEND_AT;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (i == c->best || (is_dear(c, i) && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0))
+            continue;
+        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
+            return i;
+        from += PLAIT_LEND_ROUND;
+    }
+    return c->best;
+}
+
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                               bool combined)
 {
-    const uint32_t k = m.row, n = comm->peers[peer].lending.n[k];
-    const struct plait_copies *own = &comm->own->copies[k], *other = &comm->peers[peer].control->copies[k];
-    enum plait_passing ways[PLAIT_NPASSING];
-    float cost[PLAIT_NPASSING];
-    uint32_t nway = 0, best = 0;
-    bool known = true;
+    uint16_t *n = &comm->peers[peer].lending.n[m.row];
 
     if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_PASS_LENT))
         return PLAIT_PASS_LENT;
-    for (unsigned w = 0; w < PLAIT_NPASSING; w++)
-        if (may & 1U << w) {
-            ways[nway] = (enum plait_passing)w;
-            cost[nway] = cost_of(own, other, ways[nway], combined);
-            if (w != PLAIT_PASS_LENT && m.whole > m.bytes)
-                cost[nway] *= WAITS;
-            known &= cost[nway] > 0;
-            best = cost[nway] <= cost[best] ? nway : best;
-            nway++;
-        }
-    const bool first = n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * nway || !known;
-    comm->peers[peer].lending.n[k] += first && m.whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1;
-    if (first)
-        return ways[n / PLAIT_LEND_ROUND % nway];
-    for (uint32_t w = 0, from = PLAIT_LEND_AT; w < nway; w++) {
-        const bool dear = cost[w] > 2 * cost[best] && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0;
-        if (w == best || dear)
-            continue;
-        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
-            return ways[w];
-        from += PLAIT_LEND_ROUND;
-    }
-    return ways[best];
+    const struct choice c = choice_of(comm, peer, m, may, combined);
+    const bool first = !c.known || *n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * c.n;
+    return c.way[first ? first_round(&c, n, m.whole) : later_round(&c, (*n)++)];
 }
 
 enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,

@@ -18,8 +18,9 @@
  *
  * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one of
  * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a
- * block finds its own books of the pages in no cache. Then the cheapest is taken, but for a round of each other in every
- * PLAIT_LEND_EVERY. What costs more than twice as much is tried every fourth time.
+ * block finds its own books of the pages in no cache, and what was staged before drove the block out of them. So lent comes
+ * first, and a round ends after PLAIT_LEND_CHANCE blocks if its way costs more than one and a half times the best: it is dear. Then the
+ * cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of what is dear every fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -33,14 +34,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEND_ROUND 8                 /* blocks in a row, as the first ones find their memory in no cache */
-#define PLAIT_LEND_FIRST 2                 /* rounds of each */
-#define PLAIT_LEND_WHOLE ((size_t)2 << 20) /* bytes of a block that is a first round by itself */
-#define PLAIT_LEND_EVERY 1024
-#define PLAIT_LEND_AT    192 /* where in them: trial.h asks how to write at multiples of 128 */
-#define PLAIT_LEND_DEAR  4   /* times PLAIT_LEND_EVERY, for what costs more than twice as much */
-#define PLAIT_LEND_SIZES 14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
-#define PLAIT_LEND_ROWS  ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
+#define PLAIT_LEND_ROUND  8                 /* blocks in a row, as the first ones find their memory in no cache */
+#define PLAIT_LEND_CHANCE 1                 /* of them, in a first round of what is dear */
+#define PLAIT_LEND_FIRST  2                 /* rounds of each */
+#define PLAIT_LEND_WHOLE  ((size_t)2 << 20) /* bytes of a block that is a first round by itself */
+#define PLAIT_LEND_EVERY  1024
+#define PLAIT_LEND_AT     192 /* where in them: trial.h asks how to write at multiples of 128 */
+#define PLAIT_LEND_DEAR   4   /* times PLAIT_LEND_EVERY, for what is dear */
+#define PLAIT_LEND_SIZES  14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
+#define PLAIT_LEND_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
 
 /*
  * Of shorter copies one of TIMED is timed; after so many rounds only in one round of SPARED: the clock, and the wait for what was
@@ -57,7 +59,8 @@
 
 struct plait_comm;
 
-enum plait_passing { PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_PASS_LENT, PLAIT_NPASSING };
+/* In the order in which they are tried. */
+enum plait_passing { PLAIT_PASS_LENT, PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_NPASSING };
 
 /*
  * PAST: staged past the caches; OUT: to where it belongs past them, of what is longer than they are. What a receiver reduces it

@@ -16,9 +16,14 @@ static bool in_round(const struct plait_trial *t, uint32_t n)
     return n - t->start < t->places;
 }
 
-static bool begins_round(const struct plait_trial *t, uint32_t n)
+static uint32_t first_round(const struct plait_trials *all)
 {
-    return n == 1 || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
+    return all->results_alone ? PLAIT_TRIAL_LENT : 1;
+}
+
+static bool begins_round(const struct plait_trials *all, const struct plait_trial *t, uint32_t n)
+{
+    return n == first_round(all) || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
 }
 
 /* Of a round: for the first of a size it may be enough to ask less. */
@@ -66,9 +71,9 @@ unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
     struct plait_trial *t = plait_trial_of(all, bytes);
     const uint32_t n = t->n++;
 
-    if (n > 0 && begins_round(t, n))
-        begin_round(t, n, places_of(all, n == 1), false);
-    *timed = in_round(t, n) || (n > 0 && bytes >= PLAIT_TRIAL_WATCHED);
+    if (n > 0 && begins_round(all, t, n))
+        begin_round(t, n, places_of(all, n == first_round(all)), false);
+    *timed = in_round(t, n) || (n >= first_round(all) && bytes >= PLAIT_TRIAL_WATCHED);
     t->trying = in_round(t, n) ? way_at(t, n - t->start) : t->way;
     return t->trying;
 }

@@ -7,7 +7,8 @@
  * the caches saves reading lines that are overwritten, unless they are cached already. So neither a constant
  * nor a measurement at start-up decides: operations of one size try all four combinations in a *round*, which comes
  *
- * - with the second operation of a size, as the first meets cold memory; with operation EARLY; every PERIOD operations;
+ * - with the second operation of a size, as the first meets cold memory (of results alone with operation LENT); with operation
+ *   EARLY; every PERIOD operations;
  * - when large operations cost clearly more or less than the round promised. There a wrong way costs milliseconds,
  *   and PERIOD operations are seconds. A round that then changes nothing makes the next one wait longer.
  *
@@ -31,8 +32,10 @@
 
 enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 }; /* bits */
 
-#define PLAIT_TRIAL_PERIOD  128
-#define PLAIT_TRIAL_EARLY   32
+#define PLAIT_TRIAL_PERIOD 128
+#define PLAIT_TRIAL_EARLY  32
+#define PLAIT_TRIAL_LENT \
+    8 /* operations before the first round of results alone: others' kernels write those, see lend.h */
 #define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
 #define PLAIT_TRIAL_LEAST   8192             /* bytes; in smaller vectors the blocks are too few lines to tell */
 #define PLAIT_TRIAL_ALONE   (512 << 10)      /* of results that alone are tried: shorter ones stay in caches */

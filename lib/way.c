@@ -55,6 +55,8 @@ void plait_way_report(struct plait_run *run)
         plait_trial_again(all, bytes);
 }
 
+_Static_assert(PLAIT_TRIAL_LENT == PLAIT_LEND_ROUND, "the first blocks are lent, the next ones staged");
+
 /* May it be lent? Blocks that are not cut would wait if they were staged. */
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {

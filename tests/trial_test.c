@@ -69,7 +69,7 @@ static void where_results_alone_are_tried_nothing_is_shared_past_the_caches(void
         uint32_t used[PLAIT_NWAY] = { 0 };
         operate(&all, bytes, cost, PLAIT_TRIAL_PERIOD, used);
         assert_int_equal(used[PLAIT_SHARED_PAST] + used[PLAIT_SHARED_PAST | PLAIT_RESULT_PAST], 0);
-        assert_int_equal(used[0], 1 + 2 * 2); /* the first, and twice in each of two rounds */
+        assert_int_equal(used[0], PLAIT_TRIAL_LENT + 2 * 2); /* the first, and twice in each of two rounds */
         operate(&all, bytes, (double[]){ 1, 1, 4, 1 }, PLAIT_TRIAL_PERIOD + PLAIT_TRIAL_PLACES, used);
         assert_int_equal(plait_trial_of(&all, bytes)->way, 0);
     }
