@@ -47,14 +47,16 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 
 /* Seconds per byte of both ranks; 0: not known. */
 static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
-                     bool combined)
+                     struct plait_passed m, bool combined)
 {
     static const enum plait_copying first[] = { PLAIT_TAKING_LENT, PLAIT_STAGING, PLAIT_STAGING_PAST };
     static const enum plait_copying then[] = { PLAIT_COMBINING, PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST };
     const bool two = way != PLAIT_PASS_LENT || combined;
     const float x = mean(own, other, first[way]), y = two ? mean(own, other, then[way]) : 0;
 
-    return x == 0 || (two && y == 0) ? 0 : x + y;
+    if (x == 0 || (two && y == 0))
+        return 0;
+    return way == PLAIT_PASS_LENT ? x + y : (x / (float)(1 + m.others) + y) * (m.waits ? WAITS : 1);
 }
 
 /* The ways that a block could go, and what they cost. */
@@ -74,9 +76,7 @@ static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, str
     for (unsigned w = 0; w < PLAIT_NPASSING; w++) {
         if ((may & 1U << w) == 0)
             continue;
-        float cost = cost_of(own, other, (enum plait_passing)w, combined);
-        if (w != PLAIT_PASS_LENT && m.whole > m.bytes)
-            cost *= WAITS;
+        const float cost = cost_of(own, other, (enum plait_passing)w, m, combined);
         c.way[c.n] = (enum plait_passing)w;
         c.cost[c.n] = cost;
         c.known &= cost > 0;

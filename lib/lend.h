@@ -82,6 +82,8 @@ struct plait_passed { /* a slice: its bytes, the row of its block's costs, bytes
     size_t bytes;
     uint32_t row;
     size_t whole;
+    uint32_t others; /* ranks that take the same staged copy while a root stages the next slice; else 0 */
+    bool waits;      /* cut into slices at which, if it is staged, its sender and its receiver wait for each other */
 };
 
 struct plait_copies { /* a row: seconds per byte; 0: not known */

@@ -200,7 +200,9 @@ static inline void unstage(struct plait_comm *comm, bool past, char *to, const c
 
 static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
 {
-    return (struct plait_passed){ bytes, plait_lend_row(PLAIT_NCOLL, m->bytes), m->bytes };
+    return (struct plait_passed){
+        .bytes = bytes, .row = plait_lend_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
+    };
 }
 
 /* Offer the next slice; false: not now. */

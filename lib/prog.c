@@ -200,6 +200,22 @@ static void make_instrs(struct binder *b, uint32_t *version)
     }
 }
 
+static enum plait_status count_readers(struct plait_prog *p)
+{
+    uint32_t *readers = calloc((size_t)p->nstage + 1, sizeof *readers);
+
+    if (readers == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (p->instrs[i].verb == PLAIT_STEP_SEND)
+            readers[p->instrs[i].stage]++;
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (p->instrs[i].verb == PLAIT_STEP_SEND)
+            p->instrs[i].readers = readers[p->instrs[i].stage];
+    free(readers);
+    return PLAIT_OK;
+}
+
 /* Is what step `at` wrote to `dst` still there at the end? */
 static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
 {
@@ -359,7 +375,9 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
             if (plan->step[i].peer >= 0)
                 p->instrs[b.instr[i]].message = number[i];
         mark_final(&b);
-        status = reverse_deps(&b);
+        status = count_readers(p);
+        if (status == PLAIT_OK)
+            status = reverse_deps(&b);
     } else {
         plait_fail(status, "out of memory to bind a plan");
     }

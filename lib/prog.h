@@ -38,6 +38,7 @@ struct plait_instr {
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
     uint32_t stage;           /* SEND: where its staged copy lies, in blocks; equal for equal data. REDUCE: that of the
                                  SENDs of its result, or PLAIT_NONE. */
+    uint32_t readers;         /* SEND: how many SENDs have that copy */
     uint32_t ndep;            /* dependencies */
     uint32_t successor, nsuccessor; /* in prog->successors */
 };

@@ -49,7 +49,7 @@ int64_t plait_tiny_put_long(struct plait_comm *comm, const struct plait_op_plan 
 /* Of a plan that is timed: the row of its costs. What combines counts as taking it. */
 static inline struct plait_passed plait_tiny_passed(const struct plait_op_plan *o, size_t bytes)
 {
-    return (struct plait_passed){ bytes, plait_lend_row(o->coll, o->tiny.room), bytes };
+    return (struct plait_passed){ .bytes = bytes, .row = plait_lend_row(o->coll, o->tiny.room), .whole = bytes };
 }
 
 /* In turns: whom this rank waits for; most: 1 at least. */

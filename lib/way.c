@@ -83,8 +83,13 @@ struct plait_passed plait_way_passed(const struct plait_run *run, const struct p
     const struct plait_geometry *g = &run->o->geometry;
     const size_t blocks = in->nblk * plait_run_count(run) / (g->kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1);
     const size_t whole = (run->o->sized ? plait_sized_block(run, in->blk) : blocks) * run->o->size;
+    const bool cut = whole > bytes, ahead = cut && g->rooted && in->readers > 1;
 
-    return (struct plait_passed){ bytes, plait_lend_row(run->o->coll, whole), whole };
+    return (struct plait_passed){ .bytes = bytes,
+                                  .row = plait_lend_row(run->o->coll, whole),
+                                  .whole = whole,
+                                  .others = ahead ? in->readers - 1 : 0,
+                                  .waits = cut && !ahead };
 }
 
 enum plait_passing plait_way_of_message(const struct plait_run *run, const struct plait_link *link,

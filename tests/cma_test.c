@@ -286,6 +286,54 @@ static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
     run_or_skip(&r, 0);
 }
 
+/* Costs of which staging is the dearer way if a copy serves one rank, and the cheaper one if it serves two. */
+static void set_costs(struct plait_comm *comm, enum plait_coll coll, size_t bytes)
+{
+    const uint32_t row = plait_lend_row(coll, bytes);
+    _Atomic float *cost = comm->own->copies[row].cost;
+
+    cost[PLAIT_TAKING_LENT] = 1e-9F;
+    cost[PLAIT_STAGING] = cost[PLAIT_TAKING_STAGED] = 6e-10F;
+    cost[PLAIT_STAGING_PAST] = cost[PLAIT_TAKING_PAST] = 8e-10F;
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        comm->peers[r].lending.n[row] = PLAIT_LEND_EVERY; /* no way is tried */
+}
+
+static int give_the_same(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { BLOCK = 4 << 20, NRANK = 3 };
+    char *in = calloc(NRANK, BLOCK), *out = calloc(1, BLOCK);
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    if (!single_copy_works(*comm)) {
+        *skipped = true;
+        return 0;
+    }
+    (*comm)->config.cma = PLAIT_CMA_MEASURED;
+    set_costs(*comm, PLAIT_BROADCAST, BLOCK);
+    set_costs(*comm, PLAIT_SCATTER, BLOCK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    uint64_t before = stats_of(*comm).bytes_staged;
+    CHECK(plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    CHECK(stats_of(*comm).bytes_staged - before == (rank == 0 ? BLOCK : 0));
+    before = stats_of(*comm).bytes_staged;
+    CHECK(plait_scatter(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
+    CHECK(stats_of(*comm).bytes_staged == before);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* It counted as if each rank had a copy of its own, so that a broadcast of 16 MiB was read through the kernel, at 1.6 times the time. */
+static void a_copy_that_serves_several_ranks_counts_once(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = give_the_same };
+
+    (void)state;
+    run_or_skip(&r, 0);
+}
+
 /* Staged bytes of a gather of more than a root takes through the kernel alone, and the slices of an all-to-all. */
 static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -514,7 +562,7 @@ enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
 
 #define ROW_OF(coll, k) ((coll)*PLAIT_LEND_SIZES + (k))
 #define ROW             ROW_OF(PLAIT_NCOLL, 3) /* of messages of BYTES */
-#define PASSED          ((struct plait_passed){ BYTES, plait_lend_row(PLAIT_NCOLL, BYTES), BYTES })
+#define PASSED          ((struct plait_passed){ .bytes = BYTES, .row = plait_lend_row(PLAIT_NCOLL, BYTES), .whole = BYTES })
 
 #define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
 #define ALL (TWO | 1U << PLAIT_PASS_PAST)
@@ -579,7 +627,7 @@ static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic floa
 static int choose_for_blocks(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
 {
     enum { NSLICE = 100, SEQUENCE = 1000000 };
-    const struct plait_passed slice = { BYTES, ROW, NSLICE * BYTES };
+    const struct plait_passed slice = { .bytes = BYTES, .row = ROW, .whole = NSLICE * BYTES, .waits = true };
     uint16_t *n = &comm->peers[1].lending.n[ROW];
 
     own[PLAIT_STAGING] = own[PLAIT_TAKING_STAGED] = other[PLAIT_STAGING] = other[PLAIT_TAKING_STAGED] = 1e-10F;
@@ -937,6 +985,7 @@ int main(void)
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(blocks_of_an_all_gather_that_differ_go_one_way),
         cmocka_unit_test(slices_of_a_block_go_one_way_the_last_one_too),
+        cmocka_unit_test(a_copy_that_serves_several_ranks_counts_once),
         cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
         cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
