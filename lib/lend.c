@@ -13,8 +13,8 @@
 /* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
 #define MOST 2
 /*
- * Of a staged block of several slices sender and receiver wait for each other, and it drives others out of the caches; no
- * copy's time has that in it. See RATIONALE for where the two are that it was measured at.
+ * Of a staged block of several slices sender and receiver wait for each other (but see plait_passed.others), and it drives others
+ * out of the caches; no copy's time has that in it. See RATIONALE for where the two are that it was measured at.
  */
 #define WAITS 1.4F
 /* Times what the best way costs: what costs more is dear, see lend.h. */
@@ -92,16 +92,18 @@ static bool is_dear(const struct choice *c, uint32_t i)
     return c->cost[i] > DEAR * c->cost[c->best];
 }
 
-/* Of a first round, in which *n is the next place; that goes on. */
-static uint32_t first_round(const struct choice *c, uint16_t *n, size_t whole)
+static bool is_first(const struct choice *c, uint32_t n)
+{
+    return !c->known || n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * c->n;
+}
+
+/* Leave a first round whose way has turned out dear. */
+static void skip_dear(const struct choice *c, uint16_t *n)
 {
     const uint32_t place = *n % PLAIT_LEND_ROUND;
 
-    if (place >= PLAIT_LEND_CHANCE && is_dear(c, *n / PLAIT_LEND_ROUND % c->n))
+    if (is_first(c, *n) && place >= PLAIT_LEND_CHANCE && is_dear(c, *n / PLAIT_LEND_ROUND % c->n))
         *n = (uint16_t)(*n - place + PLAIT_LEND_ROUND);
-    const uint32_t i = *n / PLAIT_LEND_ROUND % c->n;
-    *n = (uint16_t)(*n + (whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1));
-    return i;
 }
 
 /* Of the n-th block. */
@@ -127,8 +129,11 @@ enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct pla
     if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_PASS_LENT))
         return PLAIT_PASS_LENT;
     const struct choice c = choice_of(comm, peer, m, may, combined);
-    const bool first = !c.known || *n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * c.n;
-    return c.way[first ? first_round(&c, n, m.whole) : later_round(&c, (*n)++)];
+    skip_dear(&c, n);
+    const uint32_t at = *n;
+    const bool first = is_first(&c, at);
+    *n = (uint16_t)(at + (first && m.whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1));
+    return c.way[first ? at / PLAIT_LEND_ROUND % c.n : later_round(&c, at)];
 }
 
 enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
@@ -149,7 +154,8 @@ double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struc
     if (m.bytes < PLAIT_LEAST_ONCE)
         return 0;
     const uint32_t n = comm->ncopy[m.row][which]++, round = n / PLAIT_LEND_ROUND;
-    const bool timed = n % PLAIT_LEND_TIMED == 0 && (round < PLAIT_LEND_SURE || round % PLAIT_LEND_SPARED == 0);
+    const bool timed = (n < PLAIT_LEND_FIRST || n % PLAIT_LEND_TIMED == 0) &&
+                       (round < PLAIT_LEND_SURE || round % PLAIT_LEND_SPARED == 0);
     return m.bytes >= PLAIT_LEND_LONG || timed ? plait_clock() : 0;
 }
 

@@ -78,11 +78,11 @@ enum plait_copying {
     PLAIT_NCOPYING
 };
 
-struct plait_passed { /* a slice: its bytes, the row of its block's costs, bytes of that */
+struct plait_passed { /* a slice */
     size_t bytes;
-    uint32_t row;
-    size_t whole;
-    uint32_t others; /* ranks that take the same staged copy while a root stages the next slice; else 0 */
+    uint32_t row;    /* of its block's costs */
+    size_t whole;    /* bytes of that block */
+    uint32_t others; /* at most so many more take the same staged copy, while a root stages the next slice; else 0 */
     bool waits;      /* cut into slices at which, if it is staged, its sender and its receiver wait for each other */
 };
 

@@ -55,7 +55,7 @@ void plait_way_report(struct plait_run *run)
         plait_trial_again(all, bytes);
 }
 
-_Static_assert(PLAIT_TRIAL_LENT == PLAIT_LEND_ROUND, "the first blocks are lent, the next ones staged");
+_Static_assert(PLAIT_TRIAL_LENT == PLAIT_LEND_ROUND, "most first blocks are lent, and the next ones staged");
 
 /* May it be lent? Blocks that are not cut would wait if they were staged. */
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
@@ -83,7 +83,8 @@ struct plait_passed plait_way_passed(const struct plait_run *run, const struct p
     const struct plait_geometry *g = &run->o->geometry;
     const size_t blocks = in->nblk * plait_run_count(run) / (g->kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1);
     const size_t whole = (run->o->sized ? plait_sized_block(run, in->blk) : blocks) * run->o->size;
-    const bool cut = whole > bytes, ahead = cut && g->rooted && in->readers > 1;
+    const bool cut = whole > bytes, gives = g->rooted && g->in.nslot > 0; /* it is the root, or has one reader */
+    const bool ahead = cut && gives && in->readers > 1;
 
     return (struct plait_passed){ .bytes = bytes,
                                   .row = plait_lend_row(run->o->coll, whole),

@@ -286,42 +286,56 @@ static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
     run_or_skip(&r, 0);
 }
 
-/* Costs of which staging is the dearer way if a copy serves one rank, and the cheaper one if it serves two. */
-static void set_costs(struct plait_comm *comm, enum plait_coll coll, size_t bytes)
+static void set_costs(struct plait_comm *comm, enum plait_coll coll, size_t bytes, float lent)
 {
     const uint32_t row = plait_lend_row(coll, bytes);
     _Atomic float *cost = comm->own->copies[row].cost;
 
-    cost[PLAIT_TAKING_LENT] = 1e-9F;
-    cost[PLAIT_STAGING] = cost[PLAIT_TAKING_STAGED] = 6e-10F;
+    cost[PLAIT_TAKING_LENT] = lent;
+    cost[PLAIT_STAGING] = cost[PLAIT_TAKING_STAGED] = 6e-10F; /* 16.8 to one rank, 9 to two */
     cost[PLAIT_STAGING_PAST] = cost[PLAIT_TAKING_PAST] = 8e-10F;
     for (uint32_t r = 0; r < comm->nrank; r++)
         comm->peers[r].lending.n[row] = PLAIT_LEND_EVERY; /* no way is tried */
 }
 
-static int give_the_same(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Bytes that rank 0 stages for both others, to whom it gives the same, or each its own. */
+static int give(struct plait_comm *comm, uint32_t rank, enum plait_coll coll, float lent, uint64_t *staged)
 {
     enum { BLOCK = 4 << 20, NRANK = 3 };
-    char *in = calloc(NRANK, BLOCK), *out = calloc(1, BLOCK);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    char *in = malloc(NRANK * BLOCK), *out = calloc(1, BLOCK);
+    const uint64_t before = stats_of(comm).bytes_staged;
+
+    CHECK(in != NULL && out != NULL);
+    memset(in, 5, NRANK * BLOCK);
+    call.slice = 512 << 10;
+    set_costs(comm, coll, BLOCK, lent);
+    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
+    CHECK((coll == PLAIT_SCATTER ? plait_scatter(comm, in, out, BLOCK, PLAIT_UINT8, 0, &call)
+                                 : plait_broadcast(comm, in, out, BLOCK, PLAIT_UINT8, 0, &call)) == PLAIT_OK);
+    for (size_t i = 0; i < BLOCK; i++)
+        CHECK(out[i] == 5);
+    *staged = stats_of(comm).bytes_staged - before;
+    CHECK(*staged == 0 || (rank == 0 && *staged == BLOCK));
+    free(in);
+    free(out);
+    return 0;
+}
+
+static int give_the_same(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    uint64_t same, own, dear;
 
     (void)arg;
-    CHECK(in != NULL && out != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
     }
     (*comm)->config.cma = PLAIT_CMA_MEASURED;
-    set_costs(*comm, PLAIT_BROADCAST, BLOCK);
-    set_costs(*comm, PLAIT_SCATTER, BLOCK);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    uint64_t before = stats_of(*comm).bytes_staged;
-    CHECK(plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(stats_of(*comm).bytes_staged - before == (rank == 0 ? BLOCK : 0));
-    before = stats_of(*comm).bytes_staged;
-    CHECK(plait_scatter(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(stats_of(*comm).bytes_staged == before);
-    free(in);
-    free(out);
+    CHECK(give(*comm, rank, PLAIT_BROADCAST, 13e-10F, &same) == 0);
+    CHECK(give(*comm, rank, PLAIT_SCATTER, 13e-10F, &own) == 0);
+    CHECK(give(*comm, rank, PLAIT_BROADCAST, 6e-10F, &dear) == 0);
+    CHECK((same > 0) == (rank == 0) && own == 0 && dear == 0);
     return 0;
 }
 
@@ -441,7 +455,9 @@ static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
     enum { SURE = PLAIT_LEND_SURE * PLAIT_LEND_ROUND, LATER = PLAIT_LEND_TIMED * PLAIT_LEND_SPARED * PLAIT_LEND_ROUND };
 
     (void)arg;
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_LEND_TIMED - 1) / PLAIT_LEND_TIMED);
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_LEND_TIMED - 1) / PLAIT_LEND_TIMED +
+                                                             PLAIT_LEND_FIRST -
+                                                             1); /* the first ones, and every third */
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, LATER) == PLAIT_LEND_ROUND);
     CHECK(timed_copies(*comm, PLAIT_LEND_LONG, LATER) == LATER);
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
@@ -671,10 +687,12 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
     CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY - PLAIT_LEND_ROUND);
     other[PLAIT_TAKING_LENT] = 10e-10F;
-    (*comm)->peers[1].lending.n[ROW] =
-        PLAIT_TRIAL_EARLY; /* while trial.h asks how to stage, everything is staged: see there */
-    for (uint32_t n = PLAIT_TRIAL_EARLY; n < 4 * PLAIT_TRIAL_PERIOD; n++) {
-        const uint32_t since = n < PLAIT_TRIAL_PERIOD ? PLAIT_TRIAL_EARLY : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
+    /* While trial.h asks how to write results, everything is staged: see there. */
+    (*comm)->peers[1].lending.n[ROW] = PLAIT_TRIAL_LENT;
+    for (uint32_t n = PLAIT_TRIAL_LENT; n < 4 * PLAIT_TRIAL_PERIOD; n++) {
+        const uint32_t since = n < PLAIT_TRIAL_EARLY    ? PLAIT_TRIAL_LENT
+                               : n < PLAIT_TRIAL_PERIOD ? PLAIT_TRIAL_EARLY
+                                                        : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
         CHECK(!lends(*comm) || n - since >= PLAIT_TRIAL_PLACES);
     }
     plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 10); /* it lost its processor */
@@ -719,11 +737,12 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
+    (*comm)->peers[1 - rank].lending.n[ROW_OF(PLAIT_NCOLL, 10)] = PLAIT_LEND_ROUND; /* it is staged */
     usleep(rank == 1 ? 50000 : 0);
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     CHECK(rank == 1 ||
-          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == PLAIT_LEND_ROUND); /* of 8 MiB, asked for once */
+          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == 2 * PLAIT_LEND_ROUND); /* of 8 MiB, asked for once */
     for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
