@@ -19,8 +19,9 @@
  * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one of
  * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a
  * block finds its own books of the pages in no cache, and what was staged before drove the block out of them. So lent comes
- * first, and a round ends after PLAIT_LEND_CHANCE blocks if its way costs more than one and a half times the best: it is dear. Then the
- * cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of what is dear every fourth time.
+ * first, and a round of a way that is dear, costs more than one and a half times the best, ends after PLAIT_LEND_CHANCE
+ * blocks. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of what is dear every
+ * fourth time.
  */
 #ifndef PLAIT_LIB_LEND_H
 #define PLAIT_LIB_LEND_H
@@ -45,7 +46,7 @@
 #define PLAIT_LEND_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
 
 /*
- * Of shorter copies one of TIMED is timed; after so many rounds only in one round of SPARED: the clock, and the wait for what was
+ * Of shorter copies the first FIRST and one of TIMED are timed; after so many rounds only in one round of SPARED: the clock, and the wait for what was
  * stored to leave, take as long as the smallest copy.
  */
 #define PLAIT_LEND_LONG   ((size_t)128 << 10)

@@ -32,10 +32,9 @@
 
 enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 }; /* bits */
 
-#define PLAIT_TRIAL_PERIOD 128
-#define PLAIT_TRIAL_EARLY  32
-#define PLAIT_TRIAL_LENT \
-    8 /* operations before the first round of results alone: the kernel writes most of those, see lend.h */
+#define PLAIT_TRIAL_PERIOD  128
+#define PLAIT_TRIAL_EARLY   32
+#define PLAIT_TRIAL_LENT    8 /* operations, mostly lent (lend.h), before the first round of results alone */
 #define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* of a round: every way in turn, twice */
 #define PLAIT_TRIAL_LEAST   8192             /* bytes; in smaller vectors the blocks are too few lines to tell */
 #define PLAIT_TRIAL_ALONE   (512 << 10)      /* of results that alone are tried: shorter ones stay in caches */
