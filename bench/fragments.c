@@ -27,21 +27,27 @@ size_t fragments_in(FILE *buddyinfo)
 
 size_t fragments_take(size_t most, size_t *pieces)
 {
+    static char *held;
+    static size_t bytes;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    FILE *file = fopen(FRAGMENTS_FREE, "re");
 
+    if (bytes > 0)
+        munmap(held, bytes);
+    bytes = 0;
+    FILE *file = fopen(FRAGMENTS_FREE, "re");
     *pieces = file != NULL ? fragments_in(file) : 0;
     if (file != NULL)
         fclose(file);
-    const size_t bytes = *pieces < most ? *pieces : most;
-    if (bytes == 0)
+    const size_t wanted = *pieces < most ? *pieces : most;
+    if (wanted == 0)
         return 0;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    held = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (held == MAP_FAILED)
         return 0;
-    madvise(memory, bytes, MADV_NOHUGEPAGE); /* else it takes whole ones */
-    madvise(memory, bytes, MADV_DONTFORK);
+    bytes = wanted;
+    madvise(held, bytes, MADV_NOHUGEPAGE); /* else it takes whole ones */
+    madvise(held, bytes, MADV_DONTFORK);
     for (size_t i = 0; i < bytes; i += page)
-        memory[i] = 1;
+        held[i] = 1;
     return bytes;
 }

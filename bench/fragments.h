@@ -19,7 +19,7 @@
 size_t fragments_in(FILE *buddyinfo);
 
 /*
- * Takes all of them, but no more than `most` bytes, until this process ends. *pieces: what there was; 0: not known (only
+ * Takes all of them, but no more than `most` bytes, until this process ends or calls again. *pieces: what there was; 0: not known (only
  * root may read it). Returns the bytes that were taken.
  */
 size_t fragments_take(size_t most, size_t *pieces);

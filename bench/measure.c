@@ -241,11 +241,15 @@ static bool prepare(struct task *t, uint32_t backend)
 static void show_progress(const struct task *t, uint32_t backend, uint32_t round)
 {
     const struct bench *b = t->bench;
+    const struct options *o = b->options;
 
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title,
-                (size_t)(t->cell - b->cell) + 1, b->ncell, round + 1, (unsigned long long)b->options->rounds,
-                b->ranks[backend].name);
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\033[K", stderr);
+    if (o->starts > 1)
+        fprintf(stderr, "start %llu of %llu, ", (unsigned long long)b->starts.begun, (unsigned long long)o->starts);
+    fprintf(stderr, "%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title, (size_t)(t->cell - b->cell) + 1,
+            b->ncell, round + 1, (unsigned long long)o->rounds, b->ranks[backend].name);
 }
 
 static void clear_progress(void)

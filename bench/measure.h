@@ -14,6 +14,7 @@
 #include "limits.h"
 #include "options.h"
 #include "ranks.h"
+#include "starts.h"
 #include "stats.h"
 
 struct overlap;
@@ -73,6 +74,7 @@ struct bench {
     struct guard guard;
     struct limits limits;
     size_t pieces, taken; /* see fragments.h */
+    struct starts starts; /* of --starts */
     /* The table that is being measured: */
     const struct collective *coll;
     struct cell *cell;

@@ -37,6 +37,7 @@ struct options {
     uint64_t iterations, aggregate, warmup, cycles, check;
     double cell_seconds; /* per backend and cell */
     uint64_t rounds;     /* turns that each backend takes in a cell */
+    uint64_t starts;     /* of the ranks of all backends */
     uint64_t average;    /* -a */
     uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
     double timeout; /* seconds to wait for a rank's answer */

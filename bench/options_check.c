@@ -262,9 +262,24 @@ static bool check_launched(const struct options *o)
     return true;
 }
 
+/* Their tables are of operations, by ranks that plait-perf starts. */
+static bool check_starts(const struct options *o)
+{
+    const char *other = o->elastic        ? "plait-perf elastic"
+                        : o->fusion       ? "plait-perf fusion"
+                        : o->overlap      ? "--overlap"
+                        : o->cycles != 1  ? "-N, which repeats by the same ranks"
+                        : o->plot != NULL ? "--plot, which draws one start"
+                        : o->launched     ? o->launch.launcher
+                                          : NULL;
+
+    return o->starts == 1 || other == NULL ||
+           complain("--starts %llu does not go with %s; leave it out", (unsigned long long)o->starts, other);
+}
+
 bool options_check(struct options *o)
 {
-    if (!check_launched(o))
+    if (!check_launched(o) || !check_starts(o))
         return false;
     if (o->elastic)
         return check_elastic(o);

@@ -432,6 +432,8 @@ static int run_table(struct bench *b)
     const bool complete = measure_all(b);
     if (complete && wants_limits(b->options))
         measure_limits_again(b);
+    if (complete && b->options->starts > 1)
+        starts_add(&b->starts, b);
     const bool enough = report_end(b, complete), written = b->ncell == 0 || write_files(b);
     if (!complete)
         return EXIT_RANKS;
@@ -456,6 +458,23 @@ static int run_cycle(struct bench *b, const struct tensors *t)
     return status;
 }
 
+/* Ranks come, are measured, and go. */
+static int run_start(struct bench *b, const struct tensors *t)
+{
+    const struct options *o = b->options;
+    int status = start(b, t) ? 0 : EXIT_RANKS;
+
+    if (status == 0 && o->starts > 1) {
+        starts_begin(&b->starts, b);
+        printf("# Start %llu of %llu\n", (unsigned long long)b->starts.begun, (unsigned long long)o->starts);
+    }
+    for (uint64_t cycle = 0; status == 0 && (o->cycles == 0 || cycle < o->cycles); cycle++)
+        status = run_cycle(b, t);
+    for (; b->nbackend > 0; b->nbackend--)
+        ranks_stop(&b->ranks[b->nbackend - 1], status == 0 || status == EXIT_WRONG);
+    return status;
+}
+
 static int run(struct bench *b)
 {
     const struct options *o = b->options;
@@ -472,12 +491,12 @@ static int run(struct bench *b)
         status = plait_worker_launched(NULL, o) ? 0 : EXIT_RANKS;
     } else if (planned) {
         guard_init(&b->guard, o->guard);
-        status = start(b, &t) ? 0 : EXIT_RANKS;
+        status = 0;
+        for (uint64_t i = 0; status == 0 && i < o->starts; i++)
+            status = run_start(b, &t);
+        starts_report(&b->starts);
+        starts_finish(&b->starts);
     }
-    for (uint64_t cycle = 0; status == 0 && b->nbackend > 0 && (o->cycles == 0 || cycle < o->cycles); cycle++)
-        status = run_cycle(b, &t);
-    for (uint32_t k = b->nbackend; k-- > 0;)
-        ranks_stop(&b->ranks[k], status == 0 || status == EXIT_WRONG);
     tensors_finish(&t);
     return interrupted ? EXIT_SIGNAL + interrupted : status;
 }

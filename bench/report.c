@@ -184,10 +184,10 @@ static void print_nccl_half(const struct bench *b, const struct cell *c, const s
     }
 }
 
-static const char *peer_name(const struct bench *b, uint32_t k)
+const char *report_peer(const struct bench *b, uint32_t backend)
 {
-    const char *colon = strchr(b->ranks[k].name, ':');
-    return colon != NULL ? colon + 1 : b->ranks[k].name;
+    const char *name = b->ranks[backend].name, *colon = strchr(name, ':');
+    return colon != NULL ? colon + 1 : name;
 }
 
 static void print_extra_half(const struct bench *b, const struct half *h)
@@ -202,7 +202,7 @@ static void print_extra_half(const struct bench *b, const struct half *h)
         printf("  %6s  %8s  %5s", "none", "-", "-");
         return;
     }
-    printf("  %6s", peer_name(b, h->best));
+    printf("  %6s", report_peer(b, h->best));
     print_fitting(1e6 * outcome_stats(b, &h->outcome[h->best]).midmean, 8);
     printf("  %5.2f", h->outcome[h->best].ratio);
 }
@@ -229,7 +229,7 @@ static void print_best(const struct bench *b, const struct half *h)
 {
     const struct outcome *o = &h->outcome[h->best];
 
-    printf("  %5s %.2f [%.2f, %.2f]", peer_name(b, h->best), o->ratio, o->ratio_low, o->ratio_high);
+    printf("  %5s %.2f [%.2f, %.2f]", report_peer(b, h->best), o->ratio, o->ratio_low, o->ratio_high);
     if (*o->algorithm_name != '\0')
         printf(" %s", o->algorithm_name);
 }
@@ -242,7 +242,7 @@ static void print_peers(const struct bench *b)
            "# algorithms was fastest, where that is not its own choice.\n");
     printf("# %10s %8s %5s %5s %5s %10s", "size", "type", "redop", "place", "mode", "plait");
     for (uint32_t k = 1; k < b->nbackend; k++)
-        printf(" %10s ratio", peer_name(b, k));
+        printf(" %10s ratio", report_peer(b, k));
     printf("   best ratio\n");
     for (size_t i = 0; i < b->ncell; i++)
         for (int place = 0; place < NPLACE; place++) {

@@ -11,6 +11,9 @@ void report_cell(const struct bench *b, const struct cell *c);
 /* What was measured, `complete` or not. false: NCCL_TESTS_MIN_BW was not reached. */
 bool report_end(const struct bench *b, bool complete);
 
+/* A backend's name in a column: "plait", "ob1". */
+const char *report_peer(const struct bench *b, uint32_t backend);
+
 /* algorithm and bus bandwidth, bytes per second */
 double algorithm_bandwidth(const struct cell *c, double seconds);
 double bus_bandwidth(const struct bench *b, const struct cell *c, double seconds);

@@ -156,6 +156,53 @@ else
     grep -q 'built without JSON' "$work/out" || fail "-J of every collective: $(tail -3 "$work/out")"
 fi
 
+# Several starts: every start's table, and at the end the medians over them; the best peer has the greatest median ratio.
+starts_peer=''
+[ "$openmpi" = yes ] && starts_peer="--peer openmpi:ob1,openmpi:nocma,openmpi:sm"
+"$perf" --coll bcast,all_gather,bcast -b 1K -e 16K -f 16 --cell-time 0.01 --guard off --starts 3 $starts_peer >"$work/out" 2>&1 ||
+    fail "--starts 3: $(tail -3 "$work/out")"
+[ "$(grep -c '^# Start [123] of 3$' "$work/out")" -eq 3 ] || fail "not three starts: $(grep '^# Start' "$work/out")"
+[ "$(grep -o 'Pid *[0-9]* ' "$work/out" | sort -u | wc -l)" -eq 6 ] || fail "not two new ranks for each start"
+python3 - "$work/out" $starts_peer <<'PYTHON' || fail "--starts: $(cat "$work/out")"
+import re, statistics, sys
+peers = [p.split(":")[1] for p in sys.argv[3].split(",")] if len(sys.argv) > 3 else []
+single, over, table, title = {}, {}, None, None
+for line in open(sys.argv[1]):
+    if line.startswith("# plait-perf, "):
+        title = line[len("# plait-perf, "):].split(";")[0]
+        table = over if line.endswith("; 3 starts\n") else single
+    words = line[1:].split()
+    if line[0] == "#" and len(words) > 6 and words[0].isdigit() and words[3] in ("out", "in"):
+        key = title, words[0], words[3]
+        if table is single:
+            single.setdefault(key, []).append([float(x) for x in words[5:6 + 2 * len(peers)]])
+        else:
+            assert key not in over
+            over[key] = words
+    elif line[0] == " " and not peers and words and words[0].isdigit():
+        for place, at in ("out", 13), ("in", 16):
+            assert words[at] == "|", words
+            single.setdefault((title, line.split()[0], place), []).append([float(words[at + 2])])
+assert len(single) == len(over) == 8, (single, over)
+for key, starts in single.items():
+    assert len(starts) == 3, starts
+    words = over[key]
+    own = sorted(s[0] for s in starts)
+    least, most = float(words[5].strip("[,")), float(words[6].strip("]"))
+    assert [float(words[4]), least, most] == [own[1], own[0], own[2]], (words, own)
+    ratio = {}
+    for k, peer in enumerate(peers):
+        assert float(words[7 + 2 * k]) == statistics.median(s[1 + 2 * k] for s in starts), (words, starts)
+        ratio[peer] = statistics.median(s[2 + 2 * k] for s in starts)
+        assert float(words[8 + 2 * k]) == ratio[peer], (words, starts)
+    if peers:
+        best, value, low, high = words[-4], float(words[-3]), float(words[-2].strip("[,")), float(words[-1].strip("]"))
+        assert ratio[best] == value == max(ratio.values()), words
+        its = [s[2 + 2 * peers.index(best)] for s in starts]
+        assert [low, high] == [min(its), max(its)], words
+PYTHON
+[ -z "$(living)" ] || fail "after --starts these live on: $(living)"
+
 # Overlap: each computation, driven in three ways, without wrong elements. Times are not judged.
 # overlap: what the last column must be, from the others; medians of one round are exact up to rounding.
 overlap_follows() {
@@ -268,6 +315,15 @@ mistake 'a send-receive has no algorithms; leave out --algo' --coll sendrecv --a
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
 mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
 mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
+mistake "--coll '' names no collective" --coll ''
+mistake 'the nearest is scatter' --coll gather,scater
+mistake '--starts 0: expected a whole number from 1 to 100' --starts 0
+mistake '--starts 2 does not go with --overlap' --starts 2 --overlap busy
+mistake '--starts 2 does not go with --plot' --starts 2 --plot x.png
+mistake '--starts 2 does not go with -N' --starts 2 -N 3
+mistake '--starts 2 does not go with plait-perf fusion' $fusion --starts 2
+mistake '--starts 2 does not go with plait-perf elastic' elastic --starts 2
+mistake "--mode ',' names no mode" elastic --mode ,
 mistake 'use busy, sleep or both' --overlap gpu
 mistake '--tensors does not go with --overlap' --overlap both --tensors "$tensors"
 mistake '-m does not go with --overlap' --overlap busy -m 2
