@@ -133,6 +133,12 @@ static enum plait_status sendrecv(struct plait_comm *comm, const struct operatio
     return status == PLAIT_OK ? end : status;
 }
 
+static enum plait_status barrier(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
+{
+    (void)o;
+    return plait_barrier(comm, call);
+}
+
 static const call_fn calls[NCOLL] = COLL_TABLE();
 
 static bool run(void *self, const struct operation *o)
@@ -170,7 +176,7 @@ static bool wait(void *self)
     return plait_wait(&r->request[0]) == PLAIT_OK && plait_wait(&r->request[1]) == PLAIT_OK;
 }
 
-static bool barrier(void *self)
+static bool meet(void *self)
 {
     struct plait_rank *r = self;
     return plait_barrier(r->comm, NULL) == PLAIT_OK;
@@ -212,7 +218,7 @@ static const struct backend plait = {
     .supports = supports,
     .run = run,
     .error = error_text,
-    .barrier = barrier,
+    .meet = meet,
     .start = start,
     .test = test,
     .wait = wait,

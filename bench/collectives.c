@@ -7,6 +7,12 @@
 
 #define PART_BYTES 16 /* nccl-tests' parts are multiples of this */
 
+static double nothing(uint32_t nrank)
+{
+    (void)nrank;
+    return 0;
+}
+
 static double twice_the_others(uint32_t nrank)
 {
     return 2.0 * (nrank - 1) / nrank;
@@ -59,6 +65,7 @@ const struct collective collectives[NCOLLECTIVE] = {
     { COLL_GATHERV, "gather-v", "gather_v_perf", "gatherv", the_others, but_the_largest },
     { COLL_SCATTERV, "scatter-v", "scatter_v_perf", "scatterv", the_others, but_the_largest },
     { COLL_ALLTOALLV, "all-to-all-v", "alltoall_v_perf", "alltoallv", the_others, to_others },
+    { PLAIT_BARRIER, "barrier", "barrier_perf", "barrier", nothing, nothing },
 };
 
 static const struct beside { /* Plait's */
@@ -88,9 +95,11 @@ bool collective_sized(enum plait_coll coll)
     return collective_base(coll) != coll;
 }
 
-/* To the next rank, from the one before: block i is the vector of rank i. */
+/* Of messages: to the next rank, from the one before; block i is the vector of rank i. A barrier has no buffers. */
 struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank)
 {
+    if (coll == PLAIT_BARRIER)
+        return (struct plait_geometry){ .kind = PLAIT_KIND_VECTOR };
     if (coll != COLL_SENDRECV)
         return plait_geometry_of(collective_base(coll), nrank, root, rank, 1);
     return (struct plait_geometry){
@@ -156,11 +165,13 @@ uint32_t collective_parts(enum plait_coll coll, uint32_t nrank)
 
 bool collective_in_place(enum plait_coll coll)
 {
-    return coll != COLL_SENDRECV && collective_geometry(coll, 1, 0, 0).kind != PLAIT_KIND_PAIR;
+    return coll != COLL_SENDRECV && coll != PLAIT_BARRIER && collective_geometry(coll, 1, 0, 0).kind != PLAIT_KIND_PAIR;
 }
 
 uint64_t collective_count(enum plait_coll coll, uint32_t nrank, uint64_t bytes, uint64_t width)
 {
+    if (coll == PLAIT_BARRIER)
+        return 0;
     if (collective_geometry(coll, nrank, 0, 0).kind == PLAIT_KIND_VECTOR)
         return bytes / width;
     return bytes / nrank / PART_BYTES * (PART_BYTES / width);

@@ -25,19 +25,19 @@
         [PLAIT_GATHER] = prefix##gather, [PLAIT_SCATTER] = prefix##scatter, [PLAIT_ALLTOALL] = prefix##alltoall,       \
         [COLL_SENDRECV] = prefix##sendrecv, [COLL_REDUCE_SCATTERV] = prefix##reduce_scatterv,                          \
         [COLL_ALLGATHERV] = prefix##allgatherv, [COLL_GATHERV] = prefix##gatherv, [COLL_SCATTERV] = prefix##scatterv,  \
-        [COLL_ALLTOALLV] = prefix##alltoallv,                                                                          \
+        [COLL_ALLTOALLV] = prefix##alltoallv, [PLAIT_BARRIER] = prefix##barrier,                                       \
     }
 
 struct collective {
     enum plait_coll coll;
     const char *title;                  /* in sentences */
-    const char *program;                /* nccl-tests' */
+    const char *program;                /* nccl-tests', or what it would be */
     const char *mpi;                    /* MPI's function, without MPI_ and in lower case */
     double (*bus)(uint32_t nrank);      /* bus bandwidth over algorithm bandwidth, nccl-tests' factor */
     double (*crossing)(uint32_t nrank); /* the size so many times must come from another rank, over all ranks */
 };
 
-#define NCOLLECTIVE 14
+#define NCOLLECTIVE 15
 extern const struct collective collectives[NCOLLECTIVE];
 
 const struct collective *collective_of(enum plait_coll coll);
@@ -63,7 +63,7 @@ const char *collective_nearest(const char *name);
  * Sizes as in nccl-tests: of the larger of a rank's two buffers at any rank. Where each rank has a part of it, the part
  * is rounded down to 16 bytes.
  *
- * Returns the count that Plait's function takes, in elements of `width` bytes.
+ * Returns the count that Plait's function takes, in elements of `width` bytes; of a barrier 0.
  */
 uint64_t collective_count(enum plait_coll coll, uint32_t nrank, uint64_t bytes, uint64_t width);
 

@@ -73,10 +73,13 @@ static bool check_overlap(const struct options *o)
 /* What not every collective has. */
 static bool check_collective(const struct options *o, const struct collective *c)
 {
-    if (o->tensors != NULL && collective_geometry(c->coll, 1, 0, 0).kind != PLAIT_KIND_VECTOR)
+    if (o->tensors != NULL && c->coll != PLAIT_BARRIER &&
+        collective_geometry(c->coll, 1, 0, 0).kind != PLAIT_KIND_VECTOR)
         return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
                         "broadcast, reduce or sendrecv",
                         o->tensors, c->title);
+    if (c->coll == PLAIT_BARRIER && (o->tensors != NULL || (o->plot != NULL && o->ncoll == 1)))
+        return complain("%s: a barrier has no size; leave it out", o->tensors != NULL ? "--tensors" : "--plot");
     if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
         return complain("--place in: %s has no form in place; use --place out or both", c->title);
     return true;
@@ -89,7 +92,9 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     const struct plait_shape shape = {
         .coll = collective_base(c->coll), .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
     };
-    const enum plait_op op = collective_geometry(c->coll, 1, 0, 0).combines ? o->op[0] : PLAIT_NOP;
+    const enum plait_op op = c->coll == PLAIT_BARRIER                         ? PLAIT_SUM /* of its tokens */
+                             : collective_geometry(c->coll, 1, 0, 0).combines ? o->op[0]
+                                                                              : PLAIT_NOP;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     const uint64_t scalar = 0; /* not read */

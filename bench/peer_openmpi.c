@@ -181,6 +181,11 @@ static int sendrecv(const struct call *c)
                         MPI_STATUS_IGNORE);
 }
 
+static int barrier(const struct call *c)
+{
+    return MPI_Barrier(c->comm);
+}
+
 static int (*const calls[NCOLL])(const struct call *) = COLL_TABLE();
 
 /* The same that do not block. */
@@ -273,6 +278,11 @@ static int isendrecv(const struct call *c)
     return error != MPI_SUCCESS ? error : MPI_Isend(c->in, c->count, c->type, c->next, 0, c->comm, &c->request[1]);
 }
 
+static int ibarrier(const struct call *c)
+{
+    return MPI_Ibarrier(c->comm, c->request);
+}
+
 static int (*const starts[NCOLL])(const struct call *) = COLL_TABLE(i);
 
 static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
@@ -336,7 +346,7 @@ static const char *error_text(void *self)
     return text;
 }
 
-static bool barrier(void *self)
+static bool meet(void *self)
 {
     struct openmpi_rank *r = self;
 
@@ -352,7 +362,7 @@ static const struct backend openmpi = {
     .supports = supports,
     .run = run,
     .error = error_text,
-    .barrier = barrier,
+    .meet = meet,
     .choose = choose,
     .start = start,
     .test = test,

@@ -107,6 +107,10 @@ static bool add_sizes(struct bench *b, const struct sweep *s)
     const uint64_t width = plait_dtype_size(s->type);
     uint64_t bytes = o->min_bytes;
 
+    if (coll == PLAIT_BARRIER) {
+        add_cell_of(b, s)->each = 1; /* it has no size */
+        return true;
+    }
     do {
         if (bytes > o->max_bytes)
             break;
@@ -206,7 +210,7 @@ static bool plan_cells(struct bench *b, const struct tensors *t)
 
     if (o->fusion)
         return add_steps(b, t);
-    for (uint32_t i = 0; i < o->ndtype; i++)
+    for (uint32_t i = 0; i < (b->coll->coll == PLAIT_BARRIER ? 1 : o->ndtype); i++)
         if (!plan_type(b, t, o->dtype[i]))
             return false;
     if (b->ncell > 0)
@@ -405,7 +409,9 @@ static bool write_files(const struct bench *b)
     char room[4096];
     const bool json = o->json == NULL || json_write(b, path_of(b, o->json, room, sizeof room));
 
-    return (o->plot == NULL || plot_draw(b, path_of(b, o->plot, room, sizeof room))) && json;
+    return (o->plot == NULL || b->coll->coll == PLAIT_BARRIER ||
+            plot_draw(b, path_of(b, o->plot, room, sizeof room))) &&
+           json;
 }
 
 /* They take two seconds; whoever switches the guard off wants to be quick. */
@@ -492,8 +498,10 @@ static int run(struct bench *b)
     } else if (planned) {
         guard_init(&b->guard, o->guard);
         status = 0;
-        for (uint64_t i = 0; status == 0 && i < o->starts; i++)
-            status = run_start(b, &t);
+        for (uint64_t i = 0; status <= EXIT_WRONG && i < o->starts; i++) {
+            const int one = run_start(b, &t);
+            status = one > status ? one : status;
+        }
         starts_report(&b->starts);
         starts_finish(&b->starts);
     }

@@ -240,7 +240,7 @@ static void print_peers(const struct bench *b)
         "#\n# us of single operations that begin together, the mean of the middle half; plait's ratio to each peer.\n");
     printf("# best: the peer with the least time of the cell, [least, most] ratio of the rounds, and which of its\n"
            "# algorithms was fastest, where that is not its own choice.\n");
-    printf("# %10s %8s %5s %5s %5s %10s", "size", "type", "redop", "place", "mode", "plait");
+    printf("# %10s %8s %5s %4s %5s %5s %10s", "size", "type", "redop", "root", "place", "mode", "plait");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf(" %10s ratio", report_peer(b, k));
     printf("   best ratio\n");
@@ -250,8 +250,8 @@ static void print_peers(const struct bench *b)
             const struct half *h = &c->half[place];
             if (!h->measured)
                 continue;
-            printf("# %10llu %8s %5s %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
-                   op_label(c->op), place_name((enum place)place), mode_name(h->guarded.mode),
+            printf("# %10llu %8s %5s %4d %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
+                   op_label(c->op), (int)c->root, place_name((enum place)place), mode_name(h->guarded.mode),
                    1e6 * outcome_stats(b, &h->outcome[0]).midmean);
             for (uint32_t k = 1; k < b->nbackend; k++)
                 if (h->outcome[k].measured)

@@ -67,6 +67,19 @@ double *stage_times(struct stage *s, uint32_t rank)
     return (double *)(s->data + s->ntensor) + (size_t)rank * STAGE_ITERATIONS;
 }
 
+void stage_mark(struct stage *s, uint32_t rank, bool done)
+{
+    const double mark = done;
+    __atomic_store(stage_times(s, rank), &mark, __ATOMIC_RELEASE);
+}
+
+bool stage_marked(struct stage *s, uint32_t rank)
+{
+    double mark;
+    __atomic_load(stage_times(s, rank), &mark, __ATOMIC_ACQUIRE);
+    return mark != 0;
+}
+
 void stage_barrier(struct stage *s)
 {
     const uint32_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);

@@ -42,6 +42,10 @@ uint64_t *stage_counts(struct stage *s);
 /* [STAGE_ITERATIONS] seconds that this rank spent in each iteration. */
 double *stage_times(struct stage *s, uint32_t rank);
 
+/* In the place of its times: something that another rank may have done. */
+void stage_mark(struct stage *s, uint32_t rank, bool done);
+bool stage_marked(struct stage *s, uint32_t rank);
+
 /* Return when all ranks have called it. */
 void stage_barrier(struct stage *s);
 

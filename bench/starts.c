@@ -13,6 +13,7 @@ struct starts_row { /* one half of a cell, of all starts */
     enum plait_dtype type;
     enum plait_op op;
     enum place place;
+    int64_t root;
     uint64_t bytes;
     char label[48];
     struct series time[MAX_BACKENDS];  /* seconds: midmean of a start's iterations; none: not measured */
@@ -50,6 +51,7 @@ static struct starts_row *row_of(struct starts *s, const struct bench *b, const 
         struct starts_row *r = &s->row[s->next];
         *r = (struct starts_row){ .coll = b->coll, .type = c->type, .op = c->op };
         r->place = place;
+        r->root = c->root;
         r->bytes = c->bytes;
         memcpy(r->label, c->label, sizeof r->label);
     }
@@ -108,8 +110,8 @@ static void print_row(const struct starts *s, const struct starts_row *r, struct
     const struct stats own = stats_of(r->time[0].x, r->time[0].n);
     const uint32_t best = best_of(s, r);
 
-    printf("# %10llu %8s %7s %5s %10.2f [%.2f, %.2f]", (unsigned long long)r->bytes, dtype_label(r->type),
-           op_label(r->op), place_name(r->place), 1e6 * own.median, 1e6 * own.min, 1e6 * own.max);
+    printf("# %10llu %8s %7s %4d %5s %10.2f [%.2f, %.2f]", (unsigned long long)r->bytes, dtype_label(r->type),
+           op_label(r->op), (int)r->root, place_name(r->place), 1e6 * own.median, 1e6 * own.min, 1e6 * own.max);
     for (uint32_t k = 1; k < s->nbackend; k++)
         if (r->time[k].n > 0)
             printf(" %10.2f %5.2f", 1e6 * median_of(r->time[k].x, r->time[k].n),
@@ -130,7 +132,7 @@ static void print_head(const struct starts *s, const struct starts_row *r)
     printf("# us: the median of the starts' midmeans, [least, most] of plait's; plait's ratio to each peer: the median "
            "of\n"
            "# the starts'. best: the peer with the greatest ratio, [least, most] of the starts.\n");
-    printf("# %10s %8s %7s %5s %10s [least, most]", "size", "type", "redop", "place", "plait");
+    printf("# %10s %8s %7s %4s %5s %10s [least, most]", "size", "type", "redop", "root", "place", "plait");
     for (uint32_t k = 1; k < s->nbackend; k++)
         printf(" %10s ratio", s->name[k]);
     printf("%s\n", s->nbackend > 1 ? "   best ratio" : "");

@@ -60,7 +60,7 @@ static uint32_t count_values(const struct variable *algorithm)
     return n > 1 ? (uint32_t)n - 1 : 0;
 }
 
-/* Make a communicator while the variables have these values, and restore them. */
+/* Make a communicator while the variables have these values, and restore them. segment: NULL: there is none. */
 static bool make(const struct variable *algorithm, const struct variable *segment, int item, int bytes,
                  struct tuned *out)
 {
@@ -68,9 +68,9 @@ static bool make(const struct variable *algorithm, const struct variable *segmen
 
     if (MPI_T_enum_get_item(algorithm->values, item, &value, out->name, &length) != MPI_SUCCESS ||
         MPI_T_cvar_read(algorithm->handle, &own) != MPI_SUCCESS ||
-        MPI_T_cvar_read(segment->handle, &whole) != MPI_SUCCESS ||
+        (segment != NULL && MPI_T_cvar_read(segment->handle, &whole) != MPI_SUCCESS) ||
         MPI_T_cvar_write(algorithm->handle, &value) != MPI_SUCCESS ||
-        MPI_T_cvar_write(segment->handle, &bytes) != MPI_SUCCESS)
+        (segment != NULL && MPI_T_cvar_write(segment->handle, &bytes) != MPI_SUCCESS))
         return false;
     const bool made = MPI_Comm_dup(MPI_COMM_WORLD, &out->comm) == MPI_SUCCESS &&
                       MPI_Comm_set_errhandler(out->comm, MPI_ERRORS_RETURN) == MPI_SUCCESS;
@@ -79,7 +79,7 @@ static bool make(const struct variable *algorithm, const struct variable *segmen
     if (out->cut)
         snprintf(out->name + end, sizeof out->name - end, " %dK", bytes >> 10);
     return MPI_T_cvar_write(algorithm->handle, &own) == MPI_SUCCESS &&
-           MPI_T_cvar_write(segment->handle, &whole) == MPI_SUCCESS && made;
+           (segment == NULL || MPI_T_cvar_write(segment->handle, &whole) == MPI_SUCCESS) && made;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------- */
@@ -93,12 +93,12 @@ static bool tuned_make(enum plait_coll coll, uint32_t i, struct tuned *out)
 
     if (!rules_are_dynamic() || !find_variable(mpi, "_algorithm", &algorithm))
         return false;
-    if (find_variable(mpi, "_algorithm_segmentsize", &segment)) {
-        const uint32_t n = count_values(&algorithm);
-        if (i <= n || (cuts[coll] && i <= 2 * n))
-            ok = make(&algorithm, &segment, 1 + (int)((i - 1) % n), i <= n ? 0 : SEGMENT, out);
+    const bool segments = find_variable(mpi, "_algorithm_segmentsize", &segment);
+    const uint32_t n = count_values(&algorithm);
+    if (i <= n || (segments && cuts[coll] && i <= 2 * n))
+        ok = make(&algorithm, segments ? &segment : NULL, 1 + (int)((i - 1) % n), i <= n ? 0 : SEGMENT, out);
+    if (segments)
         MPI_T_cvar_handle_free(&segment.handle);
-    }
     MPI_T_cvar_handle_free(&algorithm.handle);
     return ok;
 }

@@ -69,7 +69,7 @@ struct backend {
     bool (*run)(void *self, const struct operation *o);
     const char *(*error)(void *self);
     /* Return when all ranks have called it: of ranks that share no stage. false: failed. */
-    bool (*barrier)(void *self);
+    bool (*meet)(void *self);
     /*
      * From now on use the backend's i-th algorithm for the collective and vectors of `bytes`; 0 is what it chooses
      * itself. Returns its name, "" for 0; NULL: there is none such. All ranks call it together. NULL: has none but 0.

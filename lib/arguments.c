@@ -75,53 +75,68 @@ enum plait_status plait_check_struct(const char *call, const char *what, const v
 
     if (given == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL; start from %s", call, what, from);
-    return *given == size ? PLAIT_OK
-                          : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s", call, what, *given,
-                                       size, from);
+    return *given == size
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s of this version's headers",
+                            call, what, *given, size, from);
 }
 
-enum plait_status plait_check_call(const struct plait_call *call)
+enum plait_status plait_check_call(const char *name, const struct plait_call *call)
 {
     if (call->size != sizeof *call)
-        return plait_fail(PLAIT_ERR_ARG, "call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT", call->size,
-                          sizeof *call);
-    if ((unsigned)call->round > PLAIT_ROUND_HOP)
-        return plait_fail(PLAIT_ERR_ARG, "call->round is %d, which is no enum plait_round", (int)call->round);
-    if (!(call->deadline >= 0))
-        return plait_fail(PLAIT_ERR_ARG, "call->deadline is %g, which is no time in seconds", call->deadline);
-    if (call->algorithm != NULL && strlen(call->algorithm) >= PLAIT_MAX_SPEC)
-        return plait_fail(PLAIT_ERR_ARG, "call->algorithm '%.80s' is longer than %d characters", call->algorithm,
-                          PLAIT_MAX_SPEC - 1);
-    if (call->persistent && call->request == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "call->persistent is 1, but call->request is NULL; it gets what to start");
-    if (call->request != NULL && call->stream != NULL && !call->persistent && plait_stream_queue(call->stream) == NULL)
         return plait_fail(PLAIT_ERR_ARG,
-                          "call->request and call->stream, a host's, are both set; wait for one of them, not for both");
+                          "%s: call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT of this version's headers",
+                          name, call->size, sizeof *call);
+    if ((unsigned)call->round > PLAIT_ROUND_HOP)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "%s: call->round is %d, which is no enum plait_round; use PLAIT_ROUND_ONCE or PLAIT_ROUND_HOP", name,
+            (int)call->round);
+    if (!(call->deadline >= 0))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: call->deadline is %g, which is no time in seconds; 0 stands for the comm's", name,
+                          call->deadline);
+    if (call->algorithm != NULL && strlen(call->algorithm) >= PLAIT_MAX_SPEC)
+        return plait_fail(PLAIT_ERR_ARG, "%s: call->algorithm '%.80s' is longer than %d characters", name,
+                          call->algorithm, PLAIT_MAX_SPEC - 1);
+    if (call->persistent && call->request == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: call->persistent is 1, but call->request is NULL; it gets what to start",
+                          name);
+    if (call->request != NULL && call->stream != NULL && !call->persistent && plait_stream_queue(call->stream) == NULL)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "%s: call->request and call->stream, a host's, are both set; wait for one of them, not for both", name);
     return PLAIT_OK;
 }
 
-enum plait_status plait_check_op(enum plait_op op, const struct plait_call *call)
+enum plait_status plait_check_op(const char *name, enum plait_op op, const struct plait_call *call)
 {
     const struct plait_user_op *user = call->user;
 
     if (op == PLAIT_PREMULSUM && call->scale == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "op is premulsum, but call->scale is NULL; it points to this rank's scalar");
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: op is premulsum, but call->scale is NULL; it points to this rank's scalar", name);
     if (op != PLAIT_PREMULSUM && call->scale != NULL)
-        return plait_fail(PLAIT_ERR_ARG, "call->scale is %p, but op is %s, which does not scale; use premulsum or NULL",
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: call->scale is %p, but op is %s, which does not scale; use premulsum or NULL", name,
                           call->scale, plait_op_name(op));
     if ((unsigned)call->scale_when > PLAIT_SCALE_LATE)
-        return plait_fail(PLAIT_ERR_ARG, "call->scale_when is %d, which is no enum plait_scale_when",
-                          (int)call->scale_when);
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "%s: call->scale_when is %d, which is no enum plait_scale_when; use PLAIT_SCALE_NOW or PLAIT_SCALE_LATE",
+            name, (int)call->scale_when);
     if (op == PLAIT_USER && user == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "op is user, but call->user is NULL; it points to the function");
+        return plait_fail(PLAIT_ERR_ARG, "%s: op is user, but call->user is NULL; it points to the function", name);
     if (op != PLAIT_USER && user != NULL)
-        return plait_fail(PLAIT_ERR_ARG, "call->user is %p, but op is %s, which does not call it; use op user or NULL",
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: call->user is %p, but op is %s, which does not call it; use op user or NULL", name,
                           (const void *)user, plait_op_name(op));
     if (user != NULL && user->size != sizeof *user)
-        return plait_fail(PLAIT_ERR_ARG, "call->user->size is %zu, not %zu; set it to sizeof (struct plait_user_op)",
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: call->user->size is %zu, not %zu; set it to sizeof (struct plait_user_op)", name,
                           user->size, sizeof *user);
     if (user != NULL && user->combine == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "call->user->combine is NULL; it is the function that combines");
+        return plait_fail(PLAIT_ERR_ARG, "%s: call->user->combine is NULL; it is the function that combines", name);
     return PLAIT_OK;
 }
 
@@ -134,8 +149,9 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, enu
     if (status == PLAIT_OK)
         status = check_count(coll, nrank, count, plait_dtype_size(type));
     if (status == PLAIT_OK && call != NULL)
-        status = plait_check_call(call);
-    return status == PLAIT_OK ? plait_check_op(op, call != NULL ? call : &plait_no_wishes) : status;
+        status = plait_check_call(plait_coll_name(coll), call);
+    return status == PLAIT_OK ? plait_check_op(plait_coll_name(coll), op, call != NULL ? call : &plait_no_wishes)
+                              : status;
 }
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank)

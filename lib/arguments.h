@@ -48,8 +48,8 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, enu
                                         const struct plait_call *call);
 
 /* The options alone; and what premulsum and user need of them, and others do not take. */
-enum plait_status plait_check_call(const struct plait_call *call);
-enum plait_status plait_check_op(enum plait_op op, const struct plait_call *call);
+enum plait_status plait_check_call(const char *name, const struct plait_call *call);
+enum plait_status plait_check_op(const char *name, enum plait_op op, const struct plait_call *call);
 
 /*
  * Options that begin with their size: are they there, and of this library's? what: "options"; from: the macro that they

@@ -316,19 +316,22 @@ void plait_unbind(struct plait_op_plan *o)
 
 enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct plait_comm_count *out)
 {
-    const struct plait_tally *t = comm != NULL ? comm->tallies : NULL;
+    const struct plait_tally *t;
+    size_t n = 0;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: out is NULL");
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: comm is NULL");
+    const bool locked = plait_comm_look(comm);
     for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
         if (comm->op_plans != NULL && comm->op_plans[k] != NULL)
             fold(comm->op_plans[k]);
-    for (size_t k = i; t != NULL && k > 0; k--)
-        t = t->next;
-    if (t == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: i is %zu, but there are not so many", i);
-    *out = t->count;
-    return PLAIT_OK;
+    for (t = comm->tallies; t != NULL && n < i; t = t->next)
+        n++;
+    if (t != NULL)
+        *out = t->count;
+    plait_comm_looked(comm, locked);
+    return t != NULL ? PLAIT_OK
+                     : plait_fail(PLAIT_ERR_ARG, "plait_comm_count: i is %zu, but there are %zu, from 0", i, n);
 }

@@ -18,7 +18,8 @@ struct plait_birth {
     struct plait_unique_id id;
     pthread_t thread;
     struct plait_watch watch;
-    atomic_bool cancelled; /* by plait_comm_abort() or destroy */
+    atomic_bool cancelled; /* by plait_comm_abort() or destroy: the meeting looks */
+    atomic_bool aborted;   /* by plait_comm_abort() */
     atomic_bool over;      /* the rest is known */
     enum plait_status status;
     char text[512];
@@ -46,7 +47,9 @@ static void *give_birth(void *arg)
     b->status = plait_comm_create_as(comm, &b->options, &b->watch);
     if (b->status != PLAIT_OK)
         snprintf(b->text, sizeof b->text, "%s", plait_last_error());
-    atomic_store_explicit(&b->over, true, memory_order_release);
+    atomic_store(&b->over, true);
+    if (b->status == PLAIT_OK && atomic_load(&b->aborted)) /* after the meeting's last look, before its end was known */
+        plait_comm_announce_abort(comm, "while it was created");
     return NULL;
 }
 
@@ -111,20 +114,21 @@ enum plait_status plait_birth_begin(const struct plait_comm_options *options, st
 
 bool plait_comm_unborn(const struct plait_comm *comm)
 {
-    return comm->birth != NULL &&
-           (!atomic_load_explicit(&comm->birth->over, memory_order_acquire) || comm->birth->status != PLAIT_OK);
+    return comm->birth != NULL && (!atomic_load(&comm->birth->over) || comm->birth->status != PLAIT_OK);
 }
 
-void plait_birth_cancel(struct plait_comm *comm)
+bool plait_birth_abort(struct plait_comm *comm)
 {
+    atomic_store(&comm->birth->aborted, true);
     atomic_store(&comm->birth->cancelled, true);
+    return plait_comm_unborn(comm);
 }
 
 enum plait_status plait_birth_end(struct plait_comm *comm)
 {
     enum plait_status status;
 
-    plait_birth_cancel(comm);
+    atomic_store(&comm->birth->cancelled, true);
     pthread_join(comm->birth->thread, NULL);
     status = comm->birth->status;
     forget(comm);

@@ -24,11 +24,11 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
     if (plait_comm_closed(comm))
         return plait_comm_is_closed(comm, name);
     if (plait_has_failed(comm))
-        return plait_fail(PLAIT_ERR_FAILED, "the comm failed earlier: %s", comm->own->failure);
+        return plait_fail(PLAIT_ERR_FAILED, "%s: the comm failed earlier: %s", name, comm->own->failure);
     if (call == NULL)
         return PLAIT_OK;
-    status = plait_check_call(call);
-    return status == PLAIT_OK ? plait_check_op(op, call) : status;
+    status = plait_check_call(name, call);
+    return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
 }
 
 #endif

@@ -58,7 +58,8 @@ static enum plait_status check_identity(const struct plait_comm_options *o, stru
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
     if (o->size != sizeof *o)
         return plait_fail(PLAIT_ERR_ARG,
-                          "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT",
+                          "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT of "
+                          "this version's headers",
                           o->size, sizeof *o);
     if (o->nrank < 1 || o->nrank > PLAIT_MAX_RANKS)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank,
@@ -166,6 +167,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         comm->run == NULL || (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
+    plait_requests_prepare(comm);
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     if (o->id != NULL)
@@ -457,21 +459,24 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     return status;
 }
 
+void plait_comm_announce_abort(struct plait_comm *comm, const char *reason)
+{
+    char text[sizeof comm->own->failure];
+
+    snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
+             (unsigned long long)atomic_load(&comm->own->done), comm->rank,
+             reason != NULL ? reason : "no reason given");
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, comm->rank + 1);
+}
+
 enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
 {
     if (comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
     if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_abort");
-    if (plait_comm_unborn(comm)) {
-        plait_birth_cancel(comm);
-        return PLAIT_OK;
-    }
-    char text[sizeof comm->own->failure];
-    snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
-             (unsigned long long)atomic_load(&comm->own->done), comm->rank,
-             reason != NULL ? reason : "no reason given");
-    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, comm->rank + 1);
+    if (!plait_comm_unborn(comm) || !plait_birth_abort(comm))
+        plait_comm_announce_abort(comm, reason);
     return PLAIT_OK;
 }
 
@@ -485,6 +490,17 @@ uint32_t plait_comm_nrank(const struct plait_comm *comm)
     return comm != NULL ? comm->nrank : 0;
 }
 
+bool plait_comm_look(const struct plait_comm *comm)
+{
+    return pthread_mutex_lock((pthread_mutex_t *)(uintptr_t)&comm->lock) == 0;
+}
+
+void plait_comm_looked(const struct plait_comm *comm, bool locked)
+{
+    if (locked)
+        pthread_mutex_unlock((pthread_mutex_t *)(uintptr_t)&comm->lock);
+}
+
 void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out)
 {
     if (out == NULL)
@@ -492,11 +508,9 @@ void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *ou
     memset(out, 0, sizeof *out);
     if (comm == NULL)
         return;
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock; /* other threads may run what is pending */
-    const bool locked = pthread_mutex_lock(lock) == 0; /* not for the log's callback, called by who holds it */
+    const bool locked = plait_comm_look(comm);
     *out = comm->stats;
     out->wakes = atomic_load_explicit(&comm->wakes, memory_order_relaxed);
     out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
-    if (locked)
-        pthread_mutex_unlock(lock);
+    plait_comm_looked(comm, locked);
 }

@@ -292,6 +292,7 @@ struct plait_comm {
     size_t nown_algorithms;          /* of `algorithms`, those of the caller */
     bool progress;                   /* it asked for the progress thread */
     bool suspended, finalized;
+    bool leaves;                   /* who leaves waits for what is pending */
     double limit;                  /* deadline that the operation in progress has of its own; 0: none */
     size_t cache, last_level;      /* bytes; rank 0's */
     size_t flight_bytes;           /* library memory of a flight, at least */
@@ -348,6 +349,16 @@ struct plait_comm {
 
     struct plait_comm *next_retired; /* comm.c */
 };
+
+/*
+ * Around a look at what this rank has counted, which other threads may change that run what is pending. The lock is not
+ * taken, and false returned, in the log's callback, whose caller has it.
+ */
+bool plait_comm_look(const struct plait_comm *comm);
+void plait_comm_looked(const struct plait_comm *comm, bool locked);
+
+/* What plait_comm_revoke() does. */
+void plait_comm_stop(struct plait_comm *comm);
 
 /* Is this a forked child, and the comm its parent's? */
 static inline bool plait_comm_inherited(const struct plait_comm *comm)

@@ -300,7 +300,7 @@ static double time_of(const struct plait_request *r, double latency, double band
     const double bytes = (double)(o->sized ? r->job.sizes.most : o->count) * (double)o->size;
     const double block = o->geometry.kind == PLAIT_KIND_VECTOR && c->nblk > 0 ? bytes / (double)c->nblk : bytes;
 
-    return (double)(c->depth + o->selection.nslice - 1) * latency + blocks * block / bandwidth;
+    return (double)(c->depth + plait_job_slices(&r->job) - 1) * latency + blocks * block / bandwidth;
 }
 
 /* Of the comm's collectives, one after the other, when `r` is the first of them in the group. */
@@ -317,21 +317,38 @@ static double time_of_comm(const struct plait_request *r, double latency, double
     return seconds;
 }
 
+/* Of the comm's messages, which go in both directions at the same time. */
+static double time_of_messages(const struct plait_comm *comm, double latency, double bandwidth)
+{
+    double sent = 0, received = 0;
+    bool some = false;
+
+    for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {
+        if (r->comm != comm || r->kind == PLAIT_REQUEST_COLLECTIVE)
+            continue;
+        some = true;
+        *(r->kind == PLAIT_REQUEST_SEND ? &sent : &received) += (double)r->letter.bytes;
+    }
+    return some ? latency + (sent > received ? sent : received) / bandwidth : 0;
+}
+
+/* Comms, among them the ranks of one that this thread holds, go on at the same time. */
 static double estimate(double latency, double bandwidth)
 {
-    double longest = 0, sent = 0, received = 0;
-    bool messages = false;
+    const struct plait_comm *counted = NULL; /* its messages are */
+    double collectives = 0, messages = 0;
 
     for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {
         if (r->kind == PLAIT_REQUEST_COLLECTIVE) {
             const double t = time_of_comm(r, latency, bandwidth);
-            longest = t > longest ? t : longest;
-            continue;
+            collectives = t > collectives ? t : collectives;
+        } else if (r->comm != counted) {
+            const double t = time_of_messages(r->comm, latency, bandwidth);
+            messages = t > messages ? t : messages;
+            counted = r->comm;
         }
-        messages = true;
-        *(r->kind == PLAIT_REQUEST_SEND ? &sent : &received) += (double)r->letter.bytes;
     }
-    return longest + (messages ? latency + (sent > received ? sent : received) / bandwidth : 0);
+    return collectives + messages;
 }
 
 enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds)

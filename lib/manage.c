@@ -45,15 +45,19 @@ enum plait_status plait_comm_finalize(struct plait_comm *comm)
     return status;
 }
 
+void plait_comm_stop(struct plait_comm *comm)
+{
+    plait_comm_announce_abort(comm, "revoked");
+    plait_requests_finish(comm);
+}
+
 enum plait_status plait_comm_revoke(struct plait_comm *comm)
 {
     const int saved = errno;
     enum plait_status status = plait_not_in_group(enter(comm, "plait_comm_revoke"), "plait_comm_revoke");
 
     if (status == PLAIT_OK)
-        status = plait_comm_abort(comm, "revoked");
-    if (status == PLAIT_OK)
-        plait_requests_finish(comm);
+        plait_comm_stop(comm);
     errno = saved;
     return status;
 }
@@ -100,7 +104,12 @@ const char *plait_comm_name(const struct plait_comm *comm)
 
 double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 {
-    return comm != NULL && peer < comm->nrank && !plait_comm_unborn(comm) ? comm->peers[peer].waited : 0;
+    if (comm == NULL || peer >= comm->nrank || plait_comm_inherited(comm) || plait_comm_unborn(comm))
+        return 0;
+    const bool locked = plait_comm_look(comm);
+    const double waited = comm->peers[peer].waited;
+    plait_comm_looked(comm, locked);
+    return waited;
 }
 
 enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out)
@@ -139,9 +148,11 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     memset(out, 0, sizeof *out);
     if (comm == NULL || plait_comm_inherited(comm) || plait_comm_unborn(comm))
         return;
+    const bool locked = plait_comm_look(comm);
     out->control = plait_control_bytes(comm->nrank);
     out->staging = plait_flights_bytes(comm->flights) + plait_messages_bytes(comm) + comm->scaled_bytes;
     out->device = plait_device_bytes(comm);
+    plait_comm_looked(comm, locked);
 }
 
 enum plait_status plait_mem_register(void *memory, size_t bytes)

@@ -455,7 +455,7 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
     bool in, out;
 
     if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
-        return PLAIT_OK;
+        return plait_message_wait_turn(comm, pair, false, false, rarely); /* for this rank's own streams */
     if (!self && has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);

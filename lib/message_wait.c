@@ -91,18 +91,35 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
     return pair->peer + 1;
 }
 
+/* The first of the queue is not open. */
+static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_line *q, char *text, size_t room)
+{
+    const bool send = q->first->kind == PLAIT_REQUEST_SEND;
+    char call[96];
+
+    snprintf(call, sizeof call, "its %s %s rank %u (message #%llu)", send ? "send" : "receive", send ? "to" : "from",
+             pair->peer, (unsigned long long)q->first->letter.number + 1);
+    return plait_request_blame_stream(pair->comm, call, text, room);
+}
+
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
+    const struct plait_request *out = plait_message_first_out(pair);
     const uint32_t own = plait_device_message_blame(pair->comm, text, room);
-    return own ? own
-               : blame(pair, &pair->sending, &plait_message_first_out(pair)->letter, "receive", "from", text, room);
+
+    return own           ? own
+           : out != NULL ? blame(pair, &pair->sending, &out->letter, "receive", "from", text, room)
+                         : blame_stream(pair, &pair->sends, text, room);
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    return blame(pair, &pair->receiving, &plait_message_first(&pair->recvs)->letter, "send", "to", text, room);
+    const struct plait_request *in = plait_message_first(&pair->recvs);
+
+    return in != NULL ? blame(pair, &pair->receiving, &in->letter, "send", "to", text, room)
+                      : blame_stream(pair, &pair->recvs, text, room);
 }
 
 static void note_sending(const void *context, uint64_t now)
@@ -124,10 +141,12 @@ void plait_message_wait_init(struct plait_pair *pair)
     plait_wait_init(&pair->receiving, &for_receiving, plait_message_awaited, pair);
 }
 
-/* head: what is awaited, or NULL. */
+/* head: what is awaited; NULL: nothing, or that which the first of `q` holds up. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                bool moved, bool rarely)
+                                const struct plait_line *q, bool moved, bool rarely)
 {
+    if (head == NULL && q->first != NULL && plait_message_first(q) == NULL)
+        head = plait_request_held_up(q->first);
     if (moved || head == NULL) {
         plait_wait_progress(comm, w);
         return PLAIT_OK;
@@ -160,8 +179,8 @@ enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_
     if (PLAIT_GUARDS && !in && pair->peer != comm->rank && looks)
         status = look_for_mismatch(comm, pair, out);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), in, rarely);
+        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), out, rarely);
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, out, rarely);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "status.h"
 #include "stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -308,6 +309,69 @@ void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
     plait_messages_fail(comm, status);
 }
 
+/* ---- Held up by a host's stream ------------------------------------------------------------------------- */
+
+uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *call, char *text, size_t room)
+{
+    snprintf(
+        text, room,
+        "rank %u waits for its own stream, which has not come to %s: a function there still runs, or waits for what "
+        "this rank called later",
+        comm->rank, call);
+    return comm->rank + 1;
+}
+
+static uint32_t nobody(const void *comm, uint32_t *ranks, uint32_t most)
+{
+    (void)comm, (void)ranks, (void)most;
+    return 0;
+}
+
+static bool needs_nobody(const void *comm, uint32_t rank)
+{
+    (void)comm, (void)rank;
+    return false;
+}
+
+static uint32_t blame_stream(const void *context, char *text, size_t room)
+{
+    const struct plait_comm *comm = context;
+    const struct plait_op_plan *o = comm->first->job.o;
+    char call[64];
+
+    snprintf(call, sizeof call, "%s%s #%llu", plait_coll_name(o->coll), o->sized ? "v" : "",
+             (unsigned long long)comm->sequence + 1);
+    return plait_request_blame_stream(comm, call, text, room);
+}
+
+static void note_nothing(const void *comm, uint64_t now)
+{
+    (void)comm, (void)now;
+}
+
+void plait_requests_prepare(struct plait_comm *comm)
+{
+    static const struct plait_wait_kind for_stream = { needs_nobody, blame_stream, note_nothing };
+
+    plait_wait_init(&comm->run->held, &for_stream, nobody, comm);
+}
+
+/* The first waits for its stream. */
+static enum plait_status wait_for_stream(struct plait_comm *comm, bool rarely)
+{
+    struct plait_wait *w = &comm->run->held;
+    const struct plait_request *held = plait_request_held_up(comm->first);
+
+    if (held == NULL) {
+        plait_wait_progress(comm, w);
+        return PLAIT_OK;
+    }
+    w->limit = held->job.deadline;
+    return plait_wait_glance(comm, w, rarely);
+}
+
+/* ---- Turns ---------------------------------------------------------------------------------------------- */
+
 /* One turn of the first. False in *ended: it goes on. */
 static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *moved, bool *ended)
 {
@@ -317,7 +381,8 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
     *ended = false;
     if (!comm->running) {
         if (!atomic_load_explicit(&comm->first->open, memory_order_acquire))
-            return PLAIT_OK;
+            return wait_for_stream(comm, rarely);
+        plait_wait_progress(comm, &comm->run->held);
         comm->running = *moved = true;
         status = plait_run_begin(comm, &comm->first->job);
     }
@@ -392,7 +457,8 @@ static enum plait_status tell(const struct plait_request *r, enum plait_status s
         plait_fail(status, "%s", own->failure);
     else
         plait_fail(status, "%s: %s", plait_status_text(status),
-                   own != NULL ? "a call of its group was refused, so it was not begun; plait_group_end() said why"
+                   own != NULL ? "it was not begun: a call of its group was refused, as plait_group_end() said, or the "
+                                 "group only estimated"
                                : "its comm failed and was destroyed; plait_comm_destroy() said why");
     pthread_mutex_unlock(&homes);
     return status;
@@ -424,137 +490,13 @@ enum plait_status plait_request_pass(struct plait_request *r)
     return status;
 }
 
-/* Is there something to wait for? */
-static enum plait_status check(struct plait_request *const *request, const char *name)
-{
-    if (request == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: request is NULL", name);
-    if (*request != NULL && (*request)->generation != plait_generation)
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request belongs to another process, of which this is a forked child",
-                          name);
-    if (*request != NULL && (*request)->grouped)
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
-    return PLAIT_OK;
-}
-
-/* Who tests does not poll all the time: it looks around each time. */
-static void drive(struct plait_request *r)
-{
-    plait_progress();
-    pthread_mutex_lock(&homes);
-    struct plait_comm *comm = r->comm;
-    const bool locked = !plait_request_has_ended(r) && comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
-    pthread_mutex_unlock(&homes);
-    if (!locked)
-        return;
-    if (!plait_request_has_ended(r))
-        plait_progress_comm(comm, true);
-    pthread_mutex_unlock(&comm->lock);
-}
-
-enum plait_status plait_test(struct plait_request **request, int *done)
-{
-    const enum plait_status status = check(request, "plait_test");
-
-    if (status != PLAIT_OK)
-        return status;
-    if (done == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_test: done is NULL");
-    struct plait_request *r = *request;
-    *done = 1;
-    if (r == NULL || !r->started)
-        return PLAIT_OK;
-    if (!plait_request_is_over(r))
-        drive(r);
-    *done = plait_request_is_over(r);
-    return *done ? plait_request_take(request) : PLAIT_OK;
-}
-
-enum plait_status plait_wait(struct plait_request **request)
-{
-    const enum plait_status status = check(request, "plait_wait");
-    size_t index;
-
-    return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
-}
-
-/* Its holder waits: from now on everybody drives it. Not yet, when somebody is at its comm. */
-static void join_others(struct plait_request *r)
+struct plait_comm *plait_request_lock(const struct plait_request *r)
 {
     pthread_mutex_lock(&homes);
     struct plait_comm *comm = r->comm;
     const bool locked = comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
     pthread_mutex_unlock(&homes);
-    r->alone = comm != NULL && !locked;
-    if (!locked)
-        return;
-    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
-        plait_progress_add(comm);
-    pthread_mutex_unlock(&comm->lock);
-}
-
-struct several { /* requests of which one is waited for */
-    struct plait_request *const *requests;
-    size_t n, index; /* which is over; n: none is */
-};
-
-/* One is over, or none is started. */
-static bool find_over(void *several)
-{
-    struct several *s = several;
-    bool some = false;
-
-    s->index = s->n;
-    for (size_t i = 0; i < s->n; i++) {
-        struct plait_request *r = s->requests[i];
-        if (r == NULL || !r->started)
-            continue;
-        some = true;
-        if (plait_request_is_over(r)) {
-            s->index = i;
-            return true;
-        }
-        if (r->alone)
-            join_others(r);
-    }
-    return !some;
-}
-
-enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
-{
-    struct several s = { requests, n, n };
-    enum plait_status status = PLAIT_OK;
-    uint32_t spins = 0;
-
-    if (index == NULL || (requests == NULL && n > 0))
-        return plait_fail(PLAIT_ERR_ARG, "plait_wait_any: %s is NULL", index == NULL ? "index" : "requests");
-    for (size_t i = 0; i < n && status == PLAIT_OK; i++)
-        status = check(&requests[i], "plait_wait_any");
-    if (status != PLAIT_OK)
-        return status;
-    for (size_t i = 0; i < n; i++)
-        if (requests[i] != NULL && requests[i]->started)
-            spins = requests[i]->spins;
-    plait_progress_until(find_over, &s, spins);
-    *index = s.index;
-    return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
-}
-
-enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
-{
-    enum plait_status first = PLAIT_OK;
-    char text[512] = "";
-
-    if (requests == NULL && n > 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_wait_all: requests is NULL");
-    for (size_t i = 0; i < n; i++) {
-        const enum plait_status status = plait_wait(&requests[i]);
-        if (status != PLAIT_OK && first == PLAIT_OK) {
-            first = status;
-            strncpy(text, plait_last_error(), sizeof text - 1);
-        }
-    }
-    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+    return locked ? comm : NULL;
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------- */
@@ -569,9 +511,11 @@ void plait_requests_finish(struct plait_comm *comm)
     pthread_mutex_lock(&comm->lock);
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
         plait_progress_add(comm);
+    comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
     plait_progress_until(has_nothing_pending, comm, plait_spins(comm));
     pthread_mutex_lock(&comm->lock); /* whoever ended the last one is out */
+    comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);
 }
 

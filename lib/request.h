@@ -87,6 +87,24 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
                                         const struct plait_letter *letter, const struct plait_call *call,
                                         enum plait_status status);
 
+/*
+ * One whose host stream has not come to it holds up what was called later: the first of those that has nothing else to wait
+ * for, or, where the comm is being left, itself; or NULL. That waits, with its deadline: the stream may wait for it in turn.
+ *
+ * first  of a queue, and not open
+ */
+static inline const struct plait_request *plait_request_held_up(const struct plait_request *first)
+{
+    const struct plait_request *r = first;
+
+    while (r != NULL && !atomic_load_explicit(&r->open, memory_order_acquire))
+        r = r->next;
+    return r != NULL || !first->comm->leaves ? r : first;
+}
+
+/* Whom it waits for, in words. Returns the rank + 1. */
+uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *call, char *text, size_t room);
+
 static inline bool plait_request_has_ended(const struct plait_request *r)
 {
     return atomic_load_explicit(&r->ended, memory_order_acquire);
@@ -111,6 +129,9 @@ void plait_request_run(struct plait_request *r);
 /* It will not be begun: it ends with this error. */
 void plait_request_drop(struct plait_request *r, enum plait_status status);
 
+/* Of a new comm, which has its run. */
+void plait_requests_prepare(struct plait_comm *comm);
+
 /* One turn of the comm's collectives; see plait_progress_comm(). Something moved? */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
@@ -126,6 +147,9 @@ void plait_requests_tell(struct plait_comm *comm);
 /* Wait until it has ended; without taking it. Take it: its result; free unless persistent. It is not touched again. */
 void plait_request_await(struct plait_request *r);
 enum plait_status plait_request_take(struct plait_request **r);
+
+/* Its comm, with the lock; NULL: the comm is gone, or somebody is at it. */
+struct plait_comm *plait_request_lock(const struct plait_request *r);
 
 /* Nobody holds it any more. */
 void plait_request_give_back(struct plait_request *r);

@@ -275,7 +275,7 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
     else if (plait_comm_closed(comm))
         status = plait_comm_is_closed(comm, "plait_comm_shrink");
     if (status == PLAIT_OK && abort)
-        status = plait_comm_revoke(comm);
+        plait_comm_stop(comm);
     if (status == PLAIT_OK) {
         bytes = offsetof(struct shrinking, excluded) + n * sizeof *excluded;
         s.comm = comm;

@@ -27,6 +27,12 @@ def every_function_says_which_threads_may_call_it():
     assert not missing, 'no "Thread:" in the comment, nor in that of the group: ' + ', '.join(missing)
 
 
+def every_function_that_can_fail_says_how():
+    missing = [f'{f.header}: {f.name}' for f in functions
+               if f.returns == 'enum plait_status' and 'Errors:' not in f.comment and 'Errors:' not in f.group]
+    assert not missing, 'no "Errors:" in the comment, nor in that of the group: ' + ', '.join(missing)
+
+
 def every_function_has_a_comment():
     missing = [f'{f.header}: {f.name}' for f in functions if not f.comment]
     assert not missing, 'no comment above: ' + ', '.join(missing)
@@ -66,5 +72,5 @@ def the_pages_for_users_of_others_name_what_exists_and_every_function_of_use():
         assert 'To be filled' not in text and 'Not here yet' not in text, f'{page} is not written to its end'
 
 
-sentences.run([every_function_says_which_threads_may_call_it, every_function_has_a_comment,
-               news_says_every_exported_name, the_pages_for_users_of_others_name_what_exists_and_every_function_of_use])
+sentences.run([every_function_says_which_threads_may_call_it, every_function_that_can_fail_says_how,
+               every_function_has_a_comment, news_says_every_exported_name, the_pages_for_users_of_others_name_what_exists_and_every_function_of_use])

@@ -53,6 +53,7 @@ algorithms_show_their_claims() {
 }
 explain_says_what_and_why() {
     says 0 '^allreduce of 262144 float32 (1 MiB), sum, 4 ranks$' --explain allreduce 1M --ranks 4 &&
+        says 0 '^allgather of 262144 float32 (1 MiB) of one rank, ' --explain allgather 1M --ranks 4 &&
         says 0 '^why  *[A-Za-z0-9]' --explain allreduce 4 --type bfloat16 --op avg --inplace &&
         says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks 4 --algo ring &&
         PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&

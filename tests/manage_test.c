@@ -9,16 +9,19 @@
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
+#include <plait/stream.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,7 +55,7 @@ static int split(struct plait_comm **comm, uint32_t rank, void *arg)
         return 0;
     }
     CHECK(strcmp(plait_comm_name(part), "half") == 0);
-    CHECK(plait_comm_nrank(part) == (color == 0 ? 2u : 2u));
+    CHECK(plait_comm_nrank(part) == 2);
     CHECK(plait_comm_rank(part) == (rank >= 2 ? 0u : 1u)); /* keys fall as ranks grow */
     CHECK(sum_of(part, rank, color == 0 ? 1 + 3 : 2 + 4) == 0);
     CHECK(plait_comm_destroy(part) == PLAIT_OK);
@@ -216,6 +219,59 @@ static void a_shrink_in_a_group_has_copied_whom_it_excludes(void **state)
     (void)state;
     run(4, 1, shrink_in_group, NULL);
     run(1, 4, shrink_in_group, NULL);
+}
+
+/* One thread holds all three that go on: in a group none waits for the others, and what is in flight is stopped first. */
+static int shrink_and_stop_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static struct plait_comm *all[4];
+    static _Atomic uint32_t there;
+    static pthread_barrier_t over;
+    const uint32_t gone = 3;
+    int32_t v[3] = { 0 }, w[3];
+    struct plait_request *r[3];
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *rest[3];
+
+    (void)arg;
+    if (rank == 0)
+        pthread_barrier_init(&over, NULL, 4);
+    all[rank] = *comm;
+    atomic_fetch_add(&there, 1);
+    while (atomic_load(&there) % 4 != 0)
+        usleep(100);
+    if (rank == 0) {
+        for (uint32_t k = 0; k < 3; k++) { /* rank 3 never comes */
+            call.request = &r[k];
+            CHECK(plait_allreduce(all[k], &v[k], &w[k], 1, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        }
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_comm_revoke(all[0]) == PLAIT_ERR_ARG);
+        CHECK(plait_group_end() == PLAIT_OK);
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t k = 0; k < 3; k++)
+            CHECK(plait_comm_shrink(all[k], &gone, 1, 1, "rest", &rest[k]) == PLAIT_OK);
+        CHECK(plait_group_end() == PLAIT_OK);
+        CHECK(plait_wait_all(r, 3) == PLAIT_ERR_FAILED && strstr(plait_last_error(), "revoked") != NULL);
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t k = 0; k < 3; k++) {
+            v[k] = (int32_t)k + 1;
+            CHECK(plait_allreduce(rest[k], &v[k], &w[k], 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        }
+        CHECK(plait_group_end() == PLAIT_OK && w[0] == 6 && w[1] == 6 && w[2] == 6);
+        for (uint32_t k = 0; k < 3; k++)
+            CHECK(plait_comm_destroy(rest[k]) == PLAIT_OK);
+    }
+    pthread_barrier_wait(&over);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    return 0;
+}
+
+static void a_shrink_in_a_group_stops_what_is_in_flight(void **state)
+{
+    (void)state;
+    run(1, 4, shrink_and_stop_in_group, NULL);
 }
 
 static void a_comm_shrinks_again_and_again(void **state)
@@ -673,6 +729,37 @@ static enum plait_status call_any(struct plait_comm *comm, uint64_t kind, float 
     }
 }
 
+enum { BLOCKING, REQUESTS, ON_STREAM, PERSISTENT, NFORM };
+enum { WINDOW = 4 }; /* requests in flight */
+
+struct form {
+    unsigned kind, next;
+    struct plait_stream *stream;
+    struct plait_request *requests[WINDOW];
+};
+
+/* One more, waited for: itself, or the one that was begun WINDOW calls ago. */
+static enum plait_status call_in_form(struct plait_comm *comm, struct form *f, uint64_t kind, float *in, float *out,
+                                      size_t n)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request **r = &f->requests[f->kind == REQUESTS ? f->next++ % WINDOW : 0];
+    enum plait_status status = PLAIT_OK;
+
+    if (f->kind == PERSISTENT && *r != NULL) { /* of a group of messages there is none */
+        status = plait_start(*r);
+        return status == PLAIT_OK ? plait_wait(r) : status;
+    }
+    if (f->kind == REQUESTS && *r != NULL)
+        status = plait_wait(r);
+    call.request = f->kind == REQUESTS || f->kind == PERSISTENT ? r : NULL;
+    call.persistent = f->kind == PERSISTENT;
+    call.stream = f->stream;
+    if (status == PLAIT_OK)
+        status = call_any(comm, kind, in, out, n, &call);
+    return status == PLAIT_OK && f->kind == ON_STREAM ? plait_stream_synchronize(f->stream) : status;
+}
+
 /* Operations of all sizes and forms until somebody's thread aborts: each returns, soon. */
 static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -688,28 +775,27 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
         const uint64_t h = random_of(a->seed + t);
         const uint32_t shooter = (uint32_t)(h % a->ranks->nprocess);
         struct plait_comm_options o = ranks_options(a->ranks, rank);
-        struct plait_call call = PLAIT_CALL_DEFAULT;
-        struct plait_request *r[4] = { NULL };
         struct shot s = { NULL, (unsigned)(h >> 8 & 1023) };
         pthread_t thread;
         enum plait_status status = PLAIT_OK;
-        double start = 0;
         const size_t n = (size_t)1 << (h >> 20) % 19;
+        struct form f = { .kind = (h >> 40) % NFORM };
+        double start = 0;
 
         o.id = &a->ids[t];
         CHECK(plait_comm_create(&o, &s.comm) == PLAIT_OK);
         if (rank == shooter)
             CHECK(pthread_create(&thread, NULL, shoot, &s) == 0);
-        for (unsigned k = 0; status == PLAIT_OK; k = (k + 1) % 4) {
-            call.request = h >> 40 & 1 ? &r[k] : NULL;
+        CHECK(f.kind != ON_STREAM || plait_stream_create(&f.stream) == PLAIT_OK);
+        while (status == PLAIT_OK) {
             start = plait_clock();
-            if (call.request != NULL && r[k] != NULL)
-                status = plait_wait(&r[k]);
-            if (status == PLAIT_OK)
-                status = call_any(s.comm, h >> 44, in, out, n, &call);
+            status = call_in_form(s.comm, &f, h >> 44, in, out, n);
         }
-        CHECK(plait_wait_all(r, 4) != PLAIT_IN_PROGRESS);
         CHECK(status == PLAIT_ERR_FAILED && strstr(plait_last_error(), "shot") != NULL);
+        plait_wait_all(f.requests, WINDOW);
+        for (unsigned k = 0; k < WINDOW; k++) /* each has ended, one way or the other */
+            CHECK(plait_request_free(&f.requests[k]) == PLAIT_OK && f.requests[k] == NULL);
+        CHECK(plait_stream_destroy(f.stream) == PLAIT_OK); /* which has told its error */
         const double took = plait_clock() - start;
         CHECK(took < LATE);
         late += took > SOON;
@@ -734,6 +820,52 @@ static void an_abort_from_any_thread_ends_every_operation(void **state)
     assert_non_null(a.ids);
     for (unsigned t = 0; t < TRIES; t++)
         assert_int_equal(plait_unique_id_create(&a.ids[t]), PLAIT_OK);
+    r.arg = &a;
+    assert_int_equal(ranks_run(&r), 0);
+    free(a.ids);
+}
+
+/* After the meeting's last look at it, and before its end was known, an abort was forgotten. */
+static int abort_creation(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct aborts *a = arg;
+
+    (void)comm;
+    plait_log_callback(ignore, NULL);
+    for (unsigned t = 0; t < TRIES / 4; t++) {
+        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm *c;
+        enum plait_status status;
+        o.id = &a->ids[t];
+        o.background = 1;
+        CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
+        const double moment = plait_clock() + 1e-6 * (double)(random_of(a->seed + t) % 2000);
+        while (rank == 0 && plait_clock() < moment && plait_comm_status(c) == PLAIT_IN_PROGRESS)
+            ;
+        CHECK(rank != 0 || plait_comm_abort(c, "too late") == PLAIT_OK);
+        const double until = plait_clock() + 20;
+        do
+            status = plait_comm_status(c);
+        while ((status == PLAIT_IN_PROGRESS || status == PLAIT_OK) && plait_clock() < until);
+        CHECK(status < 0); /* on the other rank as well: creation or the comm has failed */
+        plait_comm_destroy(c);
+    }
+    return 0;
+}
+
+static void an_abort_of_a_comm_that_is_just_created_is_not_lost(void **state)
+{
+    const char *v = getenv("PLAIT_TEST_SEED");
+    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 110, .body = abort_creation, .no_comm = true };
+    struct aborts a = { &r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : 20261127 };
+
+    (void)state;
+    assert_non_null(a.ids);
+    fprintf(stderr, "PLAIT_TEST_SEED=%llu\n", (unsigned long long)a.seed);
+    for (unsigned t = 0; t < TRIES / 4; t++)
+        assert_int_equal(plait_unique_id_create(&a.ids[t]), PLAIT_OK);
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    r.options.timeout = 5;
     r.arg = &a;
     assert_int_equal(ranks_run(&r), 0);
     free(a.ids);
@@ -853,6 +985,38 @@ static int estimated(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* Ranks that one thread holds send at the same time. */
+static void a_group_of_all_ranks_takes_as_long_as_one_of_them(void **state)
+{
+    static float v[1000], w[4][1000];
+    struct plait_unique_id id;
+    struct plait_comm *comm[4];
+    double together;
+
+    (void)state;
+    assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
+    assert_int_equal(plait_group_start(), PLAIT_OK);
+    for (uint32_t k = 0; k < 4; k++) {
+        struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+        o.nrank = 4;
+        o.rank = k;
+        o.id = &id;
+        assert_int_equal(plait_comm_create(&o, &comm[k]), PLAIT_OK);
+    }
+    assert_int_equal(plait_group_end(), PLAIT_OK);
+    assert_int_equal(plait_group_start(), PLAIT_OK);
+    for (uint32_t k = 0; k < 4; k++) {
+        assert_int_equal(plait_send(comm[k], v, 1000, PLAIT_FLOAT32, (k + 1) % 4, NULL), PLAIT_OK);
+        assert_int_equal(plait_recv(comm[k], w[k], 1000, PLAIT_FLOAT32, (k + 3) % 4, NULL), PLAIT_OK);
+    }
+    assert_int_equal(plait_group_estimate(1e-6, 1e9, &together), PLAIT_OK);
+    assert_true(together > 4.99e-6 && together < 5.01e-6);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_equal(plait_comm_abort(comm[k], "over"), PLAIT_OK);
+    for (uint32_t k = 0; k < 4; k++)
+        plait_comm_destroy(comm[k]);
+}
+
 static void a_group_is_estimated_by_the_claims_and_not_begun(void **state)
 {
     (void)state;
@@ -899,6 +1063,7 @@ int main(void)
         cmocka_unit_test(a_comm_shrinks_again_and_again),
         cmocka_unit_test(comms_that_shrank_alike_are_different_ones),
         cmocka_unit_test(a_shrink_in_a_group_has_copied_whom_it_excludes),
+        cmocka_unit_test(a_shrink_in_a_group_stops_what_is_in_flight),
         cmocka_unit_test(one_thread_splits_for_all_its_ranks),
         cmocka_unit_test(a_split_ends_when_one_aborts_or_dies),
         cmocka_unit_test(a_shrink_with_a_dead_rank_names_it),
@@ -912,10 +1077,12 @@ int main(void)
         cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
         cmocka_unit_test(the_status_of_a_comm_tells_other_ranks_failures),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
+        cmocka_unit_test(an_abort_of_a_comm_that_is_just_created_is_not_lost),
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),
         cmocka_unit_test(operations_are_counted_by_algorithm),
         cmocka_unit_test(a_group_is_estimated_by_the_claims_and_not_begun),
+        cmocka_unit_test(a_group_of_all_ranks_takes_as_long_as_one_of_them),
         cmocka_unit_test(foreign_memory_is_not_registered_and_the_error_says_why),
         cmocka_unit_test(wrong_arguments_change_nothing),
     };

@@ -104,20 +104,22 @@ fi
 # Every collective: program, operator, root. Rank 1 is the root, where there is one.
 everything="all_reduce_perf:sum:-1 reduce_scatter_perf:sum:-1 all_gather_perf:none:-1 broadcast_perf:none:1
     reduce_perf:sum:1 gather_perf:none:1 scatter_perf:none:1 alltoall_perf:none:-1 sendrecv_perf:none:-1
-    reduce_scatter_v_perf:sum:-1 all_gather_v_perf:none:-1 gather_v_perf:none:1 scatter_v_perf:none:1 alltoall_v_perf:none:-1"
+    reduce_scatter_v_perf:sum:-1 all_gather_v_perf:none:-1 gather_v_perf:none:1 scatter_v_perf:none:1 alltoall_v_perf:none:-1
+    barrier_perf:none:-1"
 # The rows of one program's table.
 table() {
     sed -n "/starting: $1\$/,/concluded: $1\$/p" "$work/out" | grep -E '^ +[0-9]'
 }
-# Each table has two rows, with the operator, the root, and so many wrong elements; some have no form in place.
+# Each table has two rows, a barrier's one, with the operator, the root, and so many wrong elements; some have no form in place.
 tables_have() {
     for row in $everything; do
         program=${row%%:*} rest=${row#*:}
-        inplace=$1
-        case $program in alltoall_perf | alltoall_v_perf | sendrecv_perf) inplace=N/A ;; esac
-        table $program | awk -v op=${rest%:*} -v root=${rest#*:} -v out="$1" -v inplace=$inplace '
+        inplace=$1 n=2
+        case $program in alltoall_perf | alltoall_v_perf | sendrecv_perf | barrier_perf) inplace=N/A ;; esac
+        case $program in barrier_perf) n=1 ;; esac
+        table $program | awk -v op=${rest%:*} -v root=${rest#*:} -v out="$1" -v inplace=$inplace -v n=$n '
             $4 != op || $5 != root || $9 != out || $13 != inplace { exit 1 }
-            END { exit NR != 2 }' || fail "$program: not as expected: $(table $program)"
+            END { exit NR != n }' || fail "$program: not as expected: $(table $program)"
     done
 }
 each="--coll all -r 1 -b 100 -e 3200 -f 32 -n 4 -w 1 --guard off"
@@ -172,10 +174,10 @@ for line in open(sys.argv[1]):
         title = line[len("# plait-perf, "):].split(";")[0]
         table = over if line.endswith("; 3 starts\n") else single
     words = line[1:].split()
-    if line[0] == "#" and len(words) > 6 and words[0].isdigit() and words[3] in ("out", "in"):
-        key = title, words[0], words[3]
+    if line[0] == "#" and len(words) > 6 and words[0].isdigit() and words[4] in ("out", "in"):
+        key = title, words[0], words[4]
         if table is single:
-            single.setdefault(key, []).append([float(x) for x in words[5:6 + 2 * len(peers)]])
+            single.setdefault(key, []).append([float(x) for x in words[6:7 + 2 * len(peers)]])
         else:
             assert key not in over
             over[key] = words
@@ -188,13 +190,13 @@ for key, starts in single.items():
     assert len(starts) == 3, starts
     words = over[key]
     own = sorted(s[0] for s in starts)
-    least, most = float(words[5].strip("[,")), float(words[6].strip("]"))
-    assert [float(words[4]), least, most] == [own[1], own[0], own[2]], (words, own)
+    least, most = float(words[6].strip("[,")), float(words[7].strip("]"))
+    assert [float(words[5]), least, most] == [own[1], own[0], own[2]], (words, own)
     ratio = {}
     for k, peer in enumerate(peers):
-        assert float(words[7 + 2 * k]) == statistics.median(s[1 + 2 * k] for s in starts), (words, starts)
+        assert float(words[8 + 2 * k]) == statistics.median(s[1 + 2 * k] for s in starts), (words, starts)
         ratio[peer] = statistics.median(s[2 + 2 * k] for s in starts)
-        assert float(words[8 + 2 * k]) == ratio[peer], (words, starts)
+        assert float(words[9 + 2 * k]) == ratio[peer], (words, starts)
     if peers:
         best, value, low, high = words[-4], float(words[-3]), float(words[-2].strip("[,")), float(words[-1].strip("]"))
         assert ratio[best] == value == max(ratio.values()), words
@@ -213,12 +215,12 @@ overlap="--coll all -r 1 -b 64K -e 64K -n 2 --rounds 1 -w 1"
 "$perf" $overlap --overlap both -J "$work/z.json" >"$work/out" 2>&1 || grep -q 'without JSON' "$work/out" ||
     fail "--overlap both: $(tail -3 "$work/out")"
 if [ -f "$work/z-allreduce.json" ]; then
-    [ "$(rows | wc -l)" -eq 150 ] || fail "not 6 rows for each of 25 tables' halves: $(rows)"
+    [ "$(rows | wc -l)" -eq 156 ] || fail "not 6 rows for each of 26 tables' halves: $(rows)"
     for how in busy.nobody busy.tests busy.thread sleep.nobody sleep.tests sleep.thread; do
-        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 25 ] || fail "rows of $how: $(rows)"
+        [ "$(grep -cE "^ .* plait +${how%.*} +${how#*.} " "$work/out")" -eq 26 ] || fail "rows of $how: $(rows)"
     done
     overlap_follows
-    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 14 ] || fail "wrong elements: $(cat "$work/out")"
+    [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 15 ] || fail "wrong elements: $(cat "$work/out")"
     python3 - "$work/z-allgather.json" <<'PYTHON' || fail "JSON of overlap"
 import json, sys
 result, = json.load(open(sys.argv[1]))["results"]
@@ -232,7 +234,7 @@ PYTHON
 fi
 "$perf" $overlap --overlap busy --as threads --ranks 3 --memory plait -d double -o mulsum --overlap-tests 3 \
     --place out >"$work/out" 2>&1 || fail "--overlap of threads: $(tail -3 "$work/out")"
-[ "$(rows | wc -l)" -eq 42 ] || fail "--overlap busy of threads: $(cat "$work/out")"
+[ "$(rows | wc -l)" -eq 45 ] || fail "--overlap busy of threads: $(cat "$work/out")"
 LD_PRELOAD=$preload "$perf" -b 64 -e 64 -n 2 -w 1 --overlap sleep >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "wrong results do not give exit status 1 with --overlap"
 # Out of place and in place one element of the blocking operation and of each that overlaps.
@@ -324,6 +326,9 @@ mistake '--starts 2 does not go with -N' --starts 2 -N 3
 mistake '--starts 2 does not go with plait-perf fusion' $fusion --starts 2
 mistake '--starts 2 does not go with plait-perf elastic' elastic --starts 2
 mistake "--mode ',' names no mode" elastic --mode ,
+mistake '--tensors: a barrier has no size' --coll bcast,barrier --tensors "$tensors"
+mistake '--plot: a barrier has no size' --coll barrier --plot x.png
+mistake 'barrier has no form in place' --coll barrier --place in
 mistake 'use busy, sleep or both' --overlap gpu
 mistake '--tensors does not go with --overlap' --overlap both --tensors "$tensors"
 mistake '-m does not go with --overlap' --overlap busy -m 2
@@ -440,7 +445,7 @@ if [ "$openmpi" = yes ]; then
     tables_have 0
     "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
         fail "overlap of the peer: $(tail -5 "$work/out.overlap")"
-    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 50 ] || fail "overlap: $(cat "$work/out.overlap")"
+    [ "$(grep -c ' openmpi:ob1 *sleep' "$work/out.overlap")" -eq 52 ] || fail "overlap: $(cat "$work/out.overlap")"
     "$perf" $fusion --layouts ddp --payload bfloat16 --gradients own --peer openmpi:ob1 >"$work/out.fusion" 2>&1 ||
         fail "fusion beside the peer: $(tail -5 "$work/out.fusion")"
     [ "$(grep -cE '^ +float .* openmpi:ob1 +(per tensor|flat) ' "$work/out.fusion")" -eq 2 ] &&
@@ -448,7 +453,7 @@ if [ "$openmpi" = yes ]; then
         fail "fusion: rows of the peer: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out.fusion" && fail "the peer is wrong: $(cat "$work/out.fusion")"
     grep -q 'plait-perf: openmpi.*wrong' "$work/out" "$work/out.overlap" && fail "the peer is wrong: $(grep 'plait-perf:' "$work/out")"
-    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 50 ] || fail "not every cell has a peer: $(cat "$work/out")"
+    [ "$(grep -cE '^# .* tuned [0-9.]+ \[' "$work/out")" -eq 51 ] || fail "not every cell has a peer: $(cat "$work/out")"
 fi
 # PyTorch's DDP: no python3 of this machine needs to have it. Stand-ins for one that has no PyTorch, or one without Gloo.
 refused() {

@@ -193,6 +193,47 @@ def persistent_operations_run_again_and_again():
     both(body)
 
 
+def persistent_operations_run_in_a_group_and_end_with_it():
+    comms = together()
+    x = [numpy.full(5, rank + 1.0) for rank in range(NRANK)]
+    again = [comm.allreduce(x[rank], out=numpy.zeros(5), persistent=True) for rank, comm in enumerate(comms)]
+    for _ in range(2):
+        with plait.group():
+            results = [each.run() for each in again]
+        for out in results:
+            equal(out, 10)
+    destroy(comms)
+
+    def angry(a, b):
+        raise ZeroDivisionError('the operator fails')
+    comms = together()
+    again = [comm.allreduce(numpy.zeros(5), angry, persistent=True) for comm in comms]
+
+    def run():
+        with plait.group():
+            for each in again:
+                each.run()
+    wrong(ZeroDivisionError, 'the operator fails', run)
+    for comm in comms:
+        wrong(plait.Error, 'the operator fails', comm.destroy)
+
+
+def a_late_scale_is_read_when_the_operation_runs():
+    def body(rank, uid):
+        with plait.Comm.create(2, rank, uid) as comm:
+            scale, x = numpy.ones(1), numpy.full(3, rank + 1.0)
+            with comm.allreduce(x, 'premulsum', scale=scale, scale_when='late', out=numpy.zeros(3),
+                                persistent=True) as again:
+                for k in (1, 2, 5):
+                    scale[0] = k
+                    equal(again.run(), 3 * k)
+            wrong(plait.ArgError, "scale_when is 'later'; it must be one of now, late",
+                  lambda: comm.allreduce(x, 'premulsum', scale=scale, scale_when='later'))
+            wrong(plait.ArgError, 'scale is 2.0; with scale_when="late" it is a NumPy array of one element of float64',
+                  lambda: comm.allreduce(x, 'premulsum', scale=2.0, scale_when='late'))
+    both(body, nrank=2)
+
+
 # ---- Messages and groups -----------------------------------------------------------------------------------
 
 
@@ -482,7 +523,8 @@ sentences.run([
     a_progress_thread_ends_requests_that_nobody_asks_for, wait_any_takes_each_once_and_wait_all_all,
     arrays_live_until_their_request_has_ended, a_request_that_fails_says_so_whenever_it_is_asked,
     an_operator_that_raises_fails_its_request, destroying_a_comm_ends_its_requests,
-    persistent_operations_run_again_and_again, messages_come_in_the_order_in_which_they_were_sent,
+    persistent_operations_run_again_and_again, persistent_operations_run_in_a_group_and_end_with_it,
+    a_late_scale_is_read_when_the_operation_runs, messages_come_in_the_order_in_which_they_were_sent,
     a_message_that_differs_is_named_on_both_ranks, a_group_exchanges_with_everybody_at_once,
     one_thread_holds_all_ranks, what_leaves_a_group_by_an_exception_is_not_begun,
     the_error_of_a_group_has_a_line_for_each_cause, comms_that_a_group_could_not_make_are_not_there,

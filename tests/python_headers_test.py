@@ -112,6 +112,7 @@ def exceptions_are_the_list_of_statuses():
 def names_of_rounding_are_the_enum():
     names = headers.enumerators(folders, 'plait_round')
     assert names == ['PLAIT_ROUND_' + name.upper() for name in _library.ROUNDS], names
+    assert headers.enumerators(folders, 'plait_scale_when') == ['PLAIT_SCALE_' + n.upper() for n in _library.SCALE_WHEN]
 
 
 def names_of_methods_and_rules_are_the_enums():

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -325,6 +326,130 @@ static void streams_keep_their_order(void **state)
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
+/* ---- Streams that hold up the comm ----------------------------------------------------------------------- */
+
+struct inner { /* what a function on a stream calls */
+    struct plait_comm *comm;
+    _Atomic int *gate;
+    bool message;
+    double deadline;
+    enum plait_status status;
+    char text[512];
+};
+
+static void call_inside(void *context)
+{
+    struct inner *i = context;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const uint32_t rank = plait_comm_rank(i->comm), other = 1 - rank;
+    int32_t v[4] = { 1, 1, 1, 1 }, w[4];
+
+    while (!atomic_load(i->gate))
+        usleep(100);
+    call.deadline = i->deadline;
+    if (!i->message)
+        i->status = plait_allreduce(i->comm, v, w, 4, PLAIT_INT32, PLAIT_SUM, &call);
+    else if (rank == 0)
+        i->status = plait_send(i->comm, v, 4, PLAIT_INT32, other, &call);
+    else
+        i->status = plait_recv(i->comm, w, 4, PLAIT_INT32, other, &call);
+    snprintf(i->text, sizeof i->text, "%s", plait_last_error());
+}
+
+static enum plait_status call_on_stream(struct plait_comm *comm, bool message, int32_t *v,
+                                        const struct plait_call *call)
+{
+    const uint32_t rank = plait_comm_rank(comm), other = 1 - rank;
+
+    return !message    ? plait_allreduce(comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, call)
+           : rank == 0 ? plait_send(comm, v, 4, PLAIT_INT32, other, call)
+                       : plait_recv(comm, v, 4, PLAIT_INT32, other, call);
+}
+
+/* Both ranks' streams do the same, so that no other rank is late: only this wait's own clock can end it. */
+static int hold_up_itself(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic int open = 0;
+    struct inner i = { .comm = *comm, .gate = &open, .message = *(bool *)arg };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    i.deadline = rank == 0 ? 0.3 : 0; /* its own, or the comm's */
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, call_inside, &i) == PLAIT_OK);
+    CHECK(call_on_stream(*comm, i.message, v, &call) == PLAIT_OK);
+    open = 1;
+    CHECK(plait_stream_synchronize(call.stream) != PLAIT_OK);
+    CHECK(i.status == PLAIT_ERR_TIMEOUT || i.status == PLAIT_ERR_FAILED); /* the other one may have been first */
+    CHECK(strstr(i.text, "waits for its own stream, which has not come to ") != NULL);
+    CHECK(strstr(i.text, !i.message ? "allreduce #1" : "message #1") != NULL);
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
+/* Nothing else was called; the stream goes on long after the comm is gone. */
+static int leave_held_up(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic int open = 0;
+    struct trail t = { .gate = &open };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
+    CHECK(call_on_stream(*comm, *(bool *)arg, v, &call) == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
+    CHECK(strstr(plait_last_error(), "waits for its own stream, which has not come to ") != NULL);
+    *comm = NULL;
+    open = 1;
+    CHECK(plait_stream_destroy(call.stream) != PLAIT_OK);
+    return 0;
+}
+
+static void who_waits_for_a_stream_that_waits_for_it_has_a_deadline(void **state)
+{
+    static int (*const bodies[])(struct plait_comm **, uint32_t, void *) = { hold_up_itself, leave_held_up };
+
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        bool message = k % 2;
+        ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message };
+        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+        ranks.options.deadline = 1;
+        assert_int_equal(ranks_run(&ranks), 0);
+    }
+}
+
+/* A function on a stream may take longer than the deadline, as long as nobody waits behind it. */
+static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    _Atomic int open = 0;
+    struct trail t = { .gate = &open };
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    (void)arg;
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    usleep(800000); /* the progress thread turns meanwhile */
+    open = 1;
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_OK && v[0] == 2);
+    return 0;
+}
+
+static void a_stream_may_take_longer_than_the_deadline(void **state)
+{
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long };
+    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    ranks.options.deadline = 0.3;
+    ranks.options.progress = 1;
+    assert_int_equal(ranks_run(&ranks), 0);
+}
+
 /* ---- Functions of the caller's --------------------------------------------------------------------------- */
 
 static void add_up(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
@@ -373,6 +498,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(persistent_operations_run_again_and_again),
         cmocka_unit_test(streams_keep_their_order),
+        cmocka_unit_test(who_waits_for_a_stream_that_waits_for_it_has_a_deadline),
+        cmocka_unit_test(a_stream_may_take_longer_than_the_deadline),
         cmocka_unit_test(whoever_sees_an_idle_comm_is_alone_with_it),
         cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
     };

@@ -43,14 +43,16 @@ static const struct cli_option options[] = {
       &show_topology },
     { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
     { "--explain", NULL,
-      "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why; allgatherv etc.: of the largest block",
+      "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why; allgather etc.: of one rank's block, "
+      "allgatherv "
+      "etc.: of the largest",
       CLI_FLAG, &explain },
     { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_RANKS,
       &nrank },
     { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
       &nodes },
     { "--type", "TYPE", "element type of --explain (default float32)", CLI_TEXT, &type_name },
-    { "--op", "OP", "sum, prod, min, max or avg (default sum)", CLI_TEXT, &op_name },
+    { "--op", "OP", "sum, prod, min, max, avg or premulsum (default sum)", CLI_TEXT, &op_name },
     { "--inplace", NULL, "the input is the output", CLI_FLAG, &inplace },
     { "--algo", "SPEC", "as if the call asked for this algorithm", CLI_TEXT, &algorithm },
     { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
@@ -391,9 +393,10 @@ static int print_choice(const char *coll_name, const char *size_text)
     }
     cli_show_bytes(size, bytes);
     cli_show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
-    printf("%s of %s%zu %s (%s), %s, %" PRIu32 " ranks%s\n", coll_name, sized ? "at most " : "", bytes / element,
-           plait_dtype_name((enum plait_dtype)type), size, plait_op_name((enum plait_op)op), shape.nrank,
-           inplace ? ", in place" : "");
+    const bool part = !sized && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+    printf("%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", coll_name, sized ? "at most " : "", bytes / element,
+           plait_dtype_name((enum plait_dtype)type), size, part ? " of one rank" : "", plait_op_name((enum plait_op)op),
+           shape.nrank, inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     printf("path        %s\n", choice.path);

@@ -214,8 +214,7 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
                                             enum plait_dtype type, enum plait_op op, const struct plait_call *call);
 
 /*
- * The other collectives. Ownership, Order, Thread, Result and Errors are those of plait_allreduce(); what differs is
- * said.
+ * The other collectives. Ownership, Order, Thread, Result, Errors: as plait_allreduce(); what differs is said.
  *
  * count  elements that one rank gives to or gets from another (of the whole vector for broadcast and reduce): in the
  *        buffers marked [nrank][count] part r is rank r's
@@ -295,7 +294,7 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
                                            enum plait_dtype type, const struct plait_call *call);
 
 /*
- * The same with blocks of different sizes. Thread: as plait_allreduce().
+ * The same with blocks of different sizes. Thread, Errors: as plait_allreduce().
  *
  * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
  * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of

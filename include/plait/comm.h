@@ -30,7 +30,12 @@ struct plait_unique_id {
     unsigned char bytes[128];
 };
 
-/** Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet. Thread: any. */
+/**
+ * Make an id for a new comm. It names a meeting point on this machine; nothing is opened yet.
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (out is NULL), PLAIT_ERR_SYSTEM (no random bytes)
+ */
 PLAIT_API enum plait_status plait_unique_id_create(struct plait_unique_id *out);
 
 /**
@@ -116,10 +121,11 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 /**
  * Make the comm fail on every rank: operations in flight and later ones return PLAIT_ERR_FAILED.
  *
- * reason  for the error text of all ranks; NULL: "no reason given"
+ * reason  for the error text of all ranks, up to some 200 bytes of it; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
  * A comm that is still created in the background: creation ends in an error, here at once, on the others when they see
- *         this rank go.
+ *         this rank go; where it was too late for that, the comm is there and has failed.
+ * Errors: PLAIT_ERR_ARG (comm is NULL, or of the process that this one was forked from)
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 
@@ -127,6 +133,7 @@ PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char
  * Is a comm that is created in the background there, and has it failed, on this rank or another?
  *
  * Result: PLAIT_IN_PROGRESS while it is created; PLAIT_OK; else the error with which creation ended or the comm failed
+ * Errors: those; PLAIT_ERR_ARG (comm is NULL, or of the process that this one was forked from)
  * Thread: any. Costs a load for each rank and takes no part in progress. That a rank has died is seen by those who wait.
  */
 PLAIT_API enum plait_status plait_comm_status(struct plait_comm *comm);
@@ -136,8 +143,8 @@ PLAIT_API enum plait_status plait_comm_status(struct plait_comm *comm);
  * wait. No further operation is allowed.
  *
  * Order:  collective, in that it waits for the other ranks to end what this one has ended
- * Thread: as the comm's calls
- * Errors: those of the comm
+ * Thread: as the comm's calls; not in a group
+ * Errors: PLAIT_ERR_ARG; those of the comm
  */
 PLAIT_API enum plait_status plait_comm_finalize(struct plait_comm *comm);
 
@@ -145,7 +152,8 @@ PLAIT_API enum plait_status plait_comm_finalize(struct plait_comm *comm);
  * Stop what is in flight on every rank, as plait_comm_abort() does, and wait until nothing is pending on this one. Then
  * plait_comm_shrink() makes a comm of the ranks that go on.
  *
- * Thread: as the comm's calls
+ * Thread: as the comm's calls; not in a group, where plait_comm_shrink() does it
+ * Errors: PLAIT_ERR_ARG
  */
 PLAIT_API enum plait_status plait_comm_revoke(struct plait_comm *comm);
 
@@ -179,7 +187,7 @@ PLAIT_API enum plait_status plait_comm_duplicate(struct plait_comm *comm, const 
  * name      of the new comm, or NULL for this one's
  * Order:  collective over those that go on; the k-th shrink of this comm on one rank meets the k-th on the others
  * A member that dies meanwhile ends it (PLAIT_ERR_FAILED, naming it).
- * Thread: as the comm's calls; in a group it is done at the end, but for `abort`
+ * Thread: as the comm's calls; in a group it is done at the end, but `abort` at once
  * Errors: PLAIT_ERR_ARG; those of plait_comm_create()
  */
 PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
@@ -190,7 +198,8 @@ PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uin
  * messages that have not been received yet (2 MiB for each such rank). Calls are refused meanwhile.
  *
  * Order:  collective, as plait_comm_finalize(); all ranks suspend, and all resume
- * Thread: as the comm's calls
+ * Thread: as the comm's calls; not in a group
+ * Errors: PLAIT_ERR_ARG (suspended already, or not); those of the comm
  */
 PLAIT_API enum plait_status plait_comm_suspend(struct plait_comm *comm);
 PLAIT_API enum plait_status plait_comm_resume(struct plait_comm *comm);
@@ -264,7 +273,7 @@ struct plait_comm_memory {
     size_t device;  /* of a GPU, and pinned for it: flags, and what operations there need; until the comm is left */
 };
 
-/** Thread: as the comm's calls. */
+/** What it holds now; zeroes before it is there. Thread: as the comm's calls. */
 PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out);
 
 /* What would run, and why. */
@@ -293,9 +302,10 @@ struct plait_shape;
 /**
  * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
  *
- * shape  coll, nrank, inplace, node and sized are read
+ * shape  coll, nrank, root, inplace, node and sized are read
  * count  shape->sized (the forms with blocks of different sizes): elements of the largest block
  * Thread: any, while none changes the environment.
+ * Errors: as the call's.
  */
 PLAIT_API enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type,
                                          enum plait_op op, const struct plait_call *call, struct plait_choice *out);

@@ -158,7 +158,10 @@ PLAIT_API void *plait_fusion_data(struct plait_fusion *fusion, uint32_t tensor);
  */
 PLAIT_API enum plait_status plait_fusion_ready(struct plait_fusion *fusion, uint32_t tensor);
 
-/** This rank has no gradient for it in this round: zeros. What lies in its place is overwritten. As ready otherwise. */
+/**
+ * This rank has no gradient for it in this round: zeros. What lies in its place is overwritten. Otherwise, and Errors: as
+ * plait_fusion_ready().
+ */
 PLAIT_API enum plait_status plait_fusion_skip(struct plait_fusion *fusion, uint32_t tensor);
 
 struct plait_fusion_result {
@@ -210,6 +213,7 @@ PLAIT_API void *plait_fusion_weights(struct plait_fusion *fusion, uint32_t tenso
  * when they are on their way there, in the order of options.stream).
  *
  * Order: collective, after plait_fusion_wait_all()
+ * Errors: PLAIT_ERR_ARG (not sharded, without weights, a round that has not ended); those of the comm
  */
 PLAIT_API enum plait_status plait_fusion_gather(struct plait_fusion *fusion);
 

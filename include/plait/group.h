@@ -27,6 +27,7 @@ extern "C" {
  * Begin a group of this thread. Groups may be nested: the outermost counts.
  *
  * Thread: any; the group is the thread's
+ * Errors: none
  */
 PLAIT_API enum plait_status plait_group_start(void);
 
@@ -35,7 +36,8 @@ PLAIT_API enum plait_status plait_group_start(void);
  *
  * Result: PLAIT_OK when all succeeded, else the first error; plait_last_error() has a line for each cause. When calls of
  *         the group were refused (wrong argument, failed comm), nothing of it is begun, and its requests end with the
- *         first one's error.
+ *         first one's error. When a comm of it cannot be made its other calls are begun all the same, as on the ranks
+ *         that may not know.
  * Thread: the one that began it
  * Errors: PLAIT_ERR_ARG when no group was begun; those of the calls
  */
@@ -44,8 +46,8 @@ PLAIT_API enum plait_status plait_group_end(void);
 /**
  * End it without beginning anything, and say how long it would take by the algorithms' claims (plan.h): of each
  * collective the messages on its longest path, one more for every further slice, and the bytes of the rank that sends
- * or receives most. Collectives of a comm follow each other, those of different comms overlap; sends and receives of
- * this rank come on top. Combining costs nothing here. Its requests end with PLAIT_ERR_ARG.
+ * or receives most. Collectives of a comm follow each other, those of different comms overlap; sends and receives come
+ * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds are comms here. Combining costs nothing here. Its requests end with PLAIT_ERR_ARG.
  *
  * latency    seconds of a message
  * bandwidth  bytes per second that a rank sends or receives; plait-perf measures both

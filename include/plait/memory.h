@@ -70,13 +70,19 @@ PLAIT_API enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **
  *
  * out    its number; -1: this process has not loaded a driver, or it cannot be used here, and all memory is the host's
  * Thread: any
+ * Errors: PLAIT_ERR_ARG (out is NULL)
  */
 PLAIT_API enum plait_status plait_device_now(int *out);
 
-/** What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host. Thread: any. */
+/**
+ * What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host.
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (out is NULL)
+ */
 PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
 
-/** Of which GPU memory of kind device is; -1: memory of any other kind. Thread: any. */
+/** Of which GPU memory of kind device is; -1: memory of any other kind. Thread, Errors: as plait_mem_kind(). */
 PLAIT_API enum plait_status plait_mem_device(const void *memory, int *out);
 
 /** The name in the list above; "?" for an unknown value. Thread: any. */
@@ -94,17 +100,21 @@ PLAIT_API const char *plait_memory_name(enum plait_memory kind);
 PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
 
 /**
- * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed; any other pointer is
- * PLAIT_ERR_ARG. In a forked child the call does nothing to its parent's memory and is PLAIT_OK. Thread: any.
+ * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed. In a forked child the
+ * call does nothing to its parent's memory and is PLAIT_OK.
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (any other pointer)
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
 /**
- * Always PLAIT_ERR_UNSUPPORTED: memory of other allocators cannot be mapped by other processes after the fact. Where they
+ * Not there: memory of other allocators cannot be mapped by other processes after the fact. Where they
  * can copy from it through the kernel they do so without being asked; what is to be read in place, as where it is
  * combined, allocate with plait_mem_alloc().
  *
  * Thread: any
+ * Errors: PLAIT_ERR_UNSUPPORTED, always
  */
 PLAIT_API enum plait_status plait_mem_register(void *memory, size_t bytes);
 

@@ -27,7 +27,8 @@ extern "C" {
  * Send to another rank.
  *
  * in      [count]
- * to      rank; a message to oneself must be received in the same group, or be a request
+ * to      rank; a message to oneself must be received in the same group, or be a request or on a host's stream, which
+ *         it holds up until it is received
  * call    request, stream, persistent, deadline are read; NULL: returns when `in` may be used again, which may be
  *         before it is received
  * Order:  its place among the messages from this rank to `to`
@@ -37,7 +38,8 @@ extern "C" {
  * Cost:   up to 352 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
  *         between processes are copied once more, but from 8 KiB on where reading through the kernel takes less time
  *         (PLAIT_CMA); all in slices of 512 KiB. Whether a send waits for its receiver therefore changes from call to
- *         call: two ranks that both send first may work for a while. With PLAIT_CMA=1 that fails at once
+ *         call: two ranks that both send first may work for a while. With PLAIT_CMA=1 they stall, from 8 KiB on, until
+ *         the deadline
  */
 PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,
                                        uint32_t to, const struct plait_call *call);

@@ -332,7 +332,10 @@ PLAIT_API enum plait_status plait_plan_check(const char *name, const struct plai
                                              const struct plait_plan *const *plans, const struct plait_claim *claim,
                                              struct plait_report *report);
 
-/** Emit all ranks' plans of an algorithm, check them, its claim and its `canonical` and `no_partials`. */
+/**
+ * Emit all ranks' plans of an algorithm, check them, its claim and its `canonical` and `no_partials`. Errors: as
+ * plait_plan_emit() and plait_plan_check().
+ */
 PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
                                             struct plait_report *report);
 
@@ -342,10 +345,12 @@ PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const s
  * One plan as text, one line per step: "r2 #5 reduce out[3] = in[3], tmp[0]   after 4".
  *
  * out    a string to free() with the C library
+ * Errors: PLAIT_ERR_NOMEM
  */
 PLAIT_API enum plait_status plait_plan_print(const struct plait_plan *plan, char **out);
 
-/** Read what plait_plan_print wrote; print and parse are inverse. PLAIT_ERR_PLAN names the line. */
+/** Read what plait_plan_print wrote; print and parse are inverse. Errors: PLAIT_ERR_PLAN names
+ * the line; PLAIT_ERR_NOMEM. */
 PLAIT_API enum plait_status plait_plan_parse(const char *text, struct plait_plan **out);
 
 #ifdef __cplusplus

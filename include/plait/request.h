@@ -55,8 +55,9 @@ PLAIT_API enum plait_status plait_wait(struct plait_request **request);
  * Wait until one of several has ended, and take it as plait_wait() does.
  *
  * requests  [n]; NULL, and persistent ones that are not started, are passed over
- * index     which; `n` when there was none to wait for
+ * index     which, also when that has ended with an error; `n` when there was none to wait for
  * Thread:   any, but one at a time for a request
+ * Errors:   those of the operation; PLAIT_ERR_ARG (NULL, or a request whose group has not ended), and index is not written
  */
 PLAIT_API enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index);
 
@@ -64,6 +65,7 @@ PLAIT_API enum plait_status plait_wait_any(struct plait_request **requests, size
  * Wait for all of them. The first error in the order of the array is the answer; every one is taken.
  *
  * Thread:   any, but one at a time for a request
+ * Errors:   those of the operations; PLAIT_ERR_ARG (a request whose group has not ended: that one is not taken)
  */
 PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size_t n);
 
@@ -77,6 +79,7 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  *          again at once; then the last start is what is waited for.
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
+ * Errors:  PLAIT_ERR_ARG (pending, not persistent, its comm destroyed); those of the call it stands for
  * Cost:    half the instructions of an ordinary small call (up to 2 KiB); with plait_wait() three times as many as one,
  *          so who would wait at once calls plait_run_again(), which takes fewer than one
  */
@@ -93,6 +96,7 @@ PLAIT_API enum plait_status plait_run_again(struct plait_request *request);
  * Give back a persistent request that is not pending; it becomes NULL. NULL is allowed.
  *
  * Thread:  as the comm's calls
+ * Errors:  PLAIT_ERR_ARG (pending, in a group, not persistent), and it stays
  */
 PLAIT_API enum plait_status plait_request_free(struct plait_request **request);
 

@@ -24,7 +24,13 @@ extern "C" {
 struct plait_comm;
 struct plait_stream;
 
-/** Make a stream and its thread. Thread: any. */
+/**
+ * Make a stream and its thread.
+ *
+ * out     written only on success; free it with plait_stream_destroy()
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG (out is NULL), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (no thread)
+ */
 PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
 
 /**
@@ -99,21 +105,31 @@ PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struc
  *           stream of CUDA's: may call neither this library nor CUDA, and is to wait for nothing, as one function of a
  *           process runs at a time there
  * Thread:   any; the order of calls from several threads is theirs to settle
+ * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from), PLAIT_ERR_NOMEM; the driver's
  */
 PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),
                                               void *context);
 
 /**
- * Wait until everything on the stream has ended. The first error of its operations since the last time.
+ * Wait until everything on the stream has ended.
  *
  * Thread:   any but the stream's
+ * Errors:   the first one of its operations since the last time; PLAIT_ERR_ARG (called by the stream's own thread)
  */
 PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream);
 
-/** Has everything ended? Errors are left to plait_stream_synchronize(). Thread: any. */
+/**
+ * Has everything ended?
+ *
+ * Thread: any
+ * Errors: PLAIT_ERR_ARG; those of the operations are left to plait_stream_synchronize()
+ */
 PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 
-/** Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed. Thread: any but the stream's.
+/**
+ * Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed.
+ *
+ * Thread, Errors: as plait_stream_synchronize(); it is freed in any case but the last
  */
 PLAIT_API enum plait_status plait_stream_destroy(struct plait_stream *stream);
 

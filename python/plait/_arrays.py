@@ -104,6 +104,13 @@ def scalar(name, scale, dtype):
         raise ArgError(f'{name}: scale is {scale!r}, which is no one element of {dtype}: {error}') from error
 
 
+def late_scalar(name, scale, dtype):
+    """An array whose one element is read when the operation runs."""
+    if not isinstance(scale, numpy.ndarray) or scale.size != 1 or scale.dtype != dtype:
+        raise ArgError(f'{name}: scale is {scale!r}; with scale_when="late" it is a NumPy array of one element of {dtype}')
+    return scale
+
+
 class Blocks:
     """Where the parts of an array begin and how long they are, in elements."""
 

@@ -10,12 +10,12 @@ import warnings
 from . import _arrays, _elastic, _fusion, _operators
 from ._errors import ArgError, Error, error_of
 from ._group import join
-from ._library import NO_COLOR, ROUNDS, Call, CommCount, CommHandle, CommMemory, CommOptions, CommStats, LaunchStruct, \
-    PeerInfo, UniqueId, lib
+from ._library import NO_COLOR, ROUNDS, SCALE_WHEN, Call, CommCount, CommHandle, CommMemory, CommOptions, \
+    CommStats, LaunchStruct, PeerInfo, UniqueId, lib
 from ._request import Operation, Persistent, Request
 
 _FORMS = ('deadline', 'wait', 'persistent', 'stream')
-_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'commutative', 'mark') + _FORMS
+_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'scale_when', 'commutative', 'mark') + _FORMS
 _forgotten = []  # what the library may use as long as the process lives
 
 
@@ -64,6 +64,14 @@ def _round(name, value):
     return ROUNDS.index(value)
 
 
+def _scalar(name, scale, when, dtype, call):
+    """The element that premulsum scales by, and when it is read."""
+    if when not in SCALE_WHEN:
+        raise ArgError(f'{name}: scale_when is {when!r}; it must be one of {", ".join(SCALE_WHEN)}')
+    call.scale_when = SCALE_WHEN.index(when)
+    return (_arrays.scalar if when == 'now' else _arrays.late_scalar)(name, scale, dtype)
+
+
 class Comm:
     """A numbered group of ranks (processes or threads) that call collectives together.
 
@@ -78,7 +86,8 @@ class Comm:
     starts   where the parts begin, in elements; None: one behind the other
 
     Options of each call, by keyword: algorithm, slice (bytes), round ("once" or "hop"), reproducible, deadline
-    (seconds), scale, commutative, mark. They mean what <plait/coll.h> says. And how it is called:
+    (seconds), scale, scale_when, commutative, mark. They mean what <plait/coll.h> says: the scale is read at the call, or
+    with scale_when="late", then an array of one element, each time the operation runs. And how it is called:
 
     wait=False        return a plait.Request at once; its wait() has the result
     persistent=True   do not begin; return a plait.Persistent, to be started again and again
@@ -192,7 +201,8 @@ class Comm:
 
     def abort(self, reason=None):
         """Make the comm fail on all ranks, with this reason; from any thread."""
-        lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode())
+        with self._leaving:
+            lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode())
 
     def ready(self):
         """Is it there (True), or still being created in the background (False)? Raises the error with which creation
@@ -513,11 +523,11 @@ class Comm:
         elif 'commutative' in options:
             raise ArgError(f'{name}: commutative is given, but op is {op!r}; it is a promise of a function')
         if scale is not None:
-            scale = _arrays.scalar(name, scale, dtype)
+            scale = _scalar(name, scale, options.get('scale_when', 'now'), dtype, call)
             call.scale = _arrays.address(scale)
         if rank is not None:
             arguments.append(self._rank(name, *rank))
-        operation = Operation(self, list(arrays.values()), function, result)
+        operation = Operation(self, [*arrays.values(), scale], function, result)
         request = None if options.get('wait', True) and not call.persistent else \
             (Persistent if call.persistent else Request)(operation)
         if request is not None:

@@ -10,6 +10,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_
 
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
+SCALE_WHEN = ('now', 'late')  # enum plait_scale_when
 NO_COLOR = -1
 OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
 OPTIM_PLAIN = 3

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 
+from ._group import join
 from ._errors import ArgError, Error, HARMLESS, error_of
 from ._library import RequestHandle, lib
 
@@ -95,14 +96,15 @@ class Persistent(Request):
         self.pending, self._error = True, None
 
     def run(self):
-        """Start it and wait for its end: the shortest way to run the same operation again and again."""
+        """Start it and wait for its end, which in a group is the group's: the shortest way to run it again and again."""
         handle = self._of_comm('run')
         try:
             lib.plait_run_again(handle)
         except Error:
             self._operation.end(failed=True)
             raise
-        self._operation.end()
+        if not join(self._operation.end):
+            self._operation.end()
         return self.result
 
     def free(self):

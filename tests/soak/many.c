@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many operations at once: in a group, as requests, or on a stream. */
+/* Many operations at once: in a group, as requests, started again, or on a stream. */
 #include "soak.h"
 
 #include "../collective.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum way { GROUP, STREAM, WAIT, WAIT_ANY, NWAY };
+enum way { GROUP, STREAM, WAIT, WAIT_ANY, PERSISTENT, NWAY };
 
 struct pending {
     struct place *place;
@@ -36,32 +36,44 @@ static void draw_pending(struct soak *s, struct pending *p, struct place *place,
     p->to = below(s, place->nrank);
     if (way == STREAM && p->from == p->to) /* a stream does one after the other */
         p->message = false;
-    p->c.coll = collectives[below(s, NCOLLECTIVE)];
+    p->c.coll = draw_collective(s, true);
     p->c.type = (enum plait_dtype)below(s, PLAIT_NDTYPE);
     p->c.op = (enum plait_op)below(s, PLAIT_PREMULSUM);
     p->c.root = below(s, place->nrank);
     p->c.count = draw_count(s, plait_dtype_size(p->c.type)) / place->nrank;
     if (p->c.count * place->nrank * plait_dtype_size(p->c.type) > part)
         p->c.count = part / place->nrank / plait_dtype_size(p->c.type);
+    if (p->c.coll == PLAIT_BARRIER)
+        p->c.count = 0;
     const uint32_t sizes = below(s, 3) == 0 ? 1 + below(s, 1000) : 0;
     const bool vector = plait_geometry_of(p->c.coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    if (!p->message && !vector && sizes > 0) {
+    if (!p->message && !vector && sizes > 0 && p->c.coll != PLAIT_BARRIER) {
         p->c.sizes = sizes;
         p->c.count -= p->c.count > 0; /* for the elements between blocks */
     }
     p->in = s->memory[0][salt % 2] + i * part;
     p->out = s->memory[1][(salt >> 8) % 2] + i * part;
     const struct plait_geometry g = plait_geometry_of(p->c.coll, place->nrank, p->c.root, place->rank, 1);
-    p->twice = !p->message && g.combines && p->c.op == PLAIT_SUM && below(s, 2);
+    p->twice = !p->message && p->c.coll != PLAIT_BARRIER && g.combines && p->c.op == PLAIT_SUM && below(s, 2);
     p->give = p->message ? (p->from == place->rank ? p->c.count : 0) : collective_elements(&p->c, &g.in);
     p->get = p->message ? (p->to == place->rank ? p->c.count : 0) : collective_elements(&p->c, &g.out);
+}
+
+/* Of one that is persistent: a run. */
+static enum plait_status run_once(struct plait_request **r)
+{
+    enum plait_status status = plait_start(*r);
+
+    if (status == PLAIT_OK)
+        status = plait_wait(r);
+    return status == PLAIT_OK ? plait_request_free(r) : status;
 }
 
 /* A message carries what its sender would give to a gather. */
 static bool begin_pending(struct soak *s, struct pending *p, enum way way)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    const bool held = way == WAIT || way == WAIT_ANY;
+    const bool held = way == WAIT || way == WAIT_ANY || way == PERSISTENT;
     struct collective c = p->c; /* as it is called */
     struct plait_comm *comm = p->place->comm;
     struct plait_request *sent = NULL;
@@ -70,6 +82,7 @@ static bool begin_pending(struct soak *s, struct pending *p, enum way way)
     if (p->give > 0)
         values_fill(p->in, p->c.type, p->c.op, p->place->nrank, p->place->rank, p->give);
     call.request = held ? &p->request : NULL;
+    call.persistent = way == PERSISTENT;
     call.stream = way == STREAM ? s->stream : NULL;
     if (!p->message) {
         if (p->twice) {
@@ -81,14 +94,18 @@ static bool begin_pending(struct soak *s, struct pending *p, enum way way)
     } else {
         if (p->to == p->place->rank)
             status = plait_recv(comm, p->out, p->c.count, p->c.type, p->from, &call);
+        if (status == PLAIT_OK && way == PERSISTENT && p->to == p->place->rank)
+            status = plait_start(p->request);
         call.request = held ? &sent : NULL;
         if (status == PLAIT_OK && p->from == p->place->rank)
             status = plait_send(comm, p->in, p->c.count, p->c.type, p->to, &call);
         if (status == PLAIT_OK && sent != NULL && p->to == p->place->rank)
-            status = plait_wait(&sent);
-        else if (sent != NULL)
+            return (way == PERSISTENT ? run_once(&sent) : plait_wait(&sent)) == PLAIT_OK || complain(s, "message");
+        if (sent != NULL)
             p->request = sent;
     }
+    if (status == PLAIT_OK && way == PERSISTENT && p->request != NULL && !(p->message && p->to == p->place->rank))
+        status = plait_start(p->request);
     return status == PLAIT_OK || complain(s, p->message ? "message" : plait_coll_name(p->c.coll));
 }
 
@@ -124,6 +141,9 @@ static bool end_pending(struct soak *s, struct pending *p, uint32_t n, bool any)
     for (uint32_t i = 0; i < n; i++)
         if ((any ? plait_wait_any(r, n, &index) : plait_wait(&r[i])) != PLAIT_OK)
             return complain(s, "wait");
+    for (uint32_t i = 0; i < n; i++)
+        if (plait_request_free(&r[i]) != PLAIT_OK) /* NULL, unless it was persistent */
+            return complain(s, "free");
     return true;
 }
 

@@ -61,10 +61,17 @@ static const char *draw_algorithm(struct soak *s, const struct place *place, boo
     return spec->text;
 }
 
+enum plait_coll draw_collective(struct soak *s, bool allreduce)
+{
+    const uint32_t k = below(s, NCOLLECTIVE + 1 + allreduce);
+
+    return k < NCOLLECTIVE ? collectives[k] : k == NCOLLECTIVE ? PLAIT_BARRIER : PLAIT_ALLREDUCE;
+}
+
 /* Any other collective, by any of its algorithms. */
 bool move(struct soak *s, struct place *place)
 {
-    struct collective c = { .coll = collectives[below(s, NCOLLECTIVE)],
+    struct collective c = { .coll = draw_collective(s, false),
                             .type = (enum plait_dtype)below(s, PLAIT_NDTYPE),
                             .op = (enum plait_op)below(s, PLAIT_PREMULSUM),
                             .root = below(s, place->nrank) };
@@ -73,8 +80,11 @@ bool move(struct soak *s, struct place *place)
     uint32_t n = 0;
 
     c.count = draw_count(s, size) / place->nrank;
+    if (c.coll == PLAIT_BARRIER)
+        c.count = 0;
     c.inplace = c.coll != PLAIT_ALLTOALL && below(s, 2);
-    if (below(s, 3) == 0 && plait_geometry_of(c.coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR) {
+    if (below(s, 3) == 0 && c.coll != PLAIT_BARRIER &&
+        plait_geometry_of(c.coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR) {
         c.sizes = 1 + below(s, 1000);
         c.count -= c.count > 0; /* for the elements between blocks */
     }
@@ -88,7 +98,7 @@ bool move(struct soak *s, struct place *place)
     if (place->rank == UINT32_MAX)
         return true;
     const struct plait_geometry g = plait_geometry_of(c.coll, place->nrank, c.root, place->rank, 1);
-    if (c.spec[0] != '\0' && place->reproducible && g.combines)
+    if (c.spec[0] != '\0' && place->reproducible && g.combines && c.coll != PLAIT_BARRIER)
         snprintf(c.spec, sizeof c.spec, "direct");
     const size_t give = collective_elements(&c, &g.in), get = collective_elements(&c, &g.out);
     char *in = s->memory[0][salt % MEMORIES], *out = s->memory[1][(salt >> 8) % MEMORIES];

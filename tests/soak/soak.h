@@ -7,6 +7,7 @@
 #include "../specs.h"
 
 #include <plait/comm.h>
+#include <plait/plan.h>
 #include <plait/stream.h>
 
 #include <pthread.h>
@@ -70,7 +71,8 @@ bool make_comm(struct soak *s, uint32_t p);
 bool suspend_comm(struct soak *s, struct place *place); /* and resume it */
 bool end_comm(struct soak *s, uint32_t p);
 
-/* one.c: an operation, right or not. */
+/* one.c: a collective, all-reduce among them or not; an operation, right or not. */
+enum plait_coll draw_collective(struct soak *s, bool allreduce);
 bool operate(struct soak *s, struct place *place);
 bool move(struct soak *s, struct place *place);
 
