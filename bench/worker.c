@@ -3,6 +3,7 @@
 
 #include "buffers.h"
 #include "collectives.h"
+#include "parts.h"
 #include "training.h"
 #include "verify.h"
 
@@ -65,41 +66,7 @@ static bool meet(const struct worker *w, struct reply *r)
     return meet_now(w, r, &begin);
 }
 
-/* ---- parts that differ in size ----------------------------------------------------------------- */
-
-static bool parts_init(struct parts *p, uint32_t n)
-{
-    p->count = calloc(n, sizeof *p->count);
-    p->elements = calloc(n, sizeof *p->elements);
-    p->start = calloc(n, sizeof *p->start);
-    return p->count != NULL && p->elements != NULL && p->start != NULL;
-}
-
-static void parts_finish(struct parts *p)
-{
-    free(p->count);
-    free(p->elements);
-    free(p->start);
-}
-
-/* As of this operation; NULLs if it has none such. */
-static struct parts parts_of(const struct operation *o, uint32_t nrank, const struct plait_side *side,
-                             const struct parts *room)
-{
-    const struct parts none = { NULL, NULL, NULL };
-    uint64_t start = 0;
-
-    if (!collective_sized(o->coll) || side->nslot == 0)
-        return none;
-    for (uint32_t i = 0; i < side->nslot; i++) {
-        const uint64_t end = collective_elements(o->coll, nrank, o->count, side, i + 1);
-        room->count[i] = end - start;
-        room->elements[i] = (int)(end - start);
-        room->start[i] = (int)start;
-        start = end;
-    }
-    return *room;
-}
+/* ---- operations -------------------------------------------------------------------------------- */
 
 /* Elements of a side of an operation. */
 static size_t elements(const struct worker *w, const struct operation *o, const struct plait_side *side)
@@ -185,8 +152,8 @@ static struct operation operation_on(const struct worker *w, const struct comman
 
     if (c->inplace)
         place_together(&o, w, to);
-    o.in_parts = parts_of(&o, w->stage->nrank, &g->in, &w->in_parts);
-    o.out_parts = parts_of(&o, w->stage->nrank, &g->out, &w->out_parts);
+    o.in_parts = parts_of(o.coll, w->stage->nrank, o.count, &g->in, &w->in_parts);
+    o.out_parts = parts_of(o.coll, w->stage->nrank, o.count, &g->out, &w->out_parts);
     return o;
 }
 

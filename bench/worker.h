@@ -9,16 +9,12 @@
 
 #include "compute.h"
 #include "greet.h"
+#include "parts.h"
 #include "step.h"
 
 #include <plait/plan.h>
 
 #include <sys/types.h>
-
-struct parts { /* of a buffer whose parts differ in size, how many elements each has */
-    size_t *count;
-    int *elements, *start; /* as MPI takes them */
-};
 
 struct operation { /* as one rank does it */
     enum plait_coll coll;

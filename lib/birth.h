@@ -20,6 +20,5 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);
-void plait_comm_announce_abort(struct plait_comm *comm, const char *reason);
 
 #endif
