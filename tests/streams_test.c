@@ -2,6 +2,7 @@
 /* Persistent operations, host streams, and functions of the caller's that other threads run. */
 #include "pending.h"
 
+#include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
