@@ -118,6 +118,8 @@ static json_t *setting(const struct bench *b)
     json_object_set_new(s, "as", json_string(o->threads ? "threads" : "processes"));
     json_object_set_new(s, "memory", json_string(o->library_memory ? "plait" : o->same_memory ? "same" : "malloc"));
     json_object_set_new(s, "rounds", integer(o->rounds));
+    json_object_set_new(s, "start", integer(o->starts > 1 ? b->starts.begun : 1));
+    json_object_set_new(s, "starts", integer(o->starts));
     json_object_set_new(s, "tensors", o->tensors != NULL ? json_string(o->tensors) : json_null());
     for (uint32_t k = 0; k < b->nbackend; k++) {
         json_t *v = json_object();

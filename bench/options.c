@@ -67,7 +67,7 @@ static const struct row rows[] = {
     { 'h', "help", NULL, SWITCH, AT(help), 0, 0, NULL, "this text" },
     { 0, "coll", "LIST", PARSED, 0, 0, 0, parse_coll,
       "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv, "
-      "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv or all; commas (allreduce)" },
+      "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv, barrier or all; commas (allreduce)" },
     { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2); under a launcher all of its own" },
     { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
     { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory,

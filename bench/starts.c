@@ -16,6 +16,8 @@ struct starts_row { /* one half of a cell, of all starts */
     int64_t root;
     uint64_t bytes;
     char label[48];
+    enum mode mode;                    /* MODE_MIXED: it differed */
+    uint64_t wrong;                    /* elements, plait's */
     struct series time[MAX_BACKENDS];  /* seconds: midmean of a start's iterations; none: not measured */
     struct series ratio[MAX_BACKENDS]; /* plait's to the peer's */
 };
@@ -51,6 +53,7 @@ static struct starts_row *row_of(struct starts *s, const struct bench *b, const 
         struct starts_row *r = &s->row[s->next];
         *r = (struct starts_row){ .coll = b->coll, .type = c->type, .op = c->op };
         r->place = place;
+        r->mode = c->half[place].guarded.mode;
         r->root = c->root;
         r->bytes = c->bytes;
         memcpy(r->label, c->label, sizeof r->label);
@@ -67,6 +70,8 @@ void starts_add(struct starts *s, const struct bench *b)
             if (!h->measured)
                 continue;
             struct starts_row *r = row_of(s, b, c, (enum place)place);
+            r->mode = h->guarded.mode == r->mode ? r->mode : MODE_MIXED;
+            r->wrong += h->outcome[0].wrong;
             for (uint32_t k = 0; k < s->nbackend; k++) {
                 if (!h->outcome[k].measured)
                     continue;
@@ -110,8 +115,9 @@ static void print_row(const struct starts *s, const struct starts_row *r, struct
     const struct stats own = stats_of(r->time[0].x, r->time[0].n);
     const uint32_t best = best_of(s, r);
 
-    printf("# %10llu %8s %7s %4d %5s %10.2f [%.2f, %.2f]", (unsigned long long)r->bytes, dtype_label(r->type),
-           op_label(r->op), (int)r->root, place_name(r->place), 1e6 * own.median, 1e6 * own.min, 1e6 * own.max);
+    printf("# %10llu %8s %5s %4d %5s %5s %10.2f [%.2f, %.2f]", (unsigned long long)r->bytes, dtype_label(r->type),
+           op_label(r->op), (int)r->root, place_name(r->place), mode_name(r->mode), 1e6 * own.median, 1e6 * own.min,
+           1e6 * own.max);
     for (uint32_t k = 1; k < s->nbackend; k++)
         if (r->time[k].n > 0)
             printf(" %10.2f %5.2f", 1e6 * median_of(r->time[k].x, r->time[k].n),
@@ -123,6 +129,8 @@ static void print_row(const struct starts *s, const struct starts_row *r, struct
         printf("  %5s %.2f [%.2f, %.2f]", s->name[best], ratio.median, ratio.min, ratio.max);
         series_add(ratios, ratio.median);
     }
+    if (r->wrong > 0)
+        printf("  %llu WRONG", (unsigned long long)r->wrong);
     printf("%s%s\n", *r->label != '\0' ? "  " : "", r->label);
 }
 
@@ -132,7 +140,7 @@ static void print_head(const struct starts *s, const struct starts_row *r)
     printf("# us: the median of the starts' midmeans, [least, most] of plait's; plait's ratio to each peer: the median "
            "of\n"
            "# the starts'. best: the peer with the greatest ratio, [least, most] of the starts.\n");
-    printf("# %10s %8s %7s %4s %5s %10s [least, most]", "size", "type", "redop", "root", "place", "plait");
+    printf("# %10s %8s %5s %4s %5s %5s %10s [least, most]", "size", "type", "redop", "root", "place", "mode", "plait");
     for (uint32_t k = 1; k < s->nbackend; k++)
         printf(" %10s ratio", s->name[k]);
     printf("%s\n", s->nbackend > 1 ? "   best ratio" : "");

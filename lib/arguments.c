@@ -8,11 +8,9 @@
 
 const struct plait_call plait_no_wishes = PLAIT_CALL_DEFAULT;
 
-static enum plait_status check_type(const struct plait_kernels *kernels, enum plait_coll coll, enum plait_dtype type,
-                                    enum plait_op op)
+static enum plait_status check_type(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
+                                    enum plait_dtype type, enum plait_op op)
 {
-    const char *name = plait_coll_name(coll);
-
     if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
                           (int)type);
@@ -140,18 +138,17 @@ enum plait_status plait_check_op(const char *name, enum plait_op op, const struc
     return PLAIT_OK;
 }
 
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, enum plait_coll coll, uint32_t nrank,
-                                        size_t count, enum plait_dtype type, enum plait_op op,
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
+                                        uint32_t nrank, size_t count, enum plait_dtype type, enum plait_op op,
                                         const struct plait_call *call)
 {
-    enum plait_status status = check_type(kernels, coll, type, op);
+    enum plait_status status = check_type(kernels, name, coll, type, op);
 
     if (status == PLAIT_OK)
         status = check_count(coll, nrank, count, plait_dtype_size(type));
     if (status == PLAIT_OK && call != NULL)
-        status = plait_check_call(plait_coll_name(coll), call);
-    return status == PLAIT_OK ? plait_check_op(plait_coll_name(coll), op, call != NULL ? call : &plait_no_wishes)
-                              : status;
+        status = plait_check_call(name, call);
+    return status == PLAIT_OK ? plait_check_op(name, op, call != NULL ? call : &plait_no_wishes) : status;
 }
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank)

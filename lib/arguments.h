@@ -43,8 +43,8 @@ static inline bool plait_same_key(struct plait_key a, struct plait_key b)
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */
 
 /* Type, operator, count and options of a call; PLAIT_ERR_ARG or PLAIT_ERR_UNSUPPORTED name what is wrong. */
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, enum plait_coll coll, uint32_t nrank,
-                                        size_t count, enum plait_dtype type, enum plait_op op,
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
+                                        uint32_t nrank, size_t count, enum plait_dtype type, enum plait_op op,
                                         const struct plait_call *call);
 
 /* The options alone; and what premulsum and user need of them, and others do not take. */

@@ -295,7 +295,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
         return plait_comm_is_closed(comm, "plait_comm_choose");
     if ((unsigned)coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
-    status = plait_check_operation(comm->kernels, coll, comm->nrank, count, type, op, call);
+    status = plait_check_operation(comm->kernels, "plait_comm_choose", coll, comm->nrank, count, type, op, call);
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));

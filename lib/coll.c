@@ -11,8 +11,8 @@
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,
                                                            const struct plait_call *call)
 {
-    enum plait_status status =
-        plait_check_operation(comm->kernels, a->coll, comm->nrank, a->count, a->type, a->op, call);
+    enum plait_status status = plait_check_operation(comm->kernels, plait_coll_name(a->coll), a->coll, comm->nrank,
+                                                     a->count, a->type, a->op, call);
 
     if (status == PLAIT_OK)
         status = plait_check_root(plait_coll_name(a->coll), a->root, comm->nrank);

@@ -238,12 +238,20 @@ static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, 
     return plait_request_collective(comm, &job, call, status);
 }
 
+static const char *const names[PLAIT_NCOLL] = {
+    [PLAIT_REDUCE_SCATTER] = "reduce_scatterv",
+    [PLAIT_ALLGATHER] = "allgatherv",
+    [PLAIT_GATHER] = "gatherv",
+    [PLAIT_SCATTER] = "scatterv",
+    [PLAIT_ALLTOALL] = "alltoallv",
+};
+
 /* What the counts have no part in, where the last operation does not show that it is right. */
 static __attribute__((noinline)) enum plait_status check(const struct plait_comm *comm, const char *name,
                                                          const struct plait_args *a, const struct plait_call *call)
 {
     const enum plait_status status =
-        plait_check_operation(comm->kernels, a->coll, comm->nrank, 0, a->type, a->op, call);
+        plait_check_operation(comm->kernels, name, a->coll, comm->nrank, 0, a->type, a->op, call);
 
     return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
 }
@@ -256,10 +264,10 @@ sized(struct plait_comm *comm, struct plait_args a, struct given in, struct give
     struct plait_geometry room;
 
     a.sized = true;
-    enum plait_status status = plait_enter(comm, name, a.op, call);
+    enum plait_status status = plait_enter(comm, names[a.coll], a.op, call);
     const bool again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, &a, call);
     if (status == PLAIT_OK && !again)
-        status = check(comm, name, &a, call);
+        status = check(comm, names[a.coll], &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (!again)

@@ -327,10 +327,13 @@ static uint32_t nobody(const void *comm, uint32_t *ranks, uint32_t most)
     return 0;
 }
 
-static bool needs_nobody(const void *comm, uint32_t rank)
+/* What is held up comes after the last one that this rank has begun. */
+static bool needs(const void *context, uint32_t rank)
 {
-    (void)comm, (void)rank;
-    return false;
+    const struct plait_comm *comm = context;
+
+    return rank != comm->rank &&
+           atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) <= comm->sequence;
 }
 
 static uint32_t blame_stream(const void *context, char *text, size_t room)
@@ -351,7 +354,7 @@ static void note_nothing(const void *comm, uint64_t now)
 
 void plait_requests_prepare(struct plait_comm *comm)
 {
-    static const struct plait_wait_kind for_stream = { needs_nobody, blame_stream, note_nothing };
+    static const struct plait_wait_kind for_stream = { needs, blame_stream, note_nothing };
 
     plait_wait_init(&comm->run->held, &for_stream, nobody, comm);
 }

@@ -426,7 +426,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
                           (int)shape->coll);
     copy = *shape;
-    status = plait_check_operation(plait_kernels_find(""), shape->coll, shape->nrank, count, type, op, call);
+    status = plait_check_operation(plait_kernels_find(""), plait_coll_name(shape->coll), shape->coll, shape->nrank,
+                                   count, type, op, call);
     if (status == PLAIT_OK)
         status = plait_config_load(&config);
     if (status != PLAIT_OK)

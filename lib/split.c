@@ -212,6 +212,7 @@ enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name
 struct shrinking {
     struct plait_comm *comm;
     char name[64];
+    bool abort;
     uint32_t n;
     /* [n] copied: the caller's may be gone when a group ends; nothing to allocate. */
     uint32_t excluded[PLAIT_MAX_RANKS];
@@ -242,6 +243,8 @@ static enum plait_status shrink(const void *args, enum plait_status own, struct 
     const struct shrinking *s = args;
     struct plait_comm *comm = s->comm;
     uint32_t *members = comm->members, n, rank = 0;
+    if (s->abort)
+        plait_comm_stop(comm);
     enum plait_status status = list_survivors(comm, s->excluded, s->n, members, &n);
 
     if (status == PLAIT_OK) {
@@ -274,12 +277,13 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
             plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
     else if (plait_comm_closed(comm))
         status = plait_comm_is_closed(comm, "plait_comm_shrink");
-    if (status == PLAIT_OK && abort)
-        plait_comm_stop(comm);
+    else if (abort != 0 && abort != 1)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: abort is %d; it must be 0 or 1", abort);
     if (status == PLAIT_OK) {
         bytes = offsetof(struct shrinking, excluded) + n * sizeof *excluded;
         s.comm = comm;
         s.n = n;
+        s.abort = abort;
         memset(s.name, 0, sizeof s.name);
         strncpy(s.name, name != NULL ? name : "", sizeof s.name - 1);
         for (uint32_t i = 0; i < n; i++)

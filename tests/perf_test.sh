@@ -10,6 +10,8 @@ PERF_TEST_MARK=$work
 export PERF_TEST_MARK
 quick="-b 4 -e 64K -f 128 -n 10 --guard off"
 
+preload="$(ldd "$perf" | awk '/lib[at]san/ { print $3 }') $broken" # a sanitizer's library wants to be the first
+
 fail() {
     echo "FAIL: $*"
     failed=1
@@ -134,7 +136,6 @@ table sendrecv_perf | awk 'NR == 2 && ($8 < 0.9 * $7 || $8 > 1.1 * $7) { exit 1 
 table all_gather_perf | awk 'NR == 2 && ($8 < 0.4 * $7 || $8 > 0.6 * $7) { exit 1 }' || fail "busbw: $(rows)"
 grep -q 'rounded down to whole 16 bytes of each rank' "$work/out" || fail "the rounding is not said"
 
-preload="$(ldd "$perf" | awk '/lib[at]san/ { print $3 }') $broken" # a sanitizer's library wants to be the first
 LD_PRELOAD=$preload "$perf" $each >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "wrong results do not give exit status 1"
 tables_have 1
@@ -190,13 +191,13 @@ for key, starts in single.items():
     assert len(starts) == 3, starts
     words = over[key]
     own = sorted(s[0] for s in starts)
-    least, most = float(words[6].strip("[,")), float(words[7].strip("]"))
-    assert [float(words[5]), least, most] == [own[1], own[0], own[2]], (words, own)
+    least, most = float(words[7].strip("[,")), float(words[8].strip("]"))
+    assert [float(words[6]), least, most] == [own[1], own[0], own[2]], (words, own)
     ratio = {}
     for k, peer in enumerate(peers):
-        assert float(words[8 + 2 * k]) == statistics.median(s[1 + 2 * k] for s in starts), (words, starts)
+        assert float(words[9 + 2 * k]) == statistics.median(s[1 + 2 * k] for s in starts), (words, starts)
         ratio[peer] = statistics.median(s[2 + 2 * k] for s in starts)
-        assert float(words[9 + 2 * k]) == ratio[peer], (words, starts)
+        assert float(words[10 + 2 * k]) == ratio[peer], (words, starts)
     if peers:
         best, value, low, high = words[-4], float(words[-3]), float(words[-2].strip("[,")), float(words[-1].strip("]"))
         assert ratio[best] == value == max(ratio.values()), words
@@ -204,6 +205,12 @@ for key, starts in single.items():
         assert [low, high] == [min(its), max(its)], words
 PYTHON
 [ -z "$(living)" ] || fail "after --starts these live on: $(living)"
+LD_PRELOAD=$preload NCCL_TESTS_MIN_BW=1e9 "$perf" --coll bcast,barrier -b 4 -e 4 -n 4 -w 1 --guard off --starts 3 -J "$work/s.json" >"$work/out" 2>&1
+[ $? -eq 1 ] || fail "wrong results do not give exit status 1 with --starts"
+[ "$(grep -c '^# Start [123] of 3$' "$work/out")" -eq 3 ] || fail "--starts ends at a start whose bandwidth is not enough"
+[ "$(sed -n '/; 3 starts$/,$p' "$work/out" | grep -c '^# .* 3 WRONG$')" -eq 3 ] || fail "wrong results do not show over starts: $(cat "$work/out")"
+grep -q 'Avg bus bandwidth *: 0 *FAILED' "$work/out" && fail "a barrier has no bandwidth that could be missed"
+[ ! -f "$work/s-bcast.json.1" ] || grep -q '"start": 3' "$work/s-bcast.json.1" || fail "JSON does not say which start it is"
 
 # Overlap: each computation, driven in three ways, without wrong elements. Times are not judged.
 # overlap: what the last column must be, from the others; medians of one round are exact up to rounding.

@@ -241,9 +241,11 @@ static int count(enum what what)
     }
     waitpid(pid, &how, 0);
     for (unsigned i = 1; i < COUNTED; i++) /* slots are used in turn; nothing else may vary */
-        if (memcmp(&all[i], &all[0], sizeof all[0]) != 0)
+        if (memcmp(&all[i], &all[0], sizeof all[0]) != 0) {
             fprintf(stderr, "price: operations differ: %u and %u instructions\n", all[0].instructions,
                     all[i].instructions);
+            return 1;
+        }
     printf("%u %u %u\n", all[COUNTED - 1].instructions, all[COUNTED - 1].clocks, all[COUNTED - 1].calls);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
 }

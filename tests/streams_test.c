@@ -423,6 +423,38 @@ static void who_waits_for_a_stream_that_waits_for_it_has_a_deadline(void **state
     }
 }
 
+/* The stream is still elsewhere when the other rank dies, with which what it holds up cannot end. */
+static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    _Atomic int open = 0;
+    struct trail t = { .gate = &open };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int32_t v[4] = { 1, 1, 1, 1 };
+
+    (void)arg;
+    if (rank == 1) {
+        usleep(100000);
+        raise(SIGKILL);
+    }
+    CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
+    CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER && strstr(plait_last_error(), "rank 1 (process") != NULL);
+    open = 1;
+    CHECK(plait_stream_destroy(call.stream) == PLAIT_ERR_PEER);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_PEER);
+    *comm = NULL;
+    return 0;
+}
+
+static void who_waits_behind_a_stream_sees_a_death(void **state)
+{
+    (void)state;
+    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = hold_up_a_death, .processes = true };
+    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    assert_int_equal(ranks_run(&ranks), 1); /* the one that was killed */
+}
+
 /* A function on a stream may take longer than the deadline, as long as nobody waits behind it. */
 static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -500,6 +532,7 @@ int main(void)
         cmocka_unit_test(persistent_operations_run_again_and_again),
         cmocka_unit_test(streams_keep_their_order),
         cmocka_unit_test(who_waits_for_a_stream_that_waits_for_it_has_a_deadline),
+        cmocka_unit_test(who_waits_behind_a_stream_sees_a_death),
         cmocka_unit_test(a_stream_may_take_longer_than_the_deadline),
         cmocka_unit_test(whoever_sees_an_idle_comm_is_alone_with_it),
         cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),

@@ -119,7 +119,8 @@ enum plait_round {
  */
 enum plait_scale_when {
     PLAIT_SCALE_NOW, /* before anything else; the memory is the caller's again when the call returns */
-    PLAIT_SCALE_LATE /* once, when the operation runs on this rank; the memory must stay until it has ended */
+    PLAIT_SCALE_LATE /* once, when the operation begins on this rank: in the call, unless a stream, a group's end or an
+                        operation before it is waited for; the memory must stay until it has ended */
 };
 
 /*

@@ -123,8 +123,8 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  *
  * reason  for the error text of all ranks, up to some 200 bytes of it; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
- * A comm that is still created in the background: creation ends in an error, here at once, on the others when they see
- *         this rank go; where it was too late for that, the comm is there and has failed.
+ * A comm that is still created in the background: creation ends in an error, here at once, on those who have come or come
+ *         within half a second, too; where it was too late for that, the comm is there and has failed.
  * Errors: PLAIT_ERR_ARG (comm is NULL, or of the process that this one was forked from)
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
@@ -187,7 +187,7 @@ PLAIT_API enum plait_status plait_comm_duplicate(struct plait_comm *comm, const 
  * name      of the new comm, or NULL for this one's
  * Order:  collective over those that go on; the k-th shrink of this comm on one rank meets the k-th on the others
  * A member that dies meanwhile ends it (PLAIT_ERR_FAILED, naming it).
- * Thread: as the comm's calls; in a group it is done at the end, but `abort` at once
+ * Thread: as the comm's calls; in a group it is done at the end, `abort` too, and not where the group is only estimated
  * Errors: PLAIT_ERR_ARG; those of plait_comm_create()
  */
 PLAIT_API enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
@@ -224,7 +224,7 @@ struct plait_comm_stats {
     uint64_t plan_hash;     /* of the last operation; equals plait_choice.plan_hash */
 };
 
-/** What this rank has counted. Thread: one that may call a collective of this rank; none is in progress meanwhile. */
+/** What this rank has counted. Thread: as the comm's calls; others may run what is pending meanwhile. */
 PLAIT_API void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *out);
 
 /* What this rank has run of one collective by one algorithm. */
@@ -236,7 +236,7 @@ struct plait_comm_count {
 };
 
 /**
- * The i-th, from 0, in the order in which they were first called. Thread: as the comm's calls.
+ * The i-th, from 0, in the order in which they were first called. Thread: as plait_comm_stats().
  *
  * Errors: PLAIT_ERR_ARG when there is no i-th
  */
@@ -244,7 +244,7 @@ PLAIT_API enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, 
 
 /**
  * Seconds that this rank has waited for `peer` since creation: of waits that outlast the spin (some tens of
- * microseconds), each counted for the rank it waited for last. Thread: as the comm's calls.
+ * microseconds), each counted for the rank it waited for last. Thread: as plait_comm_stats().
  */
 PLAIT_API double plait_comm_waited(const struct plait_comm *comm, uint32_t peer);
 
@@ -273,7 +273,7 @@ struct plait_comm_memory {
     size_t device;  /* of a GPU, and pinned for it: flags, and what operations there need; until the comm is left */
 };
 
-/** What it holds now; zeroes before it is there. Thread: as the comm's calls. */
+/** What it holds now; zeroes before it is there. Thread: as plait_comm_stats(). */
 PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out);
 
 /* What would run, and why. */

@@ -332,6 +332,15 @@ static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *p
     const double until = plait_clock() + (own == PLAIT_OK ? b->limit : linger(b, own));
     const enum plait_status status = place->join(place, b, &verdict, until, &b->root);
 
+    if (own == PLAIT_OK && status != PLAIT_OK) {
+        const enum plait_status stopped = plait_frame_look();
+        if (stopped != PLAIT_OK) { /* before it had come: rank 0 would miss it until the end of the time */
+            plait_frame_watch(NULL);
+            plait_hang_up(b->root);
+            b->root = -1;
+            return attend(b, place, stopped);
+        }
+    }
     if ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->root < 0) {
         if (own != PLAIT_OK)
             plait_fail(own, "%s", mine.text);
