@@ -366,6 +366,18 @@ void cell_finish(struct cell *c)
     free(c->row);
 }
 
+const struct half *measure_next(const struct bench *b, size_t *at, const struct cell **c, enum place *place)
+{
+    while (*at < b->ncell * NPLACE) {
+        *c = &b->cell[*at / NPLACE];
+        *place = (enum place)(*at % NPLACE);
+        ++*at;
+        if ((*c)->half[*place].measured)
+            return &(*c)->half[*place];
+    }
+    return NULL;
+}
+
 double outcome_time(const struct bench *b, const struct outcome *o)
 {
     return median_of(b->options->cputime ? o->cpu : o->stream, b->options->rounds);

@@ -114,6 +114,15 @@ bool measure_cell(struct bench *b, struct cell *c);
 
 void cell_finish(struct cell *c);
 
+/*
+ * The halves that were measured, in the order of the table: each call gives one more; NULL: there is none.
+ *
+ * at     0 at first, then as it was left
+ * c      its cell
+ * place  which half of it
+ */
+const struct half *measure_next(const struct bench *b, size_t *at, const struct cell **c, enum place *place);
+
 /* Median over rounds of the time column, or of processor time with -C. */
 double outcome_time(const struct bench *b, const struct outcome *o);
 

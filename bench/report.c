@@ -22,17 +22,14 @@ double bus_bandwidth(const struct bench *b, const struct cell *c, double seconds
 
 double average_bandwidth(const struct bench *b)
 {
+    const struct cell *c;
+    const struct half *h;
+    enum place place;
     double sum = 0;
     size_t n = 0;
 
-    for (size_t i = 0; i < b->ncell; i++)
-        for (int place = 0; place < NPLACE; place++) {
-            const struct half *h = &b->cell[i].half[place];
-            if (!h->measured)
-                continue;
-            sum += 1e-9 * bus_bandwidth(b, &b->cell[i], outcome_time(b, &h->outcome[0]));
-            n++;
-        }
+    for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL; n++)
+        sum += 1e-9 * bus_bandwidth(b, c, outcome_time(b, &h->outcome[0]));
     return n > 0 ? sum / (double)n : 0;
 }
 
@@ -236,6 +233,10 @@ static void print_best(const struct bench *b, const struct half *h)
 
 static void print_peers(const struct bench *b)
 {
+    const struct cell *c;
+    const struct half *h;
+    enum place place;
+
     printf(
         "#\n# us of single operations that begin together, the mean of the middle half; plait's ratio to each peer.\n");
     printf("# best: the peer with the least time of the cell, [least, most] ratio of the rounds, and which of its\n"
@@ -244,41 +245,38 @@ static void print_peers(const struct bench *b)
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf(" %10s ratio", report_peer(b, k));
     printf("   best ratio\n");
-    for (size_t i = 0; i < b->ncell; i++)
-        for (int place = 0; place < NPLACE; place++) {
-            const struct cell *c = &b->cell[i];
-            const struct half *h = &c->half[place];
-            if (!h->measured)
-                continue;
-            printf("# %10llu %8s %5s %4d %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
-                   op_label(c->op), (int)c->root, place_name((enum place)place), mode_name(h->guarded.mode),
-                   1e6 * outcome_stats(b, &h->outcome[0]).midmean);
-            for (uint32_t k = 1; k < b->nbackend; k++)
-                if (h->outcome[k].measured)
-                    printf(" %10.2f %5.2f", 1e6 * outcome_stats(b, &h->outcome[k]).midmean, h->outcome[k].ratio);
-                else
-                    printf(" %10s %5s", "-", "-");
-            if (h->best > 0)
-                print_best(b, h);
-            printf("%s%s\n", *c->label != '\0' ? "  " : "", c->label);
-        }
+    for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
+        printf("# %10llu %8s %5s %4d %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
+               op_label(c->op), (int)c->root, place_name(place), mode_name(h->guarded.mode),
+               1e6 * outcome_stats(b, &h->outcome[0]).midmean);
+        for (uint32_t k = 1; k < b->nbackend; k++)
+            if (h->outcome[k].measured)
+                printf(" %10.2f %5.2f", 1e6 * outcome_stats(b, &h->outcome[k]).midmean, h->outcome[k].ratio);
+            else
+                printf(" %10s %5s", "-", "-");
+        if (h->best > 0)
+            print_best(b, h);
+        printf("%s%s\n", *c->label != '\0' ? "  " : "", c->label);
+    }
 }
 
 /* One line per mode that occurred: near and far are different machines. */
 static void print_modes(const struct bench *b)
 {
+    const struct cell *c;
+    const struct half *h;
+    enum place place;
+
     for (int mode = 0; mode < NMODE; mode++) {
         struct series ratios = { 0 };
         size_t halves = 0;
-        for (size_t i = 0; i < b->ncell; i++)
-            for (int place = 0; place < NPLACE; place++) {
-                const struct half *h = &b->cell[i].half[place];
-                if (!h->measured || (int)h->guarded.mode != mode)
-                    continue;
-                halves++;
-                if (h->best > 0)
-                    series_add(&ratios, h->outcome[h->best].ratio);
-            }
+        for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
+            if ((int)h->guarded.mode != mode)
+                continue;
+            halves++;
+            if (h->best > 0)
+                series_add(&ratios, h->outcome[h->best].ratio);
+        }
         if (halves > 0 && mode != MODE_UNKNOWN)
             printf("# Mode %-5s           : %zu measurements", mode_name((enum mode)mode), halves);
         if (ratios.n > 0 && mode != MODE_UNKNOWN) {

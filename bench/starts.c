@@ -51,11 +51,13 @@ static struct starts_row *row_of(struct starts *s, const struct bench *b, const 
     if (s->next == s->nrow) {
         s->row = must(realloc(s->row, ++s->nrow * sizeof *s->row));
         struct starts_row *r = &s->row[s->next];
-        *r = (struct starts_row){ .coll = b->coll, .type = c->type, .op = c->op };
-        r->place = place;
-        r->mode = c->half[place].guarded.mode;
-        r->root = c->root;
-        r->bytes = c->bytes;
+        *r = (struct starts_row){ .coll = b->coll,
+                                  .type = c->type,
+                                  .op = c->op,
+                                  .place = place,
+                                  .root = c->root,
+                                  .bytes = c->bytes,
+                                  .mode = c->half[place].guarded.mode };
         memcpy(r->label, c->label, sizeof r->label);
     }
     return &s->row[s->next++];
@@ -63,22 +65,21 @@ static struct starts_row *row_of(struct starts *s, const struct bench *b, const 
 
 void starts_add(struct starts *s, const struct bench *b)
 {
-    for (size_t i = 0; i < b->ncell; i++)
-        for (int place = 0; place < NPLACE; place++) {
-            const struct cell *c = &b->cell[i];
-            const struct half *h = &c->half[place];
-            if (!h->measured)
+    const struct cell *c;
+    const struct half *h;
+    enum place place;
+
+    for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
+        struct starts_row *r = row_of(s, b, c, place);
+        r->mode = h->guarded.mode == r->mode ? r->mode : MODE_MIXED;
+        r->wrong += h->outcome[0].wrong;
+        for (uint32_t k = 0; k < s->nbackend; k++) {
+            if (!h->outcome[k].measured)
                 continue;
-            struct starts_row *r = row_of(s, b, c, (enum place)place);
-            r->mode = h->guarded.mode == r->mode ? r->mode : MODE_MIXED;
-            r->wrong += h->outcome[0].wrong;
-            for (uint32_t k = 0; k < s->nbackend; k++) {
-                if (!h->outcome[k].measured)
-                    continue;
-                series_add(&r->time[k], outcome_stats(b, &h->outcome[k]).midmean);
-                series_add(&r->ratio[k], h->outcome[k].ratio);
-            }
+            series_add(&r->time[k], outcome_stats(b, &h->outcome[k]).midmean);
+            series_add(&r->ratio[k], h->outcome[k].ratio);
         }
+    }
 }
 
 void starts_finish(struct starts *s)

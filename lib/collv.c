@@ -102,10 +102,9 @@ static enum plait_status check_apart(const char *name, const size_t *counts, con
     for (uint32_t k = 1; k < m; k++) {
         const size_t a = order[k - 1], b = order[k];
         if (starts[a] + counts[a] > starts[b])
-            return plait_fail(
-                PLAIT_ERR_ARG,
-                "%sv: parts %zu and %zu of out overlap: elements %zu to %zu and %zu to %zu; they must not", name, a, b,
-                starts[a], starts[a] + counts[a] - 1, starts[b], starts[b] + counts[b] - 1);
+            return plait_fail(PLAIT_ERR_ARG,
+                              "%s: parts %zu and %zu of out overlap: elements %zu to %zu and %zu to %zu; they must not",
+                              name, a, b, starts[a], starts[a] + counts[a] - 1, starts[b], starts[b] + counts[b] - 1);
     }
     return PLAIT_OK;
 }
@@ -147,7 +146,7 @@ static enum plait_status find_own(struct plait_comm *comm, const char *name, con
     if (g->in.nslot == 0 || g->out.nslot == 0)
         return PLAIT_OK;
     if (v->in[in] != v->out[out])
-        return plait_fail(PLAIT_ERR_ARG, "%sv: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
                           v->in[in], v->out[out]);
     if (g->kind == PLAIT_KIND_PART)
         s->place = (ptrdiff_t)((v->out_at[out] - v->in_at[in]) * s->size);
@@ -173,7 +172,7 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     if (beyond != NULL)
         return plait_fail(
             PLAIT_ERR_ARG,
-            "%sv: a count or start of %s is more than fits in memory: block %u has %zu elements from %zu on", name,
+            "%s: a count or start of %s is more than fits in memory: block %u has %zu elements from %zu on", name,
             beyond == &s->in ? "in" : "out", beyond->last, beyond->counts[beyond->last], beyond->starts[beyond->last]);
     if (out->starts != NULL)
         status = check_apart(name, v->out, v->out_at, g->out.nslot, s->order);
@@ -260,21 +259,21 @@ static __attribute__((noinline)) enum plait_status check(const struct plait_comm
 static inline __attribute__((always_inline)) enum plait_status
 sized(struct plait_comm *comm, struct plait_args a, struct given in, struct given out, const struct plait_call *call)
 {
-    const char *name = plait_coll_name(a.coll);
+    const char *name = names[a.coll];
     struct plait_geometry room;
 
     a.sized = true;
-    enum plait_status status = plait_enter(comm, names[a.coll], a.op, call);
+    enum plait_status status = plait_enter(comm, name, a.op, call);
     const bool again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, &a, call);
     if (status == PLAIT_OK && !again)
-        status = check(comm, names[a.coll], &a, call);
+        status = check(comm, name, &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (!again)
         room = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const struct plait_geometry *g = again ? &comm->last->geometry : &room;
     if ((g->in.nslot > 0 && in.counts == NULL) || (g->out.nslot > 0 && out.counts == NULL))
-        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%sv: the counts of %s are NULL", name,
+        return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%s: the counts of %s are NULL", name,
                                        g->in.nslot > 0 && in.counts == NULL ? "in" : "out"));
     if (!again || !lie_as_before(comm->slots, &a, g, &in, &out))
         status = place(comm, name, &a, g, &in, &out);

@@ -819,20 +819,27 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
     return 0;
 }
 
-static void an_abort_from_any_thread_ends_every_operation(void **state)
+/* seed: unless the environment has another. */
+static void run_aborts(struct ranks *r, uint64_t seed)
 {
     const char *v = getenv("PLAIT_TEST_SEED");
-    struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 110, .body = abort_again_and_again, .no_comm = true };
-    struct aborts a = { &r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : 20261121 };
+    struct aborts a = { r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : seed };
 
-    (void)state;
     print_message("PLAIT_TEST_SEED=%llu\n", (unsigned long long)a.seed);
     assert_non_null(a.ids);
     for (unsigned t = 0; t < TRIES; t++)
         assert_int_equal(plait_unique_id_create(&a.ids[t]), PLAIT_OK);
-    r.arg = &a;
-    assert_int_equal(ranks_run(&r), 0);
+    r->arg = &a;
+    assert_int_equal(ranks_run(r), 0);
     free(a.ids);
+}
+
+static void an_abort_from_any_thread_ends_every_operation(void **state)
+{
+    struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 110, .body = abort_again_and_again, .no_comm = true };
+
+    (void)state;
+    run_aborts(&r, 20261121);
 }
 
 /*
@@ -872,20 +879,12 @@ static int abort_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void an_abort_of_a_creation_is_every_ranks_error(void **state)
 {
-    const char *v = getenv("PLAIT_TEST_SEED");
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 110, .body = abort_creation, .no_comm = true };
-    struct aborts a = { &r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : 20261127 };
 
     (void)state;
-    assert_non_null(a.ids);
-    fprintf(stderr, "PLAIT_TEST_SEED=%llu\n", (unsigned long long)a.seed);
-    for (unsigned t = 0; t < TRIES / 4; t++)
-        assert_int_equal(plait_unique_id_create(&a.ids[t]), PLAIT_OK);
     r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.timeout = 20;
-    r.arg = &a;
-    assert_int_equal(ranks_run(&r), 0);
-    free(a.ids);
+    run_aborts(&r, 20261127);
 }
 
 /* ---- Looked at -------------------------------------------------------------------------------------------------- */

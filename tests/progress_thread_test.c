@@ -223,6 +223,44 @@ static void the_thread_that_rests_hears_of_a_new_operation(void **state)
     close(job.done[1]);
 }
 
+/* What the progress thread changes meanwhile is asked for under the comm's lock: the thread sanitizer would see else. */
+static int ask_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 20000, TIMES = 100 };
+    static int32_t in[2][N], out[2][N];
+    struct plait_comm_stats stats;
+    struct plait_comm_memory memory;
+    struct plait_comm_count count = { .operations = 0 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r;
+
+    (void)arg;
+    is_rank = true;
+    for (uint32_t k = 0; k < TIMES; k++) {
+        call.request = &r;
+        in[rank][N - 1] = (int32_t)k;
+        CHECK(plait_allreduce(*comm, in[rank], out[rank], N, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        plait_comm_stats(*comm, &stats);
+        plait_comm_memory(*comm, &memory);
+        CHECK(stats.operations >= k && memory.control > 0 && plait_comm_waited(*comm, 1 - rank) >= 0);
+        CHECK(plait_comm_count(*comm, 0, &count) == PLAIT_OK && count.operations >= k && count.operations <= k + 1);
+        CHECK(plait_comm_count(*comm, 7, &count) == PLAIT_ERR_ARG);
+        CHECK(plait_wait(&r) == PLAIT_OK && out[rank][N - 1] == 2 * (int32_t)k);
+    }
+    CHECK(plait_comm_count(*comm, 0, &count) == PLAIT_OK && count.operations == TIMES); /* none is lost */
+    return 0;
+}
+
+static void counters_are_asked_for_while_the_thread_runs_operations(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = ask_meanwhile };
+
+    (void)state;
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    r.options.progress = 1;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +269,7 @@ int main(void)
         cmocka_unit_test(the_thread_looks_around_less_while_it_waits_long),
         cmocka_unit_test(a_thread_with_nothing_to_do_sleeps),
         cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
+        cmocka_unit_test(counters_are_asked_for_while_the_thread_runs_operations),
     };
 
     return cmocka_run_group_tests_name("progress_thread", tests, NULL, NULL);

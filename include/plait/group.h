@@ -47,7 +47,8 @@ PLAIT_API enum plait_status plait_group_end(void);
  * End it without beginning anything, and say how long it would take by the algorithms' claims (plan.h): of each
  * collective the messages on its longest path, one more for every further slice, and the bytes of the rank that sends
  * or receives most. Collectives of a comm follow each other, those of different comms overlap; sends and receives come
- * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds are comms here. Combining costs nothing here. Its requests end with PLAIT_ERR_ARG.
+ * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds are comms here. Combining costs
+ * nothing here. Its requests end with PLAIT_ERR_ARG.
  *
  * latency    seconds of a message
  * bandwidth  bytes per second that a rank sends or receives; plait-perf measures both

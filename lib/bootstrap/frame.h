@@ -29,8 +29,8 @@ struct plait_watch {
     enum plait_status (*look)(const void *context);
     const void *context;
 };
-void plait_frame_watch(
-    const struct plait_watch *watch); /* NULL: nothing, or no longer, as who was told to stop tells others */
+/* NULL: nothing; or no longer: who was told to stop has yet to tell others. */
+void plait_frame_watch(const struct plait_watch *watch);
 enum plait_status plait_frame_look(void);
 
 /* Nobody else does what is pending in this process meanwhile (progress.h): the waits of this thread do. */

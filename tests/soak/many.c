@@ -47,7 +47,7 @@ static void draw_pending(struct soak *s, struct pending *p, struct place *place,
         p->c.count = 0;
     const uint32_t sizes = below(s, 3) == 0 ? 1 + below(s, 1000) : 0;
     const bool vector = plait_geometry_of(p->c.coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    if (!p->message && !vector && sizes > 0 && p->c.coll != PLAIT_BARRIER) {
+    if (!p->message && !vector && sizes > 0) {
         p->c.sizes = sizes;
         p->c.count -= p->c.count > 0; /* for the elements between blocks */
     }
