@@ -343,12 +343,16 @@ struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
 
 /* ---- Destruction ---------------------------------------------------------------------------------------- */
 
-/* Is there a message to it that a network would lose if this rank went? One that has left does not want it. */
+/*
+ * Is there anything to it that a network would lose if this rank went: a message, or that this rank has taken its
+ * messages, which nobody else may be there to say? One that has left does not want it.
+ */
 static bool has_mail(const struct plait_comm *comm, uint32_t rank)
 {
     return comm->port != NULL &&
            !(plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_MESSAGES) &&
-             plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_DEVICE_MESSAGES)) &&
+             plait_port_is_taken(comm->port, rank, PLAIT_CHANNEL_DEVICE_MESSAGES) &&
+             !plait_port_owes(comm->port, rank)) &&
            !atomic_load_explicit(&comm->peers[rank].control->departed, memory_order_acquire);
 }
 
@@ -373,6 +377,8 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 
     plait_wait_init(&w, NULL, unfinished, comm);
     comm->limit = 0;
+    if (comm->port != NULL)
+        plait_port_rest(comm->port);
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0) {
         plait_network_turn(comm);
         status = plait_wait_turn(comm, &w);

@@ -4,6 +4,9 @@
 #include "message.h"
 #include "pending.h"
 #include "random.h"
+#include "remote/remote.h"
+
+#include "../transports/net_link.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -612,6 +615,87 @@ static void who_does_not_send_or_receive_is_named_in_time(void **state)
     }
 }
 
+/* ---- Leaving --------------------------------------------------------------------------------------------- */
+
+/* The process of rank 0, by which ranks of several hosts hear of each other, has ended. */
+static void wait_for_the_end_of_rank_0(const struct plait_comm *comm)
+{
+    for (const double until = plait_clock() + 30;
+         comm->remote != NULL && !plait_remote_is_over(comm->remote) && plait_clock() < until;)
+        usleep(1000);
+}
+
+/* A network that does not send the first acknowledgement before this rank leaves. */
+static struct plait_net_plugin slow;
+static const struct plait_net_plugin *prompt;
+static bool leaves;
+static struct {
+    struct plait_net_endpoint *to;
+    const void *header;
+    enum plait_net_state *state;
+} held;
+
+static void send_slowly(struct plait_net_endpoint *to, const void *header, const void *data, size_t bytes,
+                        enum plait_net_state *state)
+{
+    if (data != NULL || held.state != NULL) {
+        prompt->send(to, header, data, bytes, state);
+        return;
+    }
+    held.to = to;
+    held.header = header;
+    held.state = state;
+    *state = PLAIT_NET_BUSY;
+}
+
+static bool progress_slowly(struct plait_net *net)
+{
+    if (leaves && held.to != NULL)
+        prompt->send(held.to, held.header, NULL, 0, held.state);
+    if (leaves)
+        held.to = NULL;
+    return prompt->progress(net);
+}
+
+static void acknowledge_late(struct plait_port *port)
+{
+    prompt = port->plugin;
+    slow = *prompt;
+    slow.send = send_slowly;
+    slow.progress = progress_slowly;
+    port->plugin = &slow;
+}
+
+static int leave_after_rank_0(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { SENT = PLAIT_WINDOW - 1 };
+    int32_t v[SENT] = { 0 };
+
+    (void)arg;
+    if (rank != 1 && rank != 2) /* of two hosts */
+        return 0;
+    if (rank == 2 && (*comm)->port != NULL)
+        acknowledge_late((*comm)->port);
+    for (uint32_t k = 0; rank == 1 && k < SENT; k++)
+        CHECK(plait_send(*comm, &v[k], 1, PLAIT_INT32, 2, NULL) == PLAIT_OK);
+    wait_for_the_end_of_rank_0(*comm);
+    for (uint32_t k = 0; rank == 2 && k < SENT; k++)
+        CHECK(plait_recv(*comm, &v[k], 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
+    leaves = true;
+    CHECK(plait_comm_destroy(*comm) ==
+          PLAIT_OK); /* rank 1 waited there until the deadline: nobody said that all were taken */
+    *comm = NULL;
+    return 0;
+}
+
+static void who_leaves_has_said_what_it_has_taken(void **state)
+{
+    const struct ranks r = { .nprocess = 4, .nthread = 1, .limit = 100, .body = leave_after_rank_0, .processes = true };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -628,6 +712,7 @@ int main(void)
         cmocka_unit_test(messages_that_differ_are_named_on_both_ranks),
         cmocka_unit_test(messages_to_oneself_that_differ_are_named),
         cmocka_unit_test(who_does_not_send_or_receive_is_named_in_time),
+        cmocka_unit_test(who_leaves_has_said_what_it_has_taken),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

@@ -63,6 +63,9 @@ void plait_port_rest(struct plait_port *port);
 /* Has the rank taken every message of the channel that was sent to it? */
 bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel);
 
+/* Has this rank taken messages of its without having told it so? */
+bool plait_port_owes(const struct plait_port *port, uint32_t rank);
+
 /* Is nothing on the way from or to the memory of others? Then it may be closed later. */
 bool plait_port_is_quiet(const struct plait_port *port);
 

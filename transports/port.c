@@ -138,6 +138,16 @@ bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plai
     return true;
 }
 
+bool plait_port_owes(const struct plait_port *port, uint32_t rank)
+{
+    const struct way *w = &port->ways[rank];
+
+    for (unsigned c = 0; c < PLAIT_NCHANNEL && w->broken[0] == '\0'; c++)
+        if (w->link[c] != NULL && (w->link[c]->owed > 0 || w->link[c]->ack_state == PLAIT_NET_BUSY))
+            return true;
+    return false;
+}
+
 static bool is_quiet(const struct net_link *l)
 {
     for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
