@@ -172,13 +172,17 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
 
-static size_t slice_bytes(const struct plait_letter *m)
+/* Of the next n slices, or of what is left. */
+static size_t next_bytes(const struct plait_letter *m, uint64_t n)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
 
-    if (m->nslice == 1)
-        return m->bytes;
-    return left < PLAIT_MESSAGE_SLICE ? left : PLAIT_MESSAGE_SLICE;
+    return m->nslice == 1 || left < n * PLAIT_MESSAGE_SLICE ? left : n * PLAIT_MESSAGE_SLICE;
+}
+
+static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
+{
+    return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
 /* To and from where it is staged. Short ones are not measured (lend.h). */
@@ -205,11 +209,11 @@ static inline struct plait_passed passed_of(const struct plait_letter *m, size_t
     };
 }
 
-/* Offer the next slice; false: not now. */
+/* Offer the next slice, or some that go together; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
-    const size_t bytes = slice_bytes(m);
+    size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_POST_DATA && m->queue == NULL;
     bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false));
@@ -224,6 +228,8 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
             m->way = plait_lend(comm, m->peer, passed_of(m, bytes),
                                 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | reads << PLAIT_PASS_LENT, false);
         lend = m->way == PLAIT_PASS_LENT;
+        if (lend)
+            bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
         link->past_out = m->way == PLAIT_PASS_PAST;
     }
     if (!small && !lend) {
@@ -243,7 +249,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
         plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
-    plait_message_count(comm, m);
+    plait_message_count(comm, m, slices_of(m, bytes));
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
@@ -268,15 +274,15 @@ static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plai
         return false;
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
-    plait_message_count(comm, m);
+    plait_message_count(comm, m, slices_of(m, bytes));
     return true;
 }
 
-/* Take the next slice; false: it has not come. */
+/* Take the next slice, or those that were offered together; false: it has not come. */
 static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
-    const size_t bytes = slice_bytes(m);
+    size_t bytes = next_bytes(m, 1);
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
@@ -284,6 +290,10 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     plait_device_message_aim(comm, m);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 
+    if (data != NULL && sent > bytes && sent == next_bytes(m, slices_of(m, sent))) {
+        bytes = sent;
+        data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
+    }
     if (data == NULL)
         return false;
     if (PLAIT_GUARDS && sent != bytes) { /* equal fingerprints of different messages: one in 2^32 */

@@ -5,8 +5,9 @@
  * A message is one SEND at one rank and one RECV at another: there is nothing to emit, prove or choose, so it has no
  * plan. Each ordered pair of ranks has its queue at both ends and works it off in order; the queues do not wait for
  * each other, nor for collectives, which have a channel of their own. Long messages travel in slices, of which several
- * are on the way; what the receiver cannot read where it lies is staged in library memory of that pair. The first of
- * each queue is in the ring that others and plait-info --dump read (message_ring.h).
+ * are on the way; what the receiver cannot read where it lies is staged in library memory of that pair, or copied by the
+ * kernel, several slices at once. The first of each queue is in the ring that others and plait-info --dump read
+ * (message_ring.h).
  */
 #ifndef PLAIT_LIB_MESSAGE_H
 #define PLAIT_LIB_MESSAGE_H
@@ -15,10 +16,11 @@
 
 #include "request.h"
 
-#define PLAIT_MESSAGE_SLICE ((size_t)512 << 10) /* bytes; equal at both ends */
-#define PLAIT_MESSAGE_STAGE 4                   /* staged slices of a pair on the way */
-#define PLAIT_MESSAGE_PARTS 16                  /* of the place of one, for shorter ones */
-#define PLAIT_MESSAGE_SMALL PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
+#define PLAIT_MESSAGE_SLICE    ((size_t)512 << 10) /* bytes; equal at both ends */
+#define PLAIT_MESSAGE_TOGETHER 8                   /* slices that go as one where the kernel copies them */
+#define PLAIT_MESSAGE_STAGE    4                   /* staged slices of a pair on the way */
+#define PLAIT_MESSAGE_PARTS    16                  /* of the place of one, for shorter ones */
+#define PLAIT_MESSAGE_SMALL    PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
 
 /* Of a pair, in bytes. */
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)

@@ -34,11 +34,11 @@ void plait_message_show(struct plait_request *r)
     plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
 }
 
-void plait_message_count(const struct plait_comm *comm, struct plait_letter *m)
+void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n)
 {
     struct plait_message_record *record = plait_message_record(comm, m);
 
-    m->slice++;
+    m->slice += n;
     if (record != NULL)
         atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
 }

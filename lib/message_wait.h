@@ -27,8 +27,8 @@ static inline struct plait_message_record *plait_message_record(const struct pla
     return plait_message_ring_find(&comm->own->messages, m->place);
 }
 
-/* One more slice is offered or taken. */
-void plait_message_count(const struct plait_comm *comm, struct plait_letter *m);
+/* n more slices are offered or taken. */
+void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n);
 
 void plait_message_wait_init(struct plait_pair *pair);
 

@@ -37,9 +37,9 @@ extern "C" {
  *         cudaMalloc()'s or plait_mem_alloc_as()'s); PLAIT_ERR_PEER when that rank died or left before it had received it
  * Cost:   up to 352 bytes travel in the lines that announce them; of memory that is not plait_mem_alloc()'s, messages
  *         between processes are copied once more, but from 8 KiB on where reading through the kernel takes less time
- *         (PLAIT_CMA); all in slices of 512 KiB. Whether a send waits for its receiver therefore changes from call to
- *         call: two ranks that both send first may work for a while. With PLAIT_CMA=1 they stall, from 8 KiB on, until
- *         the deadline
+ *         (PLAIT_CMA); in slices of 512 KiB, or of 4 MiB where the kernel reads. Whether a send waits for its receiver
+ *         therefore changes from call to call: two ranks that both send first may work for a while. With PLAIT_CMA=1
+ *         they stall, from 8 KiB on, until the deadline
  */
 PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,
                                        uint32_t to, const struct plait_call *call);
