@@ -53,7 +53,8 @@ static void look_at_others(struct plait_comm *comm)
             plait_announce_failure(comm, (enum plait_status)failed, c->failure, c->culprit);
             return;
         }
-        if (r == comm->rank || atomic_load(&c->departed) || !plait_peer_died(&comm->peers[r]))
+        /* In this order: who has ended without having died has departed before. */
+        if (r == comm->rank || !plait_peer_died(&comm->peers[r]) || atomic_load(&c->departed))
             continue;
         snprintf(text, sizeof text,
                  "comm '%s' after operation #%llu: rank %u (process %d) died while operations were on "

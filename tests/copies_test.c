@@ -130,7 +130,7 @@ static int run(int (*body)(uint32_t rank, const struct ids *ids))
     for (uint32_t r = 0; r < NRANK; r++)
         if ((pids[r] = fork()) == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            alarm(60);
+            alarm(600);
             exit(body(r, &ids)); /* what is loaded still has its destructors run */
         }
     for (uint32_t r = 0; r < NRANK; r++)

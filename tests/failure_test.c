@@ -371,6 +371,7 @@ static int one_rank_dies_in_a_request(struct plait_comm **comm, uint32_t rank, v
     (void)arg;
     CHECK(data != NULL);
     CHECK(plait_allreduce(*comm, data, data, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    ranks_meet();
     if (rank == 1)
         raise(SIGKILL);
     call.request = &request;
@@ -452,11 +453,12 @@ static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm_options o = ranks_options(arg, rank);
 
-    o.timeout = 0.5;
+    o.timeout = 2;
+    ranks_meet();
     if (rank == 1 || rank == 3)
         return 0;
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
-    CHECK(says("2 of 4 ranks did not come within 0.5 s: rank 1, 3"));
+    CHECK(says("2 of 4 ranks did not come within 2 s: rank 1, 3"));
     return 0;
 }
 
@@ -874,6 +876,15 @@ static bool is_stopped(pid_t pid)
     return end != NULL && end[2] == 'T';
 }
 
+/* In a long wait of the operation after this rank's last one. */
+static bool waits_long(const struct plait_comm *comm, uint32_t rank)
+{
+    const uint64_t next = comm->sequence + 1;
+    const struct plait_progress *p = plait_ring_progress(&comm->peers[rank].control->ring, next);
+
+    return atomic_load(&p->sequence) == next && atomic_load(&p->waiting_for) > 0;
+}
+
 static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     _Atomic pid_t *waiting = arg;
@@ -882,9 +893,8 @@ static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *ar
     if (rank == 2)
         *waiting = getpid();
     if (rank == 0) {
-        while (*waiting == 0)
+        while (*waiting == 0 || !waits_long(*comm, 2))
             usleep(1000);
-        usleep(100000); /* it waits for this rank, and sleeps */
         kill(*waiting, SIGSTOP);
         while (!is_stopped(*waiting))
             usleep(1000);
@@ -962,6 +972,7 @@ static int die_and_give_up(struct plait_comm **comm, uint32_t rank, void *arg)
     struct cut_short *c = arg;
 
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    ranks_meet();
     if (rank == 2 && c->somebody_dies)
         raise(SIGKILL);
     if (rank == 1) {
@@ -1028,6 +1039,7 @@ static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, 
 
     (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    ranks_meet();
     if (rank == 1)
         raise(SIGKILL);
     while (!plait_peer_died(&(*comm)->peers[1]))

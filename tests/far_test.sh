@@ -23,10 +23,10 @@ check 4 2 bytes
 check 2 1 reuse
 UCX_TLS=tcp check 2 2 reuse
 PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's memory
-PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 2:1"
-PLAIT_DEADLINE=3 check 3 1 served "--cut 2:0"
+PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 5:1"
+PLAIT_DEADLINE=3 check 3 1 served "--cut 5:0"
 PLAIT_DEADLINE=4 check 2 1 busy
-PLAIT_DEADLINE=3 check 2 1 late "--cut 2:1"
+PLAIT_DEADLINE=3 check 2 1 late "--cut 5:1"
 
 # behind N COMMANDS MODE: the same after commands of the shell on each host.
 behind() {

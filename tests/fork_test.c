@@ -332,9 +332,7 @@ static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
         raise(SIGKILL);
     }
     while (rank == 2 && c->orphan.pid == 0)
-        usleep(1000);
-    if (rank == 2)
-        usleep(100000);
+        usleep(100);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_PEER);
     CHECK(strstr(plait_last_error(), c->dead == 0 ? "rank 0 left" : "rank 1 left") != NULL);
     return 0;

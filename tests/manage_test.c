@@ -371,7 +371,7 @@ static int short_timeout(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     if (rank == 0) { /* the others exclude nobody, and never come */
         CHECK(plait_comm_shrink(*comm, excluded, 1, 0, NULL, &rest) == PLAIT_ERR_TIMEOUT);
-        CHECK(strstr(plait_last_error(), "within 0.3 s") != NULL);
+        CHECK(strstr(plait_last_error(), "within 2 s") != NULL);
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     return 0;
@@ -382,7 +382,7 @@ static void parts_have_the_timeout_of_the_whole(void **state)
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = short_timeout, .options = PLAIT_COMM_OPTIONS_DEFAULT };
 
     (void)state;
-    r.options.timeout = 0.3;
+    r.options.timeout = 2;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -627,9 +627,9 @@ static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(sum_of(rest, rank, 3) == 0);
         CHECK(plait_comm_destroy(rest) == PLAIT_OK);
     } else {
-        usleep(300000); /* its call would be another one than theirs, which they would be told of */
-        while (plait_comm_status(*comm) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK)
-            ;
+        while (plait_comm_status(*comm) ==
+               PLAIT_OK) /* its call would be another one than theirs, which they would be told of */
+            usleep(1000);
     }
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED || rank == 2);
     *comm = NULL;

@@ -74,7 +74,7 @@ static void start(struct scene *s, uint32_t rank, const char *setting)
     rank_main(s, rank, setting != NULL && setting[0] == '\0' ? PLAIT_ROUND_HOP + 1 : PLAIT_ROUND_DEFAULT);
 }
 
-/* Sockets with this id's name: the listener's, and one for each rank that was let in. */
+/* Sockets with this id's name: the listener's, and one for each rank that was let in: others have no inode yet. */
 static unsigned count_sockets(const struct scene *s)
 {
     FILE *f = fopen("/proc/net/unix", "r");
@@ -82,8 +82,11 @@ static unsigned count_sockets(const struct scene *s)
     unsigned n = 0;
 
     assert_non_null(f);
-    while (fgets(line, sizeof line, f) != NULL)
-        n += strstr(line, (const char *)s->id.bytes) != NULL;
+    while (fgets(line, sizeof line, f) != NULL) {
+        unsigned long inode;
+        n += strstr(line, (const char *)s->id.bytes) != NULL &&
+             sscanf(line, "%*s %*s %*s %*s %*s %*s %lu", &inode) == 1 && inode != 0;
+    }
     fclose(f);
     return n;
 }

@@ -459,6 +459,8 @@ def what_is_in_flight_is_revoked():
             wrong(plait.FailedError, 'revoked', request.wait)
             with comm.shrink([2], abort=True) as rest:
                 equal(rest.allreduce(numpy.ones(3)), 2)
+        else:
+            wrong(plait.FailedError, 'revoked', lambda: comm.recv(numpy.zeros(1), 0))
         wrong(plait.Error, '', comm.destroy)
     for run in (ranks.processes, ranks.threads):
         rest = run(3, body)[:2]
@@ -485,7 +487,7 @@ def a_finalized_comm_takes_no_calls_and_a_suspended_one_has_no_staging_memory():
 def a_comm_is_created_in_the_background():
     def body(rank, uid):
         if rank == 1:
-            time.sleep(0.1)
+            time.sleep(1)
         with plait.Comm.create(2, rank, uid, name='later', background=True) as comm:
             assert (comm.nrank, comm.rank, comm.name) == (2, rank, 'later')
             if rank == 0:
@@ -509,8 +511,9 @@ def a_comm_is_created_in_the_background():
 def waiting_is_counted_for_whom_it_is():
     def body(rank, uid):
         with plait.Comm.create(2, rank, uid) as comm:
+            comm.barrier()
             if rank == 1:
-                time.sleep(0.05)
+                time.sleep(1)
             comm.barrier()
             if rank == 0:
                 assert comm.waited(1) > 0 and comm.waited(0) == 0

@@ -194,7 +194,7 @@ static void gigabytes_of_garbage_are_not_read(void **state)
 
 /* ---- Those who stay ---------------------------------------------------------------------------------------------- */
 
-static int kept[2000];
+static int kept[1000];
 
 static void release(void)
 {

@@ -288,6 +288,8 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
         if (!failed && status == PLAIT_ERR_PEER)
             add_missing(b, &mine);
         const struct plait_error why = failed ? plait_star_own_error(b, status) : mine;
+        plait_frame_watch(
+            NULL); /* it may be the watch that ended the meeting; those who come now are told all the same */
         break_up(b, place, door, joined, &why);
         plait_fail(status, "%s", mine.text);
     }

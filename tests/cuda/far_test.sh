@@ -21,6 +21,6 @@ check() {
 check 0 2 1 right
 check 0 2 2+1 right
 UCX_TLS=tcp check 0 2 1+2 right
-PLAIT_DEADLINE=3 check 0 2 1 cut "--cut 2:1"
+PLAIT_DEADLINE=3 check 0 2 1 cut "--cut 5:1"
 check 137 2 1+2 dies
 exit $failed

@@ -298,6 +298,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     ask.standin_careless(1);
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+    ranks_meet(); /* everyone is out of it */
     CHECK(!last || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
     if (last && held != LATE)
         CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);

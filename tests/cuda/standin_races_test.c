@@ -4,11 +4,13 @@
 
 #include <kernels.h>
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -208,11 +210,11 @@ static void wait_for_phase(int phase)
         usleep(200);
 }
 
-/* What an ended process did is no race any more: wait for the other, which may have died, for a second at most. */
+/* What an ended process did is no race any more: wait for the other, which may have died, for 5 s at most. */
 static void linger(void)
 {
     between->finished++;
-    for (int i = 0; i < 500 && between->finished < 2; i++)
+    for (int i = 0; i < 2500 && between->finished < 2; i++)
         usleep(2000);
 }
 
@@ -348,9 +350,11 @@ static void a_killed_process_is_no_race(void **state)
     }
     const pid_t killer = fork();
     if (killer == 0) {
+        struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
         wait_for_phase(2);
         kill(pid, SIGKILL);
-        usleep(5000);
+        if (end.fd < 0 || poll(&end, 1, -1) != 1)
+            usleep(5000);
         between->phase = 3;
         _exit(0);
     }

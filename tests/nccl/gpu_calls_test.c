@@ -97,6 +97,12 @@ static ncclResult_t exchanged(struct seat *s)
     result = first(result, ncclGroupEnd());
     if (result == ncclSuccess)
         result = ncclAllReduce(theirs, s->g.out, COUNT, ncclFloat, ncclSum, s->comm, s->g.stream);
+    /* What the other reads is free when all is done and the comm is well: if it fails, the stream goes on without the other. */
+    if (result == ncclSuccess && gpu.synchronize(s->g.stream) != 0)
+        result = ncclUnhandledCudaError;
+    ncclResult_t state = ncclSuccess;
+    if (result == ncclSuccess)
+        result = first(ncclCommGetAsyncError(s->comm, &state), state);
     if (result != ncclSuccess)
         ncclCommAbort(s->comm), s->comm = NULL;
     const ncclResult_t freed = ncclMemFree(theirs);

@@ -41,7 +41,7 @@
  */
 #define TCP_SEGMENT "132K"
 
-#define CONNECT_MOST 0.2 /* seconds, see let_all_connect() */
+#define LEAVE_MOST 0.2 /* seconds, see let_all_leave() */
 
 struct plait_net {
     ucp_context_h context;
@@ -469,20 +469,18 @@ static void wait_for(struct plait_net *net, ucs_status_ptr_t request, double mos
 }
 
 /*
- * UCX before 1.14 ends the process where an endpoint ends, or its peer's does, while a message about their connection
- * still waits to be sent. So such a network waits, for a while, until nothing waits: where all are connected at once. What
- * is returned ends with the endpoints at the latest.
+ * Until all that was sent has left, for a while: the last word may be what another rank waits for. And UCX before 1.14 ends the
+ * process where an endpoint ends, or its peer's does, while a message about their connection still waits to be sent. What is
+ * returned ends with the endpoints at the latest.
  */
-static ucs_status_ptr_t let_all_connect(struct plait_net *net)
+static ucs_status_ptr_t let_all_leave(struct plait_net *net)
 {
     const ucp_request_param_t p = { .op_attr_mask = 0 };
-    unsigned major, minor, release;
 
-    ucp_get_version(&major, &minor, &release);
-    if (net->worker == NULL || major > 1 || minor >= 14)
+    if (net->worker == NULL)
         return NULL;
     ucs_status_ptr_t request = ucp_worker_flush_nbx(net->worker, &p);
-    wait_for(net, request, CONNECT_MOST);
+    wait_for(net, request, LEAVE_MOST);
     return request;
 }
 
@@ -508,16 +506,16 @@ static void ucx_close(struct plait_net *net)
 {
     net->options.arrive = arrive_nowhere;
     net->options.context = net;
-    ucs_status_ptr_t connecting = let_all_connect(net);
+    ucs_status_ptr_t leaving = let_all_leave(net);
     while (net->endpoints != NULL) {
         struct plait_net_endpoint *e = net->endpoints;
         net->endpoints = e->next;
         force_to_end(e);
         free(e);
     }
-    wait_for(net, connecting, CONNECT_MOST);
-    if (UCS_PTR_IS_PTR(connecting))
-        ucp_request_free(connecting);
+    wait_for(net, leaving, LEAVE_MOST);
+    if (UCS_PTR_IS_PTR(leaving))
+        ucp_request_free(leaving);
     plait_short_cancel(&net->inbox);
     if (net->address != NULL)
         ucp_worker_release_address(net->worker, net->address);
