@@ -377,8 +377,6 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 
     plait_wait_init(&w, NULL, unfinished, comm);
     comm->limit = 0;
-    if (comm->port != NULL)
-        plait_port_rest(comm->port);
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0) {
         plait_network_turn(comm);
         status = plait_wait_turn(comm, &w);

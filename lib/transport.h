@@ -65,7 +65,8 @@ struct plait_transport {
 
     /*
      * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`, or is NULL;
-     * the answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read.
+     * the answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read
+     * before it is asked for again with that number, and room for it.
      * A message that is there but cannot be read has not arrived; the transport notes it in comm->unread.
      */
     const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,

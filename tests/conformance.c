@@ -423,10 +423,14 @@ static int receive_letter(const struct plait_comm *comm, struct plait_link *link
     while ((data = t->arrived(link, number, 4711, l.land ? landing : NULL, &bytes)) == NULL)
         wait_a_turn(comm);
     CHECK(bytes == l.bytes);
-    for (size_t i = 0; i < l.bytes && bytes == expected; i++)
+    for (size_t i = 0; i <= l.bytes && bytes != expected; i++)
+        CHECK(landing[i] == 0x11); /* nothing of what is not expected; it is when it is asked for with its size */
+    while (bytes != expected && (data = t->arrived(link, number, 4711, l.land ? landing : NULL, &bytes)) == NULL)
+        wait_a_turn(comm);
+    for (size_t i = 0; i < l.bytes; i++)
         CHECK(data[i] == byte_of(number, i));
-    for (size_t i = data == landing && bytes == expected ? bytes : 0; i <= l.bytes; i++)
-        CHECK(landing[i] == 0x11); /* nothing beyond what is expected, and nothing of what is not */
+    for (size_t i = data == landing ? bytes : 0; i <= l.bytes; i++)
+        CHECK(landing[i] == 0x11); /* nothing beyond */
     t->release(link, number);
     return 0;
 }

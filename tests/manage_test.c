@@ -887,6 +887,50 @@ static void an_abort_of_a_creation_is_every_ranks_error(void **state)
     run_aborts(&r, 20261127);
 }
 
+/* Rank 1 comes to a creation that rank 0 has aborted a while ago. */
+static int come_to_an_aborted_creation(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static atomic_bool told;
+    const struct aborts *a = arg;
+
+    (void)comm;
+    plait_log_callback(ignore, NULL);
+    for (unsigned t = 0; t < 5 && !told; t++) { /* it may be held up for longer than rank 0 stays */
+        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm *c;
+        enum plait_status status = PLAIT_IN_PROGRESS;
+        o.id = &a->ids[t];
+        o.timeout = 3;
+        o.background = 1;
+        if (rank == 0) {
+            CHECK(plait_comm_create(&o, &c) == PLAIT_OK && plait_comm_abort(c, NULL) == PLAIT_OK);
+            ranks_meet();
+        } else {
+            ranks_meet();
+            usleep(200000);
+            CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
+        }
+        while (status == PLAIT_IN_PROGRESS)
+            status = plait_comm_status(c);
+        if (rank == 1 && status == PLAIT_ERR_FAILED && strstr(plait_last_error(), "rank 0: ") != NULL)
+            told = true;
+        plait_comm_destroy(c);
+        ranks_meet();
+    }
+    CHECK(told);
+    return 0;
+}
+
+/* It waited for its timeout: rank 0 went at its first look. */
+static void who_comes_late_to_an_aborted_creation_is_told(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 2, .body = come_to_an_aborted_creation, .no_comm = true };
+
+    (void)state;
+    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
+    run_aborts(&r, 1);
+}
+
 /* ---- Looked at -------------------------------------------------------------------------------------------------- */
 
 static int waited(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -1094,6 +1138,7 @@ int main(void)
         cmocka_unit_test(the_status_of_a_comm_tells_other_ranks_failures),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
         cmocka_unit_test(an_abort_of_a_creation_is_every_ranks_error),
+        cmocka_unit_test(who_comes_late_to_an_aborted_creation_is_told),
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),
         cmocka_unit_test(operations_are_counted_by_algorithm),

@@ -123,8 +123,8 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  *
  * reason  for the error text of all ranks, which ends after 511 bytes; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
- * A comm that is still created in the background: creation ends in an error, here at once, on those who have come or come
- *         within half a second, too; where it was too late for that, the comm is there and has failed, in both cases
+ * A comm that is still created in the background: creation ends in an error, here within half a second, in which
+ *         those who come are told as those who have come; where it was too late for that, the comm is there and has failed, in both cases
  *         without the reason.
  * Errors: PLAIT_ERR_ARG (comm is NULL, or of the process that this one was forked from)
  */
