@@ -84,9 +84,11 @@ static void a_paced_transport_conforms(void **state)
     conforms("paced, processes", 1, 4, run_processes);
     conforms("paced, threads", 3, 3, run_threads);
     conforms("paced, both", 4, 4, run_mixed);
+    const unsigned failed = conformance_links(2, 1); /* a longer message than expected was never read */
     unsetenv("PLAIT_PACE");
     unsetenv("PLAIT_FOR_TESTS");
     unsetenv("PLAIT_LOG");
+    assert_int_equal(failed, 0);
 }
 
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
