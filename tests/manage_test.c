@@ -627,8 +627,8 @@ static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(sum_of(rest, rank, 3) == 0);
         CHECK(plait_comm_destroy(rest) == PLAIT_OK);
     } else {
-        while (plait_comm_status(*comm) ==
-               PLAIT_OK) /* its call would be another one than theirs, which they would be told of */
+        /* Its call would be another one than theirs, which they would be told of. */
+        while (plait_comm_status(*comm) == PLAIT_OK)
             usleep(1000);
     }
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED || rank == 2);

@@ -714,8 +714,8 @@ static int leave_after_rank_0(struct plait_comm **comm, uint32_t rank, void *arg
     for (uint32_t k = 0; rank == 2 && k < sent; k++)
         CHECK(plait_recv(*comm, &v[k], 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     leaves = true;
-    CHECK(plait_comm_destroy(*comm) ==
-          PLAIT_OK); /* rank 1 waited there until the deadline: nobody said that all were taken */
+    /* Rank 1 waited there until the deadline: nobody said that all were taken. */
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
     *comm = NULL;
     return 0;
 }

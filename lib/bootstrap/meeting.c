@@ -287,9 +287,9 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
         struct plait_error mine = plait_error_of(status);
         if (!failed && status == PLAIT_ERR_PEER)
             add_missing(b, &mine);
-        const bool stopped = !failed && plait_frame_look() != PLAIT_OK; /* those who come now are told all the same */
+        const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
         const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
-        plait_frame_watch(NULL);
+        plait_frame_watch(NULL); /* those who come now are told all the same */
         break_up(b, place, door, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
