@@ -467,7 +467,7 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
-    usleep(2500000); /* the progress thread turns meanwhile */
+    usleep(4500000); /* the progress thread turns meanwhile */
     ranks_meet();
     open = 1;
     CHECK(plait_stream_destroy(call.stream) == PLAIT_OK && v[0] == 2);
@@ -479,7 +479,7 @@ static void a_stream_may_take_longer_than_the_deadline(void **state)
     (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long };
     ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = 1;
+    ranks.options.deadline = 3;
     ranks.options.progress = 1;
     assert_int_equal(ranks_run(&ranks), 0);
 }
