@@ -167,6 +167,7 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
     }
     if (w->suspect != gone + 1) { /* once more around: its last messages may have arrived */
         w->suspect = gone + 1;
+        w->suspected = plait_clock();
         return PLAIT_OK;
     }
     const struct plait_control *c = comm->peers[gone].control;
@@ -178,8 +179,10 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone,
                                 "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
                                 p->mirror->pid, p->mirror->host, done); /* it may not have told of its last */
-    if (unborn(comm, gone) && !plait_process_dead(p->process))
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
+    if (unborn(comm, gone) && !plait_process_dead(p->process)) /* a death that is the reason is about to be known */
+        return plait_clock() - w->suspected < MOST_DYING
+                   ? PLAIT_OK
+                   : plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
                             p->process->pid, done);
 }

@@ -67,6 +67,7 @@ struct plait_wait {
     double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
     double last;           /* clock at the last look */
     double seen, silence;  /* last look of the rank that is waited for; seconds since, see COUNTED (wait.c) */
+    double suspected;      /* clock of that look */
     double cut;            /* clock of the first look at which a rank that is needed could not be reached; 0: all can */
     uint32_t last_awaited; /* rank + 1, of the last look; 0: nobody */
     bool timed, warned, sleepy, announced;

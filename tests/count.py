@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Counts tests in meson's logs: count.py LOG.json ... prints failures, skips with their reasons, and the sum.
+"""Counts tests in meson's logs: count.py LOG.json ... prints failures with their words, skips with their reasons, the sum.
 
 A program that prints cmocka's lines counts once per test function, any other once as a whole.
 A program that fails or dies outside its functions counts as one failure more.
@@ -9,6 +9,8 @@ import json
 import re
 import sys
 
+SAID = re.compile(r'[\w/.]+_test\.\w+:\d+: ')  # a condition that is false, in a rank
+MOST_SAID = 5  # lines of a program
 LINE = re.compile(r'\[ *(RUN|OK|FAILED|SKIPPED) *\] (\S+)$')
 
 
@@ -34,6 +36,12 @@ def skip_reason(test, name):
         if 'SKIPPED' in line and line.endswith(name) and i > 0 and not LINE.search(lines[i - 1]):
             return lines[i - 1].strip()
     return ''
+
+
+def words(test):
+    """The conditions that were false, or else the last lines."""
+    lines = [line.strip() for line in (test.get('stdout', '') + test.get('stderr', '')).splitlines()]
+    return [line for line in lines if SAID.search(line)][:MOST_SAID] or lines[-MOST_SAID:]
 
 
 def count(test):
@@ -69,6 +77,8 @@ def main():
             tests, failed = [], failed + [f'{path}: {error}']
         for test in tests:
             p, f, s = count(test)
+            if f:
+                f[-1] = '\n    '.join(f[-1:] + words(test))
             passed, failed, skipped = passed + p, failed + f, skipped + s
     for line in skipped:
         print('skipped', line)

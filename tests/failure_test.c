@@ -598,6 +598,8 @@ static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *a
     if (rank == 0)
         CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_TIMEOUT);
     ranks_meet();
+    if (RANKS_ON_HOSTS)
+        sleep(2); /* the news are on their way */
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
     *comm = NULL;
     return 0;
