@@ -1081,7 +1081,7 @@ static int leave_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void
     } else { /* rank 0 waits long before the link breaks, but not long after it */
         usleep(1300000);
         is_cut = true;
-        usleep(200000);
+        usleep(100000);
     }
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     return 0;

@@ -208,7 +208,7 @@ static int fail_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
     if (rank == 1 && failure == ABORT)
         CHECK(plait_comm_abort(*comm, "for a test") == PLAIT_OK);
     if (rank == 1 && failure == DEADLINE) {
-        usleep(1500000);
+        ranks_meet(); /* the others have given up */
         plait_comm_destroy(*comm);
         *comm = NULL;
         return 0;
@@ -229,6 +229,8 @@ static int fail_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
         }
     }
     first = plait_wait_all(r, MANY);
+    if (failure == DEADLINE)
+        ranks_meet();
     CHECK(first != PLAIT_ERR_ARG);
     for (uint32_t i = 0; i < MANY; i++)
         CHECK(r[i] == NULL);
@@ -411,7 +413,7 @@ static int fail_in_two_comms(struct plait_comm **comm, uint32_t rank, void *arg)
     if (rank == 1) {
         CHECK(plait_allreduce(*comm, v, w, 5000, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
         CHECK(plait_recv(*comm, w, 1, PLAIT_INT32, 0, NULL) == PLAIT_ERR_FAILED);
-        usleep(1000000); /* alive, and silent */
+        ranks_meet(); /* alive, and silent, until the other has its errors */
         plait_comm_destroy(silent);
         CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
         *comm = NULL;
@@ -428,6 +430,7 @@ static int fail_in_two_comms(struct plait_comm **comm, uint32_t rank, void *arg)
               PLAIT_OK);
     }
     const enum plait_status first = e->stream ? plait_stream_synchronize(stream) : plait_wait_all(r, 2);
+    ranks_meet();
     CHECK(first == (e->late_first ? PLAIT_ERR_TIMEOUT : PLAIT_ERR_MISMATCH));
     CHECK(strstr(plait_last_error(), e->late_first ? "no progress for 0.3 s" : "6000") != NULL);
     CHECK(r[0] == NULL && r[1] == NULL && plait_stream_synchronize(stream) == PLAIT_OK);

@@ -505,8 +505,8 @@ static void who_leaves_is_waited_for_no_more(void **state)
 static void a_rank_that_never_calls_is_named(void **state)
 {
     (void)state;
-    run(3, 1, &not_called, 1, 0);
-    run(1, 3, &not_called, 1, 0);
+    run(3, 1, &not_called, 3, 0);
+    run(1, 3, &not_called, 3, 0);
     run(3, 1, &not_come, 1, 0);
     run(1, 2, &not_come, 1, 0);
 }

@@ -350,8 +350,8 @@ static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
 static void a_stream_that_is_held_up_is_waited_for_until_the_deadline(void **state)
 {
     (void)state;
-    run_held(2, 1, LATE, 1);
-    run_held(1, 3, LATE, 1);
+    run_held(2, 1, LATE, 3);
+    run_held(1, 3, LATE, 3);
 }
 
 static void a_stream_that_is_held_up_is_waited_for_until_its_rank_dies(void **state)
