@@ -80,6 +80,8 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
     } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
+        if (run->prog->keeps && run->comm->remote == NULL) /* read while a cache has it for this rank's copy */
+            run->at_once = 1;
     } else {
         data = stage(run, f, in, data, bytes, way);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
@@ -324,6 +326,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
+    run->at_once = PLAIT_NFLIGHT;
     run->fits = false;
     run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
                  run->o->selection.once;
@@ -369,7 +372,7 @@ static bool turn_flights(struct plait_run *run)
         struct plait_flight *f = &run->flights[place];
         if (f->done == run->prog->ninstr) {
             if ((first + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
-                !plait_flight_idle(comm, f))
+                run->next_slice - run->done_slices >= run->at_once || !plait_flight_idle(comm, f))
                 continue;
             plait_flight_launch(run, f);
             moved = true;

@@ -404,6 +404,23 @@ bool plait_moves_single_blocks(const struct plait_plan *plan)
     return true;
 }
 
+bool plait_keeps_what_it_sends(const struct plait_plan *plan)
+{
+    bool keeps = false;
+
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        if (s->verb != PLAIT_STEP_SEND)
+            continue;
+        if (s->ndep > 0)
+            return false;
+        for (uint32_t k = 0; k < plan->nstep && !keeps; k++)
+            keeps = plan->step[k].verb == PLAIT_STEP_COPY && plan->step[k].a.buf == s->a.buf &&
+                    plan->step[k].a.slot == s->a.slot;
+    }
+    return keeps;
+}
+
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
 {
@@ -437,6 +454,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->hash = proof.hash;
     p->sliceable = proof.sliceable;
     p->single = plait_moves_single_blocks(plan);
+    p->keeps = plait_keeps_what_it_sends(plan);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)

@@ -51,6 +51,7 @@ struct plait_prog {
     bool inplace;
     bool sliceable; /* plait_plan_sliceable(), of all ranks' plans */
     bool single;    /* this rank's plan moves blocks one by one, its own ones only: they may differ in size */
+    bool keeps;     /* plait_keeps_what_it_sends() */
     uint32_t root;
     enum plait_round round;
     bool average;
@@ -68,6 +69,9 @@ struct plait_prog {
 
 /* Blocks one by one, and only such as its rank gives or gets: of the others it does not know the size. */
 bool plait_moves_single_blocks(const struct plait_plan *plan);
+
+/* Does this rank send only what it has when it begins, and copies some of that itself? */
+bool plait_keeps_what_it_sends(const struct plait_plan *plan);
 
 /* Fuse a plan: node[i] is the step that step i is done together with. */
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);

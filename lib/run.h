@@ -101,14 +101,15 @@ struct plait_run {
     uint64_t capture;             /* of a graph that what is put there goes into; 0: none */
     uint32_t fingerprint;         /* of its messages */
     uint64_t nslice, next_slice, done_slices;
-    size_t need;    /* library memory of the largest slice */
-    bool fits;      /* there is room for it */
-    bool lands;     /* senders may lend what a REDUCE reads */
-    unsigned way;   /* of writing: enum plait_way */
-    bool timed;     /* measure `busy` */
-    double busy;    /* seconds spent copying and reducing before the first message came */
-    double began;   /* clock when it came; from then on waiting counts too, as the others' writing causes it */
-    uint32_t wrong; /* rank + 1 whose message has another size than expected; 0: none */
+    uint64_t at_once; /* slices in flight, at most */
+    size_t need;      /* library memory of the largest slice */
+    bool fits;        /* there is room for it */
+    bool lands;       /* senders may lend what a REDUCE reads */
+    unsigned way;     /* of writing: enum plait_way */
+    bool timed;       /* measure `busy` */
+    double busy;      /* seconds spent copying and reducing before the first message came */
+    double began;     /* clock when it came; from then on waiting counts too, as the others' writing causes it */
+    uint32_t wrong;   /* rank + 1 whose message has another size than expected; 0: none */
     size_t wrong_bytes, expected_bytes;
 };
 

@@ -542,6 +542,69 @@ static void threads_stage_nothing(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* Messages of a thread's only link. */
+static _Thread_local struct {
+    const struct plait_transport *real;
+    unsigned given, taken, ahead; /* ahead: most that were given when so many fewer were taken */
+} flow;
+
+static bool count_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
+                        size_t bytes, bool take)
+{
+    flow.given++;
+    if (flow.given - flow.taken > flow.ahead)
+        flow.ahead = flow.given - flow.taken;
+    return flow.real->offer(link, number, fingerprint, note, data, bytes, take);
+}
+
+static const void *count_arrival(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                                 size_t *bytes)
+{
+    const void *data = flow.real->arrived(link, number, fingerprint, landing, bytes);
+
+    flow.taken += data != NULL;
+    return data;
+}
+
+static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
+    struct plait_transport counting;
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    call.slice = 2 * SLICE;
+    CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call) == PLAIT_OK);
+    struct plait_link *link = (*comm)->peers[1 - rank].link[PLAIT_CHANNEL_COLLECTIVES];
+    flow.real = link->transport;
+    counting = *flow.real;
+    counting.offer = count_offer;
+    counting.arrived = count_arrival;
+    link->transport = &counting;
+    for (unsigned i = 0; i < 3; i++) {
+        flow.given = flow.taken = flow.ahead = 0;
+        CHECK((i == 0   ? plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call)
+               : i == 1 ? plait_allgather(*comm, out + rank * BLOCK, out, BLOCK, PLAIT_UINT8, &call)
+                        : plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, &call)) == PLAIT_OK);
+        CHECK(flow.given == NSLICE && flow.taken == NSLICE && flow.ahead == (i == 0 ? 1 : PLAIT_NFLIGHT));
+    }
+    link->transport = flow.real;
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
+static void what_a_rank_keeps_and_lends_goes_slice_by_slice(void **state)
+{
+    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = keep_and_lend };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static int read_in_pieces(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
@@ -1010,6 +1073,7 @@ int main(void)
         cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
         cmocka_unit_test(threads_stage_nothing),
+        cmocka_unit_test(what_a_rank_keeps_and_lends_goes_slice_by_slice),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
         cmocka_unit_test(both_ways_are_measured),
