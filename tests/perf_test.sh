@@ -397,13 +397,13 @@ mistake 'more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
 timeout 120 "$perf" -b 0 -e 64 -n 10 --guard off >"$work/out" 2>&1 || fail "-b 0: $(tail -3 "$work/out")"
 [ "$(rows | wc -l)" -eq 3 ] || fail "-b 0 does not go on with one element: $(cat "$work/out")"
 
-# Ranks in the middle of long operations, in the background; $coordinator is their parent. On a busy machine it takes longer
-# than 10 s until they are.
+# Ranks in the middle of operations, in the background; $coordinator is their parent. The buffers are below those for which
+# it first takes gigabytes of memory. On a busy machine it takes longer than 10 s until they are.
 begin_long() {
-    "$perf" -b 4M -e 4M --cell-time 100 --guard off "$@" >"$work/out" 2>&1 &
+    "$perf" -b 512K -e 512K --cell-time 100 --guard off "$@" >"$work/out" 2>&1 &
     coordinator=$!
-    for i in $(seq 600); do
-        grep -q '^# .*elements' "$work/out" && break
+    for i in $(seq 1200); do
+        grep -q '^# .*elements' "$work/out" || ! kill -0 $coordinator 2>/dev/null && break
         sleep 0.1
     done
     sleep 0.5
@@ -414,7 +414,7 @@ peer=
 [ "$openmpi" = yes ] && peer="--peer openmpi:ob1"
 for how in KILL TERM; do
     begin_long $peer
-    [ "$(living | wc -l)" -ge 3 ] || fail "ranks did not start: $(cat "$work/out")"
+    [ "$(living | wc -l)" -ge 3 ] || fail "ranks did not start in $i turns: $(living; cat "$work/out")"
     kill -$how $coordinator
     wait $coordinator 2>/dev/null
     until_gone

@@ -253,7 +253,7 @@ static void streams_may_take_the_place_of_others(void **state)
                      0);
 }
 
-/* What was allocated is another allocation at each turn, and lies where the last one was. Two comms of a rank see it. */
+/* What was allocated is another allocation at each turn, and lies where an earlier one was. Two comms of a rank see it. */
 static int free_and_allocate(ncclComm_t *comm, int rank, int nrank)
 {
     const float *places[20][2];
@@ -268,7 +268,9 @@ static int free_and_allocate(ncclComm_t *comm, int rank, int nrank)
         CHECK(gpu_begin(&g, k % 3 == 2 ? 4 * COUNT : COUNT) && put(&g, (float)k, g.stream) == 0);
         places[k][0] = g.in;
         places[k][1] = g.out;
-        same += k > 0 && (g.in == places[k - 1][0] || g.out == places[k - 1][1]);
+        for (int before = 0; before < k; before++)
+            for (int i = 0; i < 2; i++)
+                same += g.in == places[before][i] || g.out == places[before][i];
         OK(sum(k % 4 != 1 ? *comm : other, g.in, g.out, g.stream));
         if (k % 4 == 2)
             OK(sum(other, g.in, g.out, g.stream));
