@@ -80,9 +80,11 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
     } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
-        if (run->prog->keeps && run->comm->remote == NULL) /* read while a cache has it for this rank's copy */
-            run->at_once = 1;
+        if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
+            run->at_once = 1; /* read while a cache has it for this rank's copy */
     } else {
+        run->stages = true; /* stages fill while others are taken */
+        run->at_once = PLAIT_NFLIGHT;
         data = stage(run, f, in, data, bytes, way);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = run->queue == NULL; /* the stream waits, not the host */
@@ -327,6 +329,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
     run->at_once = PLAIT_NFLIGHT;
+    run->stages = false;
     run->fits = false;
     run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
                  run->o->selection.once;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "look.h"
 
-#include "clock.h"
 #include "failure.h"
 #include "progress.h"
 #include "remote/news.h"
+#include "stall.h"
 #include "status.h"
 
 #include <errno.h>
@@ -157,7 +157,7 @@ static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait
     return UINT32_MAX;
 }
 
-enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait *w)
+enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait *w, double now)
 {
     const uint32_t gone = find_gone(comm, w);
 
@@ -167,7 +167,7 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
     }
     if (w->suspect != gone + 1) { /* once more around: its last messages may have arrived */
         w->suspect = gone + 1;
-        w->suspected = plait_clock();
+        w->suspected = now;
         return PLAIT_OK;
     }
     const struct plait_control *c = comm->peers[gone].control;
@@ -180,7 +180,7 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
                                 "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
                                 p->mirror->pid, p->mirror->host, done); /* it may not have told of its last */
     if (unborn(comm, gone) && !plait_process_dead(p->process)) /* a death that is the reason is about to be known */
-        return plait_clock() - w->suspected < MOST_DYING
+        return now - w->suspected < MOST_DYING && now - w->start < plait_deadline_of(comm, w)
                    ? PLAIT_OK
                    : plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,

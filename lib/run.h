@@ -102,6 +102,7 @@ struct plait_run {
     uint32_t fingerprint;         /* of its messages */
     uint64_t nslice, next_slice, done_slices;
     uint64_t at_once; /* slices in flight, at most */
+    bool stages;      /* some message to some rank */
     size_t need;      /* library memory of the largest slice */
     bool fits;        /* there is room for it */
     bool lands;       /* senders may lend what a REDUCE reads */

@@ -71,7 +71,7 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
     if (status == PLAIT_OK && (now >= w->check || now - w->start >= plait_deadline_of(comm, w))) {
         status = plait_look_at_past_calls(comm);
         if (status == PLAIT_OK)
-            status = plait_look_for_gone(comm, w);
+            status = plait_look_for_gone(comm, w, now);
         if (status == PLAIT_OK)
             status = plait_look_at_unread(comm, w, now);
         if (status == PLAIT_OK && w->suspect == 0)

@@ -62,12 +62,12 @@ struct plait_wait_kind {
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
-    uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive */
+    uint32_t suspect;      /* rank + 1 seen gone one look ago: what it sent before may still arrive; */
+    double suspected;      /* clock of the first such look */
     uint32_t away;         /* 1: it has given up its processor */
     double start, check;   /* clock when the waiting was first timed; of the next look for deaths */
     double last;           /* clock at the last look */
     double seen, silence;  /* last look of the rank that is waited for; seconds since, see COUNTED (wait.c) */
-    double suspected;      /* clock of that look */
     double cut;            /* clock of the first look at which a rank that is needed could not be reached; 0: all can */
     uint32_t last_awaited; /* rank + 1, of the last look; 0: nobody */
     bool timed, warned, sleepy, announced;

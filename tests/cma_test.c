@@ -571,7 +571,7 @@ static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
     enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
-    struct plait_transport counting;
+    static _Thread_local struct plait_transport counting;
 
     (void)arg;
     CHECK(in != NULL && out != NULL);

@@ -349,7 +349,7 @@ static int shrink_with_a_dead_rank(struct plait_comm **comm, uint32_t rank, void
     CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER);
     CHECK(plait_comm_shrink(*comm, excluded, 1, 0, NULL, &rest) == PLAIT_ERR_FAILED);
     CHECK(strstr(plait_last_error(), "rank 2") != NULL && strstr(plait_last_error(), "died") != NULL);
-    usleep(1500000); /* for the other's look: this process ends, too */
+    sleep(3); /* for the other's look: this process ends, too */
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;

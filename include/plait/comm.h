@@ -124,8 +124,8 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
  * reason  for the error text of all ranks, which ends after 511 bytes; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.
  * A comm that is still created in the background: creation ends in an error, here within half a second, in which
- *         those who come are told as those who have come; where it was too late for that, the comm is there and has
- *         failed; in both cases without the reason.
+ *         those who come are told as those who have come (by rank 0: of another rank they are told that it left or
+ *         died); where it was too late for that, the comm is there and has failed; in both cases without the reason.
  * Errors: PLAIT_ERR_ARG (comm is NULL, or of the process that this one was forked from)
  */
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
