@@ -84,6 +84,8 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
         status = plait_alg_check(s->alg, shape, NULL);
     else if (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)
         status = plait_alg_prove(s->alg, shape);
+    if (status == PLAIT_OK && comm->config.check)
+        status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
     if (status == PLAIT_OK)
         status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
     if (status == PLAIT_OK) {

@@ -107,11 +107,10 @@ static inline enum plait_copying combining_of(const struct plait_run *run, const
 
 void plait_combine(struct plait_run *run, struct plait_flight *f, uint32_t i)
 {
-    enum { MOST = 1024 };
     const struct plait_instr *in = &run->prog->instrs[i];
     const struct plait_source *s = run->prog->sources + in->source;
     const size_t n = plait_step_elements(run, f, in);
-    const void *from[MOST];
+    const void *from[PLAIT_MOST_SOURCES];
     const double start = plait_step_clock(run);
     const struct plait_instr *recv = first_borrowed(run, in);
     const struct plait_passed m =

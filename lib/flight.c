@@ -9,28 +9,41 @@
 #include <sys/mman.h>
 
 /* Where blocks are equally big, several in a row of slots are one piece, as they are in IN and OUT. */
-size_t plait_flight_stride(const struct plait_op_plan *o, size_t n)
+static size_t stride_of(const struct plait_op_plan *o, size_t n, size_t each)
 {
-    const size_t each = o->prog->wide ? sizeof(float) : o->size;
-
     return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each)
                                                  : n * each;
 }
 
-size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n)
+/* Of a slot that has room for either width. */
+static size_t most_stride(const struct plait_op_plan *o, size_t n)
+{
+    return stride_of(o, n, o->prog->wide ? sizeof(float) : o->size);
+}
+
+static size_t wide_tmp_bytes(const struct plait_op_plan *o, size_t n)
+{
+    return o->prog->wide ? PLAIT_ROUND_UP(stride_of(o, n, sizeof(float)) * o->prog->ntmp) : 0;
+}
+
+static size_t wide_out_bytes(const struct plait_op_plan *o, size_t n)
 {
     const size_t nslot = o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : o->geometry.out.nslot;
     return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
+}
+
+static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
+{
+    return PLAIT_ROUND_UP(stride_of(o, n, o->size) * o->prog->ntmp);
 }
 
 size_t plait_flight_need(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
     const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
-    const size_t stride = plait_flight_stride(o, n);
 
-    return PLAIT_ROUND_UP(stride * o->prog->ntmp) + plait_flight_shadow(o, n) +
-           PLAIT_ROUND_UP(stride * o->prog->nstage);
+    return tmp_bytes(o, n) + wide_tmp_bytes(o, n) + wide_out_bytes(o, n) +
+           PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
 }
 
 /* Of what may be lent: landed messages of the largest slice. */
@@ -39,7 +52,7 @@ static size_t land_need(const struct plait_run *run)
     const struct plait_op_plan *o = run->o;
     const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
 
-    return run->lands ? plait_flight_stride(o, n) * o->prog->nland : 0;
+    return run->lands ? most_stride(o, n) * o->prog->nland : 0;
 }
 
 void plait_read_later(struct plait_late *late, uint32_t number)
@@ -81,14 +94,16 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
 
     f->slice = run->next_slice++;
     f->start = start_at;
-    f->stride = plait_flight_stride(run->o, n);
+    f->stride = most_stride(run->o, n);
+    f->tmp_stride = stride_of(run->o, n, run->o->size);
     const size_t turn = turn_of(run, f), first = 2 * run->need <= turn ? run->need : 0;
     if (f->used < first || f->used + run->need > turn)
         f->used = first;
     f->tmp = f->memory + f->used;
     f->used += run->need;
-    f->shadow = f->tmp + PLAIT_ROUND_UP(f->stride * p->ntmp);
-    f->stage = f->shadow + plait_flight_shadow(run->o, n);
+    f->wide_tmp = f->tmp + tmp_bytes(run->o, n);
+    f->wide_out = f->wide_tmp + wide_tmp_bytes(run->o, n);
+    f->stage = f->wide_out + wide_out_bytes(run->o, n);
     f->past = first > 0 ? f->memory + (f->stage - f->tmp) : f->stage;
     f->n = vector ? 0 : n;
     f->q = vector ? n / p->nblk : run->o->count;

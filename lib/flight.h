@@ -23,14 +23,15 @@ struct plait_flight {
     uint32_t done;  /* instructions; == prog->ninstr: idle */
 
     /*
-     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, then the wide shadow of OUT, then
+     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, those of TMP and of OUT in fp32, then
      * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
      * cache, and writing them again would wait for it. What is staged past the caches has a part of its own where two
      * fit, the first: it drives lines out of them, and what they cost is known only if they keep the others meanwhile (lend.h).
      */
-    char *memory, *tmp, *shadow, *stage, *past;
+    char *memory, *tmp, *wide_tmp, *wide_out, *stage, *past;
     size_t bytes, used;
-    size_t stride; /* of a TMP slot, of a staged block and of a landed one */
+    size_t tmp_stride; /* of a slot of tmp */
+    size_t stride;     /* of a slot of wide_tmp, of a staged block and of a landed one */
 
     /* [land_bytes] Where messages land that REDUCEs read; this rank's own, and always the same, so in its cache. */
     char *land;
@@ -50,10 +51,7 @@ struct plait_flight {
     struct plait_late *late; /* [nrank] of its last use */
 };
 
-/* Library memory of a slice of `n` elements of this operation: of a TMP slot or a staged block (the largest); of OUT's
- * wide shadow. And in all, of its largest slice. */
-size_t plait_flight_stride(const struct plait_op_plan *o, size_t n);
-size_t plait_flight_shadow(const struct plait_op_plan *o, size_t n);
+/* Library memory of this operation's largest slice. */
 size_t plait_flight_need(const struct plait_run *run);
 
 /* A staged message with this number was offered. */

@@ -15,8 +15,10 @@ struct value {
 struct fuser {
     const struct plait_plan *plan;
     const uint32_t *deps;
+    struct plait_geometry geometry;
     struct value *values; /* [nstep] of steps that write TMP */
     uint32_t *operand[2]; /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
+    uint32_t *guard;      /* [plait_nplace()] of a slot: last tree that needs what it holds; its root, plus 1 */
     uint32_t *node;
 };
 
@@ -144,19 +146,73 @@ static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
     return true;
 }
 
-/* Give the whole tree below `step`, and the RECVs at its leaves, the node of its root. */
-static void merge(struct fuser *f, uint32_t step, uint32_t root)
+/*
+ * Give the whole tree below `step`, and the RECVs at its leaves, the node of its root, or (own) each its own again.
+ * Returns the first REDUCE.
+ */
+static uint32_t mark_tree(struct fuser *f, uint32_t step, bool own, uint32_t root)
 {
-    f->node[step] = root;
+    uint32_t first = step;
+
+    f->node[step] = own ? step : root;
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][step];
         if (!passed_to(f, x, step))
             continue;
-        if (is_verb(f, x, PLAIT_STEP_REDUCE))
-            merge(f, x, root);
-        else if (is_verb(f, x, PLAIT_STEP_RECV))
-            f->node[x] = root;
+        if (is_verb(f, x, PLAIT_STEP_REDUCE)) {
+            const uint32_t below = mark_tree(f, x, own, root);
+            first = below < first ? below : first;
+        } else if (is_verb(f, x, PLAIT_STEP_RECV)) {
+            f->node[x] = own ? x : root;
+        }
     }
+    return first;
+}
+
+static uint32_t place(const struct fuser *f, struct plait_span span, uint32_t k)
+{
+    return plait_place(f->plan, &f->geometry, span, k);
+}
+
+static void guard(struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        f->guard[place(f, span, k)] = root + 1;
+}
+
+static bool is_guarded(const struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        if (f->guard[place(f, span, k)] == root + 1)
+            return true;
+    return false;
+}
+
+/*
+ * Is it the same when all REDUCEs of the tree run at the root's place in the program, at once? They read until then,
+ * and an element of the result may be written before the next one is read. So no step up to the root may write what a
+ * REDUCE of the tree before it reads or makes, and the result lies exactly where an operand lies, or apart from it.
+ */
+static bool may_run_at_root(struct fuser *f, uint32_t first, uint32_t root)
+{
+    const struct plait_step *s = f->plan->step;
+
+    for (uint32_t i = first; i <= root; i++) {
+        const bool inside = f->node[i] == root && s[i].verb == PLAIT_STEP_REDUCE;
+        if (!inside && s[i].verb != PLAIT_STEP_SEND && is_guarded(f, s[i].dst, s[i].nblk, root))
+            return false;
+        for (unsigned k = 0; inside && k < 2; k++) {
+            const struct plait_span operand = k == 0 ? s[i].a : s[i].b;
+            const uint32_t from = f->operand[k][i];
+            const bool read = from == PLAIT_NONE || f->node[from] != root;
+            guard(f, operand, s[i].nblk, root);
+            if (read && plait_overlaps_shifted(f->plan, &f->geometry, s[root].dst, operand, s[i].nblk))
+                return false;
+        }
+        if (inside && i < root)
+            guard(f, s[i].dst, s[i].nblk, root);
+    }
+    return true;
 }
 
 static void fuse_local(struct fuser *f, uint32_t reduce)
@@ -170,10 +226,27 @@ static void fuse_local(struct fuser *f, uint32_t reduce)
     }
 }
 
+/* False: nothing is fused. */
+static bool fuse_tree(struct fuser *f, uint32_t root)
+{
+    const uint32_t leaves = count_leaves(f, root);
+
+    if (leaves > PLAIT_MOST_SOURCES || !is_canonical(f, root, leaves))
+        return false;
+    if (may_run_at_root(f, mark_tree(f, root, false, root), root))
+        return true;
+    mark_tree(f, root, true, root);
+    return false;
+}
+
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node)
 {
     const size_t n = plan->nstep + 1;
-    struct fuser f = { .plan = plan, .deps = plait_plan_deps(plan), .node = node };
+    struct fuser f = { .plan = plan,
+                       .deps = plait_plan_deps(plan),
+                       .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
+                                                     plan->nblk),
+                       .node = node };
     enum plait_status status = PLAIT_ERR_NOMEM;
 
     for (uint32_t i = 0; i < plan->nstep; i++)
@@ -182,21 +255,19 @@ enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fu
         return PLAIT_OK;
     f.values = calloc(n, sizeof *f.values);
     f.operand[0] = malloc(2 * n * sizeof *f.operand[0]);
-    if (f.values != NULL && f.operand[0] != NULL) {
+    f.guard = calloc((size_t)plait_nplace(plan) + 1, sizeof *f.guard);
+    if (f.values != NULL && f.operand[0] != NULL && f.guard != NULL) {
         f.operand[1] = f.operand[0] + n;
         status = find_values(&f);
     } else {
         plait_fail(status, "out of memory to bind a plan");
     }
     for (uint32_t i = plan->nstep; status == PLAIT_OK && i-- > 0;) {
-        if (plan->step[i].verb != PLAIT_STEP_REDUCE || node[i] != i)
-            continue;
-        const uint32_t leaves = count_leaves(&f, i);
-        if (fusing == PLAIT_FUSE_PROVED && leaves <= 1024 && is_canonical(&f, i, leaves))
-            merge(&f, i, i);
-        else
+        if (plan->step[i].verb == PLAIT_STEP_REDUCE && node[i] == i &&
+            (fusing != PLAIT_FUSE_PROVED || !fuse_tree(&f, i)))
             fuse_local(&f, i);
     }
+    free(f.guard);
     free(f.values);
     free(f.operand[0]);
     return status;

@@ -27,13 +27,19 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
 /* What values are: the contribution of one rank, of several, of all. */
 enum { PLAIT_VALUE_SINGLE = 1, PLAIT_VALUE_PARTIAL = 2, PLAIT_VALUE_FINAL = 4 };
 
+struct plait_step_of { /* step `step` of rank `rank`; PLAIT_NONE: there is none */
+    uint32_t rank, step;
+};
+
 /*
  * What a rank's steps move or make, as far as it is defined by the contributor sets of the whole comm.
  *
- * kinds  [plans[rank]->nstep] the union over the step's blocks
+ * kinds   [plans[rank]->nstep] the union over the step's blocks
+ * uneven  a step of any rank that has partial sums and other values in one of its spans
  * Errors: PLAIT_ERR_PLAN (the plans are wrong), PLAIT_ERR_NOMEM. Cost: as plait_plan_check, without figures.
  */
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds);
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
+                                     struct plait_step_of *uneven);
 
 #endif

@@ -11,6 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t plait_nplace(const struct plait_plan *plan)
+{
+    const struct plait_geometry g =
+        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+    return g.out.nslot + g.in.nslot + plan->ntmp;
+}
+
+bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
+                            struct plait_span y, uint32_t n)
+{
+    const uint32_t first = plait_place(plan, g, x, 0); /* a REDUCE writes OUT or TMP, where places follow each other */
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t at = plait_place(plan, g, y, k) - first;
+        if (at < n && at != k)
+            return true;
+    }
+    return false;
+}
+
 /* ---- From steps to instructions ------------------------------------------------------------------ */
 
 struct binder {
@@ -18,9 +38,8 @@ struct binder {
     const uint32_t *deps, *node;
     struct plait_prog *prog;
     uint32_t *instr;            /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
-    uint32_t *tmp;              /* [ntmp] step that last wrote the slot, so far */
+    uint32_t *written;          /* [plait_nplace()] 1 + the step that last wrote the slot, so far; 0: none did */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
-    uint32_t *version;          /* [2][nblk] number of the last step that wrote a slot of OUT, and of IN: never */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
     struct plait_geometry geometry;
@@ -43,22 +62,15 @@ static bool is_wide(const struct binder *b, uint32_t step)
     return b->wide && step != PLAIT_NONE && b->kinds[step] == PLAIT_VALUE_PARTIAL;
 }
 
-/* In `version`, of the k-th slot of a span of IN or OUT. In place, slots with the same block are one. */
-static uint32_t place_of(const struct binder *b, struct plait_span span, uint32_t k)
+static uint32_t *written_at(const struct binder *b, struct plait_span span, uint32_t k)
 {
-    const struct plait_geometry *g = &b->geometry;
-
-    if (span.buf == PLAIT_OUT)
-        return span.slot + k;
-    const uint32_t out =
-        b->plan->inplace ? plait_side_slot(&g->out, g->in.blk + (span.slot + k) * g->in.stride) : UINT32_MAX;
-    return out != UINT32_MAX ? out : b->plan->nblk + span.slot + k;
+    return &b->written[plait_place(b->plan, &b->geometry, span, k)];
 }
 
-/* The step whose value a span holds now, or NONE: the caller's input. */
-static uint32_t writer_of(const struct binder *b, struct plait_span span)
+/* The step whose value the k-th slot of a span holds now, or NONE: the caller's input. */
+static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32_t k)
 {
-    return span.buf == PLAIT_TMP ? b->tmp[span.slot] : b->version[place_of(b, span, 0)] - 1; /* version 0: NONE */
+    return *written_at(b, span, k) - 1; /* 0 becomes NONE */
 }
 
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
@@ -89,7 +101,7 @@ static uint32_t version_of(const struct binder *b, struct plait_span span, uint3
     uint32_t newest = 0;
 
     for (uint32_t k = 0; k < nblk; k++) {
-        const uint32_t v = b->version[place_of(b, span, k)];
+        const uint32_t v = *written_at(b, span, k);
         newest = v > newest ? v : newest;
     }
     return newest;
@@ -143,13 +155,26 @@ static void note_write(struct binder *b, uint32_t step)
 {
     const struct plait_step *s = &b->plan->step[step];
 
-    if (s->verb == PLAIT_STEP_SEND)
+    for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && k < s->nblk; k++)
+        *written_at(b, s->dst, k) = step + 1;
+}
+
+/* Is what the SEND takes the whole result of one REDUCE? Then that may make the staged copy too. */
+static void mark_sent(const struct binder *b, uint32_t send)
+{
+    const struct plait_step *s = &b->plan->step[send];
+    const uint32_t w = b->writer[0][send];
+
+    if (w == PLAIT_NONE || b->plan->step[w].verb != PLAIT_STEP_REDUCE)
         return;
-    for (uint32_t k = 0; k < s->nblk; k++) {
-        if (s->dst.buf == PLAIT_TMP)
-            b->tmp[s->dst.slot + k] = step;
-        else if (s->dst.buf == PLAIT_OUT)
-            b->version[s->dst.slot + k] = step + 1;
+    const struct plait_step *r = &b->plan->step[w];
+    for (uint32_t k = 0; k < s->nblk; k++)
+        if (writer_of(b, s->a, k) != w)
+            return;
+    if (s->a.buf == r->dst.buf && s->a.slot == r->dst.slot && s->blk == r->blk && s->nblk == r->nblk) {
+        struct plait_instr *in = &b->prog->instrs[b->instr[w]];
+        in->sent = true;
+        in->stage = b->prog->instrs[b->instr[send]].stage;
     }
 }
 
@@ -163,14 +188,12 @@ static void make_instrs(struct binder *b, uint32_t *version)
 {
     struct plait_prog *p = b->prog;
 
-    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+    for (uint32_t i = 0; i < b->plan->nstep; note_write(b, i++)) {
         const struct plait_step *s = &b->plan->step[i];
-        b->writer[0][i] = s->verb != PLAIT_STEP_RECV ? writer_of(b, s->a) : PLAIT_NONE;
-        b->writer[1][i] = s->verb == PLAIT_STEP_REDUCE ? writer_of(b, s->b) : PLAIT_NONE;
-        if (is_inner(b, i)) {
-            note_write(b, i);
+        b->writer[0][i] = s->verb != PLAIT_STEP_RECV ? writer_of(b, s->a, 0) : PLAIT_NONE;
+        b->writer[1][i] = s->verb == PLAIT_STEP_REDUCE ? writer_of(b, s->b, 0) : PLAIT_NONE;
+        if (is_inner(b, i))
             continue;
-        }
         b->instr[i] = p->ninstr;
         struct plait_instr *in = &p->instrs[p->ninstr++];
         *in = (struct plait_instr){ .verb = s->verb,
@@ -180,6 +203,7 @@ static void make_instrs(struct binder *b, uint32_t *version)
                                     .nblk = s->nblk,
                                     .dst = s->dst,
                                     .source = b->nsource,
+                                    .stage = PLAIT_NONE,
                                     .wide = is_wide(b, i),
                                     .mixed = is_wide(b, i) };
         p->wide |= in->wide;
@@ -189,14 +213,15 @@ static void make_instrs(struct binder *b, uint32_t *version)
         } else if (s->verb != PLAIT_STEP_RECV) {
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         }
-        if (s->verb == PLAIT_STEP_SEND)
+        if (s->verb == PLAIT_STEP_SEND) {
             place_stage(b, i, version);
+            mark_sent(b, i);
+        }
         if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
             use_tmp(p, s->dst, s->nblk);
         for (uint32_t k = 0; k < in->nsource; k++)
             if (p->sources[in->source + k].borrowed == PLAIT_NONE)
                 use_tmp(p, p->sources[in->source + k].span, s->nblk);
-        note_write(b, i);
     }
 }
 
@@ -220,7 +245,7 @@ static enum plait_status count_readers(struct plait_prog *p)
 static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
 {
     for (uint32_t k = 0; k < nblk; k++)
-        if (b->version[dst.slot + k] != at + 1)
+        if (*written_at(b, dst, k) != at + 1)
             return false;
     return dst.buf == PLAIT_OUT;
 }
@@ -262,29 +287,21 @@ static void mark_final(struct binder *b)
 
 /* ---- Dependencies, reversed ---------------------------------------------------------------------- */
 
-/* The instruction that is done when step `i` is done. */
-static uint32_t done_with(const struct binder *b, uint32_t i)
-{
-    return b->instr[is_inner(b, i) ? b->node[i] : i];
-}
-
 /*
- * Call visit(from, to) for every edge between instructions: the dependencies of the steps, those of fused
- * steps taken over by the REDUCE. A borrowed RECV's successors other than its REDUCE wait for the REDUCE,
- * which is what releases the message (at the latest).
+ * Call visit(from, to) for every edge between instructions. Steps of one node are done together, so that a dependency
+ * between them is no wait; only the REDUCE waits for the RECVs that it borrows. Other steps wait for the whole node: a
+ * borrowed message is released at its end.
  */
 static void each_edge(const struct binder *b, void (*visit)(struct plait_prog *, uint32_t from, uint32_t to))
 {
     for (uint32_t i = 0; i < b->plan->nstep; i++) {
         const struct plait_step *s = &b->plan->step[i];
-        const uint32_t to = done_with(b, i);
         for (uint32_t k = 0; k < s->ndep; k++) {
             const uint32_t dep = b->deps[s->dep0 + k];
-            uint32_t from = done_with(b, dep);
-            if (is_borrowed(b, dep) && b->node[dep] != (is_inner(b, i) ? b->node[i] : i))
-                from = b->instr[b->node[dep]];
-            if (from != to)
-                visit(b->prog, from, to);
+            if (b->node[dep] != b->node[i])
+                visit(b->prog, b->instr[b->node[dep]], b->instr[is_borrowed(b, i) ? i : b->node[i]]);
+            else if (is_borrowed(b, dep))
+                visit(b->prog, b->instr[dep], b->instr[b->node[i]]);
         }
     }
 }
@@ -302,26 +319,6 @@ static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
     p->successors[in->successor + in->nsuccessor++] = to;
 }
 
-/* REDUCEs whose result a SEND takes as it is. */
-static void mark_sent(struct plait_prog *p)
-{
-    for (uint32_t i = 0; i < p->ninstr; i++) {
-        struct plait_instr *in = &p->instrs[i];
-        if (in->verb != PLAIT_STEP_REDUCE)
-            continue;
-        in->stage = PLAIT_NONE;
-        for (uint32_t k = 0; k < in->nsuccessor; k++) {
-            const struct plait_instr *next = &p->instrs[p->successors[in->successor + k]];
-            const struct plait_span from = p->sources[next->source].span;
-            if (next->verb == PLAIT_STEP_SEND && from.buf == in->dst.buf && from.slot == in->dst.slot &&
-                next->blk == in->blk && next->nblk == in->nblk) {
-                in->sent = true;
-                in->stage = next->stage;
-            }
-        }
-    }
-}
-
 static enum plait_status reverse_deps(struct binder *b)
 {
     struct plait_prog *p = b->prog;
@@ -329,6 +326,9 @@ static enum plait_status reverse_deps(struct binder *b)
 
     each_edge(b, count_edge);
     for (uint32_t i = 0; i < p->ninstr; i++) {
+        if (p->instrs[i].ndep > UINT16_MAX)
+            return plait_fail(PLAIT_ERR_PLAN, "rank %u: a step waits for %u others, but %u are the most", b->plan->rank,
+                              p->instrs[i].ndep, UINT16_MAX);
         p->instrs[i].successor = n;
         n += p->instrs[i].nsuccessor;
         p->instrs[i].nsuccessor = 0;
@@ -337,7 +337,6 @@ static enum plait_status reverse_deps(struct binder *b)
     if (p->successors == NULL)
         return plait_fail_memory("out of memory to bind a plan");
     each_edge(b, store_edge);
-    mark_sent(p);
     return PLAIT_OK;
 }
 
@@ -358,17 +357,15 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
 
     b.instr = malloc(n * sizeof *b.instr);
     b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
-    b.tmp = malloc((plan->ntmp + 1) * sizeof *b.tmp);
-    b.version = calloc(2 * (size_t)plan->nblk, sizeof *b.version);
+    b.written = calloc((size_t)plait_nplace(plan) + 1, sizeof *b.written);
     p->instrs = calloc(n, sizeof *p->instrs);
     p->sources = calloc(2 * n, sizeof *p->sources);
     p->ndeps = calloc(n, sizeof *p->ndeps);
     p->nsend = calloc(plan->nrank, sizeof *p->nsend);
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
-    if (version && number && b.instr && b.writer[0] && b.tmp && b.version && p->instrs && p->sources && p->ndeps &&
-        p->nsend && p->nrecv) {
+    if (version && number && b.instr && b.writer[0] && b.written && p->instrs && p->sources && p->ndeps && p->nsend &&
+        p->nrecv) {
         b.writer[1] = b.writer[0] + n;
-        memset(b.tmp, 0xff, (plan->ntmp + 1) * sizeof *b.tmp);
         make_instrs(&b, version);
         plait_number_messages(plan, p->nsend, p->nrecv, number);
         for (uint32_t i = 0; i < plan->nstep; i++)
@@ -385,8 +382,7 @@ static enum plait_status bind(const struct plait_plan *plan, const uint32_t *nod
     free(number);
     free(b.instr);
     free(b.writer[0]);
-    free(b.tmp);
-    free(b.version);
+    free(b.written);
     return status;
 }
 

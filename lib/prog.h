@@ -16,7 +16,32 @@
 
 #include "plan_check.h"
 
+#define PLAIT_MOST_SOURCES 64 /* of one REDUCE */
+
 enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
+
+/*
+ * The k-th slot of a span as one number for each piece of memory: slots of OUT, of IN, of TMP. In place, slots of IN and
+ * OUT with the same block are one.
+ */
+static inline uint32_t plait_place(const struct plait_plan *plan, const struct plait_geometry *g,
+                                   struct plait_span span, uint32_t k)
+{
+    if (span.buf == PLAIT_TMP)
+        return g->out.nslot + g->in.nslot + span.slot + k;
+    if (span.buf == PLAIT_OUT)
+        return span.slot + k;
+    const uint32_t out =
+        plan->inplace ? plait_side_slot(&g->out, g->in.blk + (span.slot + k) * g->in.stride) : UINT32_MAX;
+    return out != UINT32_MAX ? out : g->out.nslot + span.slot + k;
+}
+
+/* How many there are. */
+uint32_t plait_nplace(const struct plait_plan *plan);
+
+/* Do two spans of n slots share memory, but not slot by slot? Then a REDUCE must not read the one and write the other. */
+bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
+                            struct plait_span y, uint32_t n);
 
 struct plait_source { /* an operand */
     struct plait_span span;
@@ -55,7 +80,7 @@ struct plait_prog {
     uint32_t root;
     enum plait_round round;
     bool average;
-    bool wide; /* some partial sums are wide: TMP has room for fp32, and OUT has a wide shadow */
+    bool wide; /* some partial sums are wide: TMP and OUT have slots of fp32 too */
     uint32_t nrank, nblk, ninstr;
     uint32_t ntmp;   /* TMP slots that are still used */
     uint32_t nstage; /* blocks of staging for one slice */
@@ -96,5 +121,13 @@ enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
+
+/*
+ * Bind every rank's plan like this, turn what comes out back into steps, and prove these as plans are proved, whether
+ * messages are read in place or staged. Errors: PLAIT_ERR_PLAN: binding made something else of the plans. Cost: as
+ * plait_prog_create() for each rank.
+ */
+enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_round round, bool average);
 
 #endif

@@ -95,30 +95,38 @@ static struct plait_plan *with_window(const struct plait_plan *plan)
     return p;
 }
 
+enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
+                                    uint32_t nrank, bool *out)
+{
+    struct plait_plan **windows = calloc((size_t)nrank + 1, sizeof *windows);
+    enum plait_status status = windows != NULL ? PLAIT_OK : PLAIT_ERR_NOMEM;
+
+    for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++)
+        if ((windows[r] = with_window(plans[r])) == NULL)
+            status = PLAIT_ERR_NOMEM;
+    if (status == PLAIT_OK)
+        status = plait_check_deadlock(spec, (const struct plait_plan *const *)windows, nrank,
+                                      (const uint32_t *const *)nodes, NULL);
+    else
+        plait_fail_memory("out of memory to bind a plan");
+    destroy_all(windows, nrank);
+    *out = status == PLAIT_OK;
+    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
+}
+
 static enum plait_status prove(struct plait_plan **plans, const char *spec, uint32_t nrank, enum plait_fusing fusing,
                                bool *out)
 {
-    struct plait_plan **windows = calloc((size_t)nrank + 1, sizeof *windows);
     uint32_t **nodes = calloc((size_t)nrank + 1, sizeof *nodes);
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = nodes != NULL ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
 
     for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++) {
-        if (windows != NULL && nodes != NULL) {
-            windows[r] = with_window(plans[r]);
-            nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
-        }
-        if (windows == NULL || nodes == NULL || windows[r] == NULL || nodes[r] == NULL)
-            status = plait_fail_memory("out of memory to bind a plan");
-        else
-            status = plait_fuse(plans[r], fusing, nodes[r]);
+        nodes[r] = malloc((plans[r]->nstep + 1) * sizeof *nodes[r]);
+        status = nodes[r] != NULL ? plait_fuse(plans[r], fusing, nodes[r])
+                                  : plait_fail_memory("out of memory to bind a plan");
     }
-    if (status == PLAIT_OK) {
-        status = plait_check_deadlock(spec, (const struct plait_plan *const *)windows, nrank,
-                                      (const uint32_t *const *)nodes, NULL);
-        *out = status == PLAIT_OK;
-        status = status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
-    }
-    destroy_all(windows, nrank);
+    if (status == PLAIT_OK)
+        status = plait_prove_waits(plans, nodes, spec, nrank, out);
     for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
         free(nodes[r]);
     free(nodes);
@@ -137,37 +145,56 @@ enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec
     return status;
 }
 
-/* Fuse as much as cannot deadlock. */
-static enum plait_status choose_fusing(struct plait_plan **plans, const char *spec, uint32_t nrank, bool hop,
-                                       enum plait_fusing *out)
+/*
+ * Fuse as much as cannot deadlock.
+ *
+ * other  the root's plan if it works in place, which only the root knows: it may run this one or that in plans[]; or NULL
+ */
+static enum plait_status choose_fusing(struct plait_plan **plans, struct plait_plan *other, const char *spec,
+                                       const struct plait_shape *shape, bool hop, enum plait_fusing *out)
 {
+    struct plait_plan *const first = plans[shape->root];
     enum plait_status status = PLAIT_OK;
     bool proved = false;
 
-    *out = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
-    while ((status = prove(plans, spec, nrank, *out, &proved)) == PLAIT_OK && !proved && *out > PLAIT_FUSE_NONE)
-        --*out;
-    if (status != PLAIT_OK || proved)
-        return status;
+    for (int fusing = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED; fusing >= PLAIT_FUSE_NONE && !proved; fusing--) {
+        *out = (enum plait_fusing)fusing;
+        status = prove(plans, spec, shape->nrank, *out, &proved);
+        if (status == PLAIT_OK && proved && other != NULL) {
+            plans[shape->root] = other;
+            status = prove(plans, spec, shape->nrank, *out, &proved);
+            plans[shape->root] = first;
+        }
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (proved)
+        return PLAIT_OK;
+    if (other != NULL) /* never right in place, then: the root will be told so if it asks for that */
+        return choose_fusing(plans, NULL, spec, shape, hop, out);
     return plait_fail(
         PLAIT_ERR_PLAN,
         "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
         "and they wait for it; let lanes be taken in the order in which they are sent",
-        spec, nrank, PLAIT_WINDOW);
+        spec, shape->nrank, PLAIT_WINDOW);
 }
 
-/* A step that handles partial sums together with other values cannot be wide. */
+/*
+ * Partial sums may be wider than other values, and only results are divided, so that a step cannot have both in one span.
+ * Every rank looks at the steps of all: it is refused on all or on none.
+ */
 static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
 {
-    enum plait_status status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds);
+    struct plait_step_of uneven;
+    enum plait_status status =
+        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds, &uneven);
 
-    for (uint32_t i = 0; status == PLAIT_OK && i < plans[rank]->nstep; i++)
-        if ((kinds[i] & PLAIT_VALUE_PARTIAL) && kinds[i] != PLAIT_VALUE_PARTIAL)
-            status = plait_fail(PLAIT_ERR_UNSUPPORTED,
-                                "algorithm '%s' moves partial sums together with other values (rank %u step %u), so it "
-                                "cannot round once; use PLAIT_ROUND_HOP",
-                                spec, rank, i);
+    if (status == PLAIT_OK && uneven.rank != PLAIT_NONE)
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "algorithm '%s' has partial sums and other values in one step (rank %u step %u), so it can "
+                            "neither round once nor average; use PLAIT_ROUND_HOP and another operator",
+                            spec, uneven.rank, uneven.step);
     return status;
 }
 
@@ -193,8 +220,7 @@ static enum plait_status hash_plans(const struct plait_alg *alg, const struct pl
     return status;
 }
 
-/* Only the root's own plan may know that it works in place: the others cannot. */
-static struct plait_shape common_shape(const struct plait_shape *shape)
+struct plait_shape plait_common_shape(const struct plait_shape *shape)
 {
     struct plait_shape common = *shape;
 
@@ -207,8 +233,9 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
                               uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out)
 {
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
-    const struct plait_shape common = common_shape(shape);
-    struct plait_plan **plans = NULL;
+    const struct plait_shape common = plait_common_shape(shape);
+    struct plait_shape inplace = common;
+    struct plait_plan **plans = NULL, *other = NULL;
     enum plait_status status = hash_plans(alg, &common, out);
 
     if (!few && plait_block_count(shape->coll, shape->nrank) > 0)
@@ -216,8 +243,13 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     out->fusing = PLAIT_FUSE_LOCAL;
     if (status == PLAIT_OK && (few || kinds != NULL))
         status = emit_all(alg, &common, &plans);
+    inplace.inplace = true;
+    if (status == PLAIT_OK && few && plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1).rooted &&
+        alg->applies(alg, &inplace))
+        status = plait_plan_emit(alg, &inplace, shape->root, &other);
     if (status == PLAIT_OK && few)
-        status = choose_fusing(plans, spec, shape->nrank, hop, &out->fusing);
+        status = choose_fusing(plans, other, spec, shape, hop, &out->fusing);
+    plait_plan_destroy(other);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
         destroy_all(plans, shape->nrank);
         plans = NULL;

@@ -15,6 +15,16 @@
  */
 void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
 
+/* The shape as all ranks know it: of a rooted collective only the root knows that it works in place. */
+struct plait_shape plait_common_shape(const struct plait_shape *shape);
+
+/*
+ * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way from
+ * one rank to another, and steps of a rank with the same number in nodes[rank] are done at once?
+ */
+enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
+                                    uint32_t nrank, bool *out);
+
 struct plait_proof {
     enum plait_fusing fusing; /* as much as cannot deadlock; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */
     bool sliceable;           /* all of them; false where that is not known */
@@ -25,8 +35,8 @@ struct plait_proof {
 /*
  * hop    do not fuse more than two sources
  * kinds  [nstep] PLAIT_VALUE_* of this rank's steps; NULL: not asked for
- * Errors: PLAIT_ERR_PLAN (not even the plain plans are free of deadlock), PLAIT_ERR_UNSUPPORTED (partial sums move
- *         together with other values, so they cannot be kept in fp32), PLAIT_ERR_NOMEM.
+ * Errors: PLAIT_ERR_PLAN (not even the plain plans are free of deadlock), PLAIT_ERR_UNSUPPORTED (a step has
+ *         partial sums and other values, which have no one width), PLAIT_ERR_NOMEM.
  */
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                               uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out);

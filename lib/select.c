@@ -41,6 +41,7 @@
 #include "comm.h"
 #include "hash.h"
 #include "prog.h"
+#include "prove.h"
 #include "status.h"
 #include "tiny.h"
 
@@ -269,7 +270,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_s
                            const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
-    const struct plait_claim claim = s->alg->claim(s->alg, shape);
+    const struct plait_shape common = plait_common_shape(shape);
+    const struct plait_claim claim = s->alg->claim(s->alg, &common);
     const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim.nblk : PLAIT_LINE;
     const bool in_turn = !(w->cma && s->once) || claim.depth > 1;
     const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;

@@ -29,14 +29,17 @@ static inline size_t plait_step_bytes(const struct plait_run *run, const struct 
     return plait_step_elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
 }
 
-/* Wide values of OUT lie in its shadow: the caller's memory has no room for them. */
+/*
+ * Wide values have slots of their own: the caller's OUT has no room for them, and neighbouring slots of TMP are read as one
+ * piece, so that all have one width.
+ */
 static inline char *plait_step_address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s,
                                        bool wide)
 {
     if (s.buf == PLAIT_TMP)
-        return f->tmp + s.slot * f->stride;
+        return wide ? f->wide_tmp + s.slot * f->stride : f->tmp + s.slot * f->tmp_stride;
     if (wide)
-        return f->shadow + (f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot)) * sizeof(float);
+        return f->wide_out + (f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot)) * sizeof(float);
     if (run->o->sized)
         return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
                                  : f->out + run->sizes.out_at[s.slot] * run->o->size;

@@ -237,16 +237,47 @@ static void every_algorithm_is_free_of_deadlock_when_fused(void **state)
     assert_true(proved[PLAIT_FUSE_PROVED] > proved[PLAIT_FUSE_NONE] / 4);
 }
 
+static void check_bound(const struct spec *spec)
+{
+    for (int round = PLAIT_ROUND_DEFAULT; round <= PLAIT_ROUND_HOP; round++)
+        for (int average = 0; average < 2; average++) {
+            const enum plait_status status =
+                plait_prog_check(spec->alg, spec->text, &spec->shape, (enum plait_round)round, average);
+            if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
+                fail_msg("%s, %u ranks, root %u%s, round %d: %s", spec->text, spec->shape.nrank, spec->shape.root,
+                         spec->shape.inplace ? ", in place" : "", round, plait_last_error());
+        }
+}
+
+/* Of every collective, algorithm and root: turned back into steps, it does what the plan does. */
+static void what_is_bound_is_what_was_proved(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= (full() ? 20 : light() ? 5 : 9); n++)
+        for (int coll = 0; coll < PLAIT_NCOLL; coll++)
+            for (int inplace = 0; inplace < (coll == PLAIT_ALLTOALL ? 1 : 2); inplace++) {
+                struct specs s;
+                specs_init(&s, (enum plait_coll)coll, n, inplace);
+                for (uint32_t i = 0; i < s.n; i++)
+                    for (uint32_t k = 0, root; (root = specs_root((enum plait_coll)coll, n, 5, k)) != UINT32_MAX; k++) {
+                        s.spec[i].shape.root = root;
+                        check_bound(&s.spec[i]);
+                    }
+                specs_finish(&s);
+            }
+}
+
 /* Which REDUCEs of a rank make results: as the engine marks them above 64 ranks, and by contributor sets. */
 static void compare_final(const struct spec *spec, uint32_t rank)
 {
     struct plans p = plans_emit(spec->alg, &spec->shape);
     unsigned char *kinds = calloc(p.plan[rank]->nstep + 1, 1);
+    struct plait_step_of uneven;
     struct plait_prog *prog;
     uint32_t at = 0;
 
     assert_non_null(kinds);
-    assert_int_equal(plait_check_values(spec->text, &spec->shape, CONST_PLANS(&p), rank, kinds), PLAIT_OK);
+    assert_int_equal(plait_check_values(spec->text, &spec->shape, CONST_PLANS(&p), rank, kinds, &uneven), PLAIT_OK);
     assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog),
                      PLAIT_OK);
     for (uint32_t i = 0; i < p.plan[rank]->nstep; i++) {
@@ -431,6 +462,7 @@ int main(void)
         cmocka_unit_test(ranks_that_share_processors_are_counted_over_all_of_them),
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
+        cmocka_unit_test(what_is_bound_is_what_was_proved),
         cmocka_unit_test(results_are_known_without_contributor_sets),
         cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
     };

@@ -51,6 +51,7 @@ static enum plait_status prove(struct plait_checker *c)
 {
     enum plait_status status = plait_check_shape(c);
 
+    c->uneven = PLAIT_NONE;
     if (status == PLAIT_OK)
         status = plait_graph_init(c);
     if (status == PLAIT_OK)
@@ -114,7 +115,8 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 }
 
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds)
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
+                                     struct plait_step_of *uneven)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
     struct plait_checker c = { .name = name,
@@ -129,6 +131,9 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
 
     memset(kinds, 0, plans[rank]->nstep);
     const enum plait_status status = prove(&c);
+    *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
+    if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
+        *uneven = (struct plait_step_of){ c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven) };
     plait_graph_finish(&c.graph);
     return status;
 }

@@ -34,6 +34,7 @@ struct plait_checker {
     struct plait_graph graph;
     uint32_t kinds_of;    /* rank whose steps' kinds of values are wanted */
     unsigned char *kinds; /* [nstep of that rank]; NULL: not wanted */
+    uint32_t uneven;      /* number of a step with partial sums and other values in one span, or PLAIT_NONE */
 };
 
 /* Fill the report's `failed` and `text`: "<name>, <nrank> ranks: " and the message. Returns PLAIT_ERR_PLAN. */

@@ -110,13 +110,42 @@ static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_
     return PLAIT_OK;
 }
 
+static unsigned kind_of(const struct meaning *m, struct value v)
+{
+    const uint32_t size = m->sets.size[v.set];
+
+    return size == m->c->nrank ? PLAIT_VALUE_FINAL : size == 1 ? PLAIT_VALUE_SINGLE : PLAIT_VALUE_PARTIAL;
+}
+
+/* Step n has values of these kinds in one span. */
+static void note_kinds(const struct meaning *m, uint32_t n, unsigned kinds)
+{
+    struct plait_checker *c = m->c;
+
+    if ((kinds & PLAIT_VALUE_PARTIAL) && kinds != PLAIT_VALUE_PARTIAL && c->uneven == PLAIT_NONE)
+        c->uneven = n;
+}
+
+/* They are what the step moves or makes. */
+static void note_result(const struct meaning *m, uint32_t n, unsigned kinds)
+{
+    note_kinds(m, n, kinds);
+    if (m->c->kinds != NULL && m->c->graph.rank[n] == m->c->kinds_of)
+        m->c->kinds[plait_graph_index(&m->c->graph, n)] = (unsigned char)kinds;
+}
+
 static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait_span span)
 {
     const uint32_t nblk = plait_graph_step(m->c, n)->nblk;
     enum plait_status status = PLAIT_OK;
+    unsigned kinds = 0;
 
-    for (uint32_t i = 0; i < nblk && status == PLAIT_OK; i++)
+    for (uint32_t i = 0; i < nblk && status == PLAIT_OK; i++) {
         status = check_read(m, n, span, i);
+        if (status == PLAIT_OK)
+            kinds |= kind_of(m, value_at(m, m->c->graph.rank[n], span, i));
+    }
+    note_kinds(m, n, kinds);
     return status;
 }
 
@@ -135,16 +164,6 @@ static enum plait_status check_write(struct meaning *m, uint32_t n)
     return PLAIT_OK;
 }
 
-static void note_kind(const struct meaning *m, uint32_t n, struct value v)
-{
-    const uint32_t size = m->sets.size[v.set];
-
-    if (m->c->kinds != NULL && m->c->graph.rank[n] == m->c->kinds_of)
-        m->c->kinds[plait_graph_index(&m->c->graph, n)] |= size == m->c->nrank ? PLAIT_VALUE_FINAL
-                                                           : size == 1         ? PLAIT_VALUE_SINGLE
-                                                                               : PLAIT_VALUE_PARTIAL;
-}
-
 /* Step n writes v into block i of its destination. The reference on v's set goes over to the slot. */
 static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value v)
 {
@@ -153,7 +172,6 @@ static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value 
 
     v.base = s->dst.slot;
     v.step = plait_graph_index(&m->c->graph, n);
-    note_kind(m, n, v);
     if (slot->set != PLAIT_NONE)
         plait_sets_drop(&m->sets, slot->set);
     *slot = v;
@@ -165,6 +183,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
     const struct plait_step *s = plait_graph_step(m->c, from);
     const uint32_t rank = m->c->graph.rank[from];
     enum plait_status status = check_reads(m, from, s->a);
+    unsigned kinds = 0;
 
     if (status == PLAIT_OK)
         status = check_write(m, to);
@@ -172,10 +191,12 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
         const struct value v = value_at(m, rank, s->a, i);
         if (s->verb == PLAIT_STEP_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
             m->c->report->no_partials = false;
-        note_kind(m, from, v);
+        kinds |= kind_of(m, v);
         plait_sets_hold(&m->sets, v.set);
         write_value(m, to, i, v);
     }
+    note_result(m, from, kinds);
+    note_result(m, to, kinds);
     return status;
 }
 
@@ -191,6 +212,7 @@ static enum plait_status reduce(struct meaning *m, uint32_t n)
     const struct plait_step *s = plait_graph_step(m->c, n);
     const uint32_t rank = m->c->graph.rank[n];
     uint32_t last_a = PLAIT_NONE, last_b = PLAIT_NONE, set = PLAIT_NONE;
+    unsigned kinds = 0;
     enum plait_status status = check_reads(m, n, s->a);
 
     if (status == PLAIT_OK)
@@ -211,8 +233,11 @@ static enum plait_status reduce(struct meaning *m, uint32_t n)
         } else {
             plait_sets_hold(&m->sets, set);
         }
-        write_value(m, n, i, (struct value){ .expr = combined(a.expr, b.expr), .set = set, .blk = s->blk + i });
+        const struct value v = { .expr = combined(a.expr, b.expr), .set = set, .blk = s->blk + i };
+        kinds |= kind_of(m, v);
+        write_value(m, n, i, v);
     }
+    note_result(m, n, kinds);
     return status;
 }
 

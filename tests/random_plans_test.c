@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the checker accepts runs right: random plans that are right, and random plans that were changed and are still
+ * accepted, run by the engine in all its ways. Their results are compared with the oracle's, bit for bit.
+ */
+#include "collective.h"
+#include "mutants.h"
+#include "plans.h"
+#include "random_plan.h"
+#include "ranks.h"
+#include "tier.h"
+
+#include <plait/memory.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PLANS (RANKS_ON_HOSTS ? 400 : 2000) /* 25 times as many with the full tier */
+#define BATCH 50                            /* plans of one comm */
+#define ROOM  (1u << 20)
+
+struct batch {
+    uint32_t nrank, n;
+    struct random_plan *plan;
+    const struct plait_alg *algs[BATCH + 1];
+    uint64_t seed;
+};
+
+/* How a plan is run follows from its number. */
+static struct collective operation(const struct batch *b, uint32_t i)
+{
+    static const enum plait_dtype types[] = { PLAIT_INT32, PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT16, PLAIT_INT8 };
+    const struct plait_shape *s = &b->plan[i].shape;
+    uint64_t random = ~(b->seed + i); /* another sequence than that of the plan */
+    struct collective c = { .coll = s->coll,
+                            .type = types[random_below(&random, 5)],
+                            .op = random_below(&random, 4) == 0 ? PLAIT_AVG : PLAIT_SUM,
+                            .round = (enum plait_round)random_below(&random, 3),
+                            .root = s->root,
+                            .inplace = s->inplace,
+                            .library = random_below(&random, 2) };
+
+    snprintf(c.spec, sizeof c.spec, "%s", b->plan[i].name);
+    c.count = random_below(&random, 3) == 0 ? random_below(&random, 12) : random_below(&random, 9000);
+    c.count += c.inplace; /* nothing is neither in place nor not */
+    c.slice = random_below(&random, 3) == 0 ? 1024 + random_below(&random, 4) * 1000 / 8 * 8 : 0;
+    return c;
+}
+
+static void print_plan(const struct random_plan *p, uint32_t rank)
+{
+    struct plait_plan *plan;
+    char *text;
+
+    if (plait_plan_emit(&p->alg, &p->shape, rank, &plan) == PLAIT_OK && plait_plan_print(plan, &text) == PLAIT_OK)
+        fprintf(stderr, "%s", text);
+}
+
+static int run_plan(struct plait_comm *comm, uint32_t rank, const struct batch *b, uint32_t i, char *memory[4],
+                    char *library[2])
+{
+    const struct collective c = operation(b, i);
+    struct collective_buffers at =
+        collective_place(&c, b->nrank, rank, c.library ? library[0] : memory[0], c.library ? library[1] : memory[1]);
+
+    if (at.out != NULL)
+        memset(at.out, 0xee, collective_room(&c, b->nrank) * plait_dtype_size(c.type));
+    collective_want(&c, b->nrank, rank, memory[2], memory[3]);
+    if (at.in != NULL)
+        collective_fill(&c, b->nrank, rank, at.in);
+    const enum plait_status status = collective_run(comm, &c, at.in, at.out);
+    if (status == PLAIT_ERR_UNSUPPORTED && c.round == PLAIT_ROUND_ONCE)
+        return 0; /* partial sums move together with others: refused by name, on all ranks */
+    if (status != PLAIT_OK || !collective_right(&c, b->nrank, rank, at.out, memory[3])) {
+        fprintf(stderr, "rank %u of %u: %s of %zu %s, %s, round %d, slice %zu%s%s, as %s (PLAIT_TEST_SEED): %s\n", rank,
+                b->nrank, plait_coll_name(c.coll), c.count, plait_dtype_name(c.type), plait_op_name(c.op), (int)c.round,
+                c.slice, c.inplace ? ", in place" : "", c.library ? ", library memory" : "", c.spec,
+                status == PLAIT_OK ? "wrong result" : plait_last_error());
+        print_plan(&b->plan[i], rank);
+        return 1;
+    }
+    return 0;
+}
+
+static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct batch *b = arg;
+    char *memory[4], *library[2];
+    int failed = 0;
+
+    for (int k = 0; k < 4; k++)
+        CHECK((memory[k] = malloc(ROOM)) != NULL);
+    for (int k = 0; k < 2; k++)
+        CHECK(plait_mem_alloc(ROOM, (void **)&library[k]) == PLAIT_OK);
+    for (uint32_t i = 0; i < b->n && failed == 0; i++)
+        failed = run_plan(*comm, rank, b, i, memory, library);
+    for (int k = 0; k < 4; k++)
+        free(memory[k]);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    for (int k = 0; k < 2; k++)
+        plait_mem_free(library[k]);
+    return failed;
+}
+
+/*
+ * Threads or processes, with single copy and without, over hosts where the environment says so. With PLAIT_CHECK what is
+ * bound is turned back into steps and proved.
+ */
+static void run(struct batch *b)
+{
+    uint64_t random = b->seed;
+    const uint32_t how = random_below(&random, 8);
+    struct ranks r = { .nprocess = how % 2 ? b->nrank : 1,
+                       .nthread = how % 2 ? 1 : b->nrank,
+                       .limit = 60,
+                       .body = run_batch,
+                       .arg = b,
+                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+
+    for (uint32_t i = 0; i < b->n; i++)
+        b->algs[i] = &b->plan[i].alg;
+    b->algs[b->n] = NULL;
+    r.options.algorithms = b->algs;
+    r.options.deadline = 20;
+    setenv("PLAIT_CMA", how / 2 % 2 ? "1" : "0", 1);
+    setenv("PLAIT_CHECK", how / 4 % 2 ? "1" : "0", 1);
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static uint64_t first_seed(void)
+{
+    const char *given = getenv("PLAIT_TEST_SEED");
+    return given != NULL ? strtoull(given, NULL, 0) : 1;
+}
+
+static uint32_t how_many(void)
+{
+    const char *given = getenv("PLAIT_TEST_PLANS");
+    return given != NULL ? (uint32_t)strtoul(given, NULL, 0) : full() ? 25 * PLANS : light() ? PLANS / 10 : PLANS;
+}
+
+static void random_plans_that_are_right_run_right(void **state)
+{
+    const uint32_t n = how_many();
+    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed() };
+
+    (void)state;
+    assert_non_null(b.plan);
+    for (uint32_t done = 0; done < n; done += b.n, b.seed += b.n) {
+        b.nrank = 2 + (uint32_t)(b.seed / BATCH % (RANDOM_PLAN_RANKS - 1));
+        b.n = n - done < BATCH ? n - done : BATCH;
+        for (uint32_t i = 0; i < b.n; i++) {
+            random_plan_draw(&b.plan[i], b.nrank, b.seed + i);
+            assert_int_equal(plait_alg_check(&b.plan[i].alg, &b.plan[i].shape, NULL), PLAIT_OK);
+        }
+        run(&b);
+    }
+    free(b.plan);
+}
+
+/* Does it hold for ranks that know nothing of `in place` too? Of rooted collectives only the root knows. */
+static bool is_right_elsewhere(const struct random_plan *p)
+{
+    struct plait_shape shape = p->shape;
+    struct plait_report report;
+
+    if (!plait_geometry_of(shape.coll, shape.nrank, 0, 0, 1).rooted)
+        return true;
+    shape.inplace = false;
+    return plait_alg_check(&p->alg, &shape, &report) == PLAIT_OK;
+}
+
+/* Change something of a rank's steps. True: it is another plan now, and the checker takes it. */
+static bool mutate(struct random_plan *p, uint64_t *random)
+{
+    static struct loose_plan l;
+    struct plans plans = plans_emit(&p->alg, &p->shape);
+    const uint32_t rank = random_below(random, plans.n);
+    struct plait_plan *right = plans.plan[rank];
+    struct plait_report report = { 0 };
+    bool accepted = false;
+
+    if (right->nstep > 0 && right->nstep <= MUTANT_STEPS) {
+        mutant_take_apart(right, &l);
+        if (mutant_change(&l, (enum mutation)random_below(random, DROP_DEPENDENCY), random))
+            plans.plan[rank] = mutant_emit(&l, &p->shape);
+        accepted = plans.plan[rank] != NULL && plans.plan[rank] != right &&
+                   plait_plan_check(p->name, &p->shape, CONST_PLANS(&plans), NULL, &report) == PLAIT_OK;
+    }
+    if (accepted) {
+        memcpy(p->step[rank], l.step, l.head.nstep * sizeof *l.step);
+        p->nstep[rank] = l.head.nstep;
+        p->ntmp[rank] = l.head.ntmp;
+    }
+    if (plans.plan[rank] != right)
+        plait_plan_destroy(right);
+    plans_free(&plans);
+    return accepted && is_right_elsewhere(p);
+}
+
+static void changed_plans_that_are_accepted_run_right(void **state)
+{
+    const uint32_t n = how_many() / 2;
+    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed() };
+    uint32_t tried = 0;
+
+    (void)state;
+    assert_non_null(b.plan);
+    for (uint32_t done = 0; done < n; done += b.n, b.seed += BATCH) {
+        uint64_t random = b.seed;
+        b.nrank = 2 + random_below(&random, RANDOM_PLAN_RANKS - 1);
+        for (b.n = 0; b.n < BATCH; tried++) {
+            random_plan_draw(&b.plan[b.n], b.nrank, b.seed + tried);
+            b.n += mutate(&b.plan[b.n], &random);
+        }
+        run(&b);
+    }
+    print_message("%u changed, %u of them accepted\n", tried, n);
+    free(b.plan);
+}
+
+/* ---- What random plans have found ---------------------------------------------------------------- */
+
+#define SEND_STEP(to, from, block, n)                                                   \
+    {                                                                                   \
+        .verb = PLAIT_STEP_SEND, .peer = (to), .a = (from), .blk = (block), .nblk = (n) \
+    }
+#define RECV_STEP(from, to, block, n)                                                     \
+    {                                                                                     \
+        .verb = PLAIT_STEP_RECV, .peer = (from), .dst = (to), .blk = (block), .nblk = (n) \
+    }
+#define COPY_STEP(to, from, block, n)                                                              \
+    {                                                                                              \
+        .verb = PLAIT_STEP_COPY, .peer = -1, .dst = (to), .a = (from), .blk = (block), .nblk = (n) \
+    }
+#define REDUCE_STEP(to, x, y, block, n)                                                                     \
+    {                                                                                                       \
+        .verb = PLAIT_STEP_REDUCE, .peer = -1, .dst = (to), .a = (x), .b = (y), .blk = (block), .nblk = (n) \
+    }
+
+static void add(struct random_plan *p, uint32_t rank, struct plait_step step)
+{
+    p->step[rank][p->nstep[rank]++] = step;
+}
+
+/* Of three ranks, with 9 slots of TMP each. */
+static struct random_plan *begin(struct batch *b, enum plait_coll coll, uint32_t nblk, bool inplace)
+{
+    const struct plait_shape shape = { .coll = coll, .nrank = 3, .inplace = inplace };
+
+    *b = (struct batch){ .nrank = 3, .n = 1, .plan = malloc(sizeof *b->plan) };
+    assert_non_null(b->plan);
+    random_plan_begin(b->plan, &shape, "found", nblk);
+    for (uint32_t r = 0; r < 3; r++)
+        b->plan->ntmp[r] = 9;
+    return b->plan;
+}
+
+/* In all ways, and with all types and sizes that an operation may draw. */
+static void run_all_ways(struct batch *b)
+{
+    assert_int_equal(plait_alg_check(&b->plan->alg, &b->plan->shape, NULL), PLAIT_OK);
+    for (b->seed = 1; b->seed <= 40; b->seed++)
+        run(b);
+    free(b->plan);
+}
+
+/* The last sum is written to slots that overlap, by one, those of an operand of the first. */
+static void a_sum_may_lie_where_an_operand_of_its_operand_lay(void **state)
+{
+    struct batch b;
+    struct random_plan *p = begin(&b, PLAIT_REDUCE, 2, false);
+
+    (void)state;
+    add(p, 0, (struct plait_step)COPY_STEP(plait_tmp(2), plait_in(0), 0, 2));
+    add(p, 0, (struct plait_step)RECV_STEP(1, plait_tmp(0), 0, 2));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_tmp(5), plait_tmp(2), plait_tmp(0), 0, 2));
+    add(p, 0, (struct plait_step)RECV_STEP(2, plait_tmp(7), 0, 2));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_tmp(3), plait_tmp(5), plait_tmp(7), 0, 2));
+    add(p, 0, (struct plait_step)COPY_STEP(plait_out(0), plait_tmp(3), 0, 2));
+    for (uint32_t r = 1; r < 3; r++)
+        add(p, r, (struct plait_step)SEND_STEP(0, plait_in(0), 0, 2));
+    run_all_ways(&b);
+}
+
+static void two_messages_may_be_received_into_one_slot(void **state)
+{
+    struct batch b;
+    struct random_plan *p = begin(&b, PLAIT_REDUCE, 1, false);
+
+    (void)state;
+    add(p, 0, (struct plait_step)RECV_STEP(1, plait_tmp(0), 0, 1));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_tmp(1), plait_in(0), plait_tmp(0), 0, 1));
+    add(p, 0, (struct plait_step)RECV_STEP(2, plait_tmp(0), 0, 1));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_out(0), plait_tmp(1), plait_tmp(0), 0, 1));
+    for (uint32_t r = 1; r < 3; r++)
+        add(p, r, (struct plait_step)SEND_STEP(0, plait_in(0), 0, 1));
+    run_all_ways(&b);
+}
+
+/*
+ * In place rank 0 cannot combine before it has sent its input. So rank 1 must release that message before its own is taken;
+ * out of place it need not, and it does not know which it is.
+ */
+static void a_root_that_works_in_place_is_proved_too(void **state)
+{
+    struct batch b;
+    struct random_plan *p = begin(&b, PLAIT_REDUCE, 1, true);
+
+    (void)state;
+    add(p, 0, (struct plait_step)SEND_STEP(1, plait_in(0), 0, 1));
+    add(p, 0, (struct plait_step)RECV_STEP(1, plait_tmp(0), 0, 1));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_out(0), plait_in(0), plait_tmp(0), 0, 1));
+    add(p, 0, (struct plait_step)RECV_STEP(2, plait_tmp(1), 0, 1));
+    add(p, 0, (struct plait_step)REDUCE_STEP(plait_out(0), plait_out(0), plait_tmp(1), 0, 1));
+    add(p, 1, (struct plait_step)COPY_STEP(plait_tmp(1), plait_in(0), 0, 1));
+    add(p, 1, (struct plait_step)RECV_STEP(0, plait_tmp(0), 0, 1));
+    add(p, 1, (struct plait_step)SEND_STEP(0, plait_tmp(1), 0, 1));
+    add(p, 1, (struct plait_step)REDUCE_STEP(plait_tmp(1), plait_tmp(0), plait_tmp(1), 0, 1));
+    add(p, 2, (struct plait_step)SEND_STEP(0, plait_in(0), 0, 1));
+    run_all_ways(&b);
+}
+
+/* A partial sum has 4 bytes an element where the result has 2: a block of the result is read by itself all the same. */
+static void blocks_in_a_row_are_as_close_as_their_width_says(void **state)
+{
+    struct batch b;
+    struct random_plan *p = begin(&b, PLAIT_REDUCE_SCATTER, 3, false);
+
+    (void)state;
+    add(p, 2, (struct plait_step)SEND_STEP(1, plait_in(0), 0, 3));
+    add(p, 2, (struct plait_step)RECV_STEP(0, plait_out(0), 2, 1));
+    for (uint32_t r = 0; r < 2; r++) {
+        add(p, r, (struct plait_step)RECV_STEP((int32_t)r + 1, plait_tmp(0), 0, 3));
+        add(p, r, (struct plait_step)REDUCE_STEP(plait_tmp(3), plait_in(0), plait_tmp(0), 0, 3));
+    }
+    add(p, 1, (struct plait_step)SEND_STEP(0, plait_tmp(3), 0, 3));
+    add(p, 1, (struct plait_step)RECV_STEP(0, plait_out(0), 1, 1));
+    add(p, 0, (struct plait_step)COPY_STEP(plait_out(0), plait_tmp(3), 0, 1));
+    add(p, 0, (struct plait_step)SEND_STEP(1, plait_tmp(4), 1, 1));
+    add(p, 0, (struct plait_step)SEND_STEP(2, plait_tmp(5), 2, 1));
+    run_all_ways(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sum_may_lie_where_an_operand_of_its_operand_lay),
+        cmocka_unit_test(two_messages_may_be_received_into_one_slot),
+        cmocka_unit_test(a_root_that_works_in_place_is_proved_too),
+        cmocka_unit_test(blocks_in_a_row_are_as_close_as_their_width_says),
+        cmocka_unit_test(random_plans_that_are_right_run_right),
+        cmocka_unit_test(changed_plans_that_are_accepted_run_right),
+    };
+    return cmocka_run_group_tests_name("random plans", tests, NULL, NULL);
+}
