@@ -17,6 +17,7 @@
 #include "launch_plait.h"
 #include "measure.h"
 #include "message.h"
+#include "output.h"
 #include "overlap.h"
 #include "plot.h"
 #include "report.h"
@@ -528,5 +529,5 @@ int main(int argc, char **argv)
         status = o.help ? 0 : o.elastic ? elastic_run(&o) : run(&b);
     }
     options_finish(&o);
-    return status;
+    return output_end("plait-perf", status);
 }

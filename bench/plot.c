@@ -174,9 +174,11 @@ bool plot_script(const char *path, void (*write)(FILE *f, const void *what, cons
     if (f == NULL)
         return complain("--plot %s: no temporary file for the script of gnuplot: %s", path, strerror(errno));
     write(f, what, path);
+    int status, error = 0;
+    if (fflush(f) != 0 || ferror(f)) /* rewind() would forget */
+        error = errno != 0 ? errno : EIO;
     rewind(f);
-    int status;
-    const int error = ferror(f) ? EIO : run_gnuplot(fileno(f), &status);
+    error = error != 0 ? error : run_gnuplot(fileno(f), &status);
     fclose(f);
     if (error != 0)
         return complain("--plot %s: cannot run gnuplot: %s", path, strerror(error));

@@ -3,6 +3,7 @@
 
 #include "bytes.h"
 #include "nearest.h"
+#include "output.h"
 
 #include <plait/comm.h>
 
@@ -148,7 +149,7 @@ void cli_parse(const struct cli_program *program, int argc, char **argv, int *nr
 
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             help(program);
-            exit(0);
+            exit(output_end(program->name, 0));
         }
         if (argv[i][0] != '-') {
             argv[++*nrest] = argv[i];

@@ -3,6 +3,7 @@
 #include "hosts.h"
 
 #include "cli.h"
+#include "output.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -274,7 +275,7 @@ static int run(void)
     return supervise(&plan, cuts, ncut);
 }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int own = 1, nrest;
 
@@ -294,4 +295,9 @@ int main(int argc, char **argv)
         cli_fail(&program, "the command is missing: %s -- COMMAND", argv[1]);
     plan.command = argv + own + 1;
     return run();
+}
+
+int main(int argc, char **argv)
+{
+    return output_end(program.name, command(argc, argv));
 }

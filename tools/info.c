@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "dump.h"
 #include "nccl.h"
+#include "output.h"
 #include "peers.h"
 
 #include <plait/comm.h>
@@ -447,7 +448,7 @@ static bool print_new_secret(void)
     return ok;
 }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     bool ok = true;
     int nrest;
@@ -485,4 +486,9 @@ int main(int argc, char **argv)
     if (dump != NULL)
         ok = dump_process(dump, dump_last != 0 ? dump_last : 16) && ok;
     return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    return output_end(program.name, command(argc, argv));
 }

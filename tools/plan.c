@@ -2,6 +2,7 @@
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "cli.h"
 #include "clock.h"
+#include "output.h"
 
 #include <plait/plan.h>
 
@@ -310,27 +311,32 @@ static const char *take_coll(const char *spec)
     return spec;
 }
 
-int main(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int nrest;
 
     cli_parse(&program, argc, argv, &nrest);
-    const char *command = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
-    if (strcmp(command, "show") != 0 && rank != NULL)
+    const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
+    if (strcmp(name, "show") != 0 && rank != NULL)
         cli_fail(&program, "--rank needs show");
-    if (nrest > 2 || (nrest > 1 && strcmp(command, "list") == 0))
+    if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
         cli_fail(&program, "unexpected argument '%s'", argv[nrest]);
-    if (strcmp(command, "list") == 0) {
+    if (strcmp(name, "list") == 0) {
         list();
         return 0;
     }
-    if (strcmp(command, "check") == 0)
+    if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if (strcmp(command, "show") != 0)
+    if (strcmp(name, "show") != 0)
         cli_fail(&program,
                  nrest == 0 ? "needs list, show or check" : "there is no command '%s'; it must be list, show or check",
-                 command);
+                 name);
     if (spec == NULL)
         cli_fail(&program, "show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
     return show(spec);
+}
+
+int main(int argc, char **argv)
+{
+    return output_end(program.name, command(argc, argv));
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ending.h"
 
+#include "../tools/output.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +87,7 @@ void leave(enum ending ending)
     last = NULL; /* it may have to leave itself */
     if (function != NULL)
         function(last_context);
-    fflush(stdout);
-    _exit((int)ending);
+    _exit(output_end("plait-train", (int)ending));
 }
 
 void give_up(enum ending ending, const char *format, ...)

@@ -124,6 +124,11 @@ int plot_runs(const char *const *folders, uint32_t n, const char *path)
         fclose(f);
         return ENDING_ERROR;
     }
+    if (fflush(f) != 0 || ferror(f)) { /* rewind() would forget */
+        complain("--plot %s: gnuplot's script cannot be written to a temporary file: %s", path, strerror(errno));
+        fclose(f);
+        return ENDING_ERROR;
+    }
     rewind(f);
     const int status = run_gnuplot(fileno(f));
     fclose(f);

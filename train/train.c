@@ -12,6 +12,8 @@
 #include "progress.h"
 #include "run.h"
 
+#include "../tools/output.h"
+
 #include <plait/request.h>
 
 #include <math.h>
@@ -395,5 +397,5 @@ int main(int argc, char **argv)
     const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
 
     free(o.paths);
-    return ending;
+    return output_end("plait-train", ending);
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool reader_left(void)
+{
+    struct pollfd out = { .fd = STDOUT_FILENO };
+
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
+/* Network file systems tell of a full disk when a descriptor is closed: any one will do. */
+static bool close_fails(void)
+{
+    const int fd = dup(STDOUT_FILENO);
+
+    return fd >= 0 && close(fd) != 0;
+}
+
+int output_end(const char *program, int status)
+{
+    errno = 0; /* of an earlier write the cause is not known any more */
+    if ((fflush(stdout) == 0 && ferror(stdout) == 0 && !close_fails()) || reader_left())
+        return status;
+    fprintf(stderr, "%s: standard output cannot be written: %s; free some space, or name another file\n", program,
+            errno != 0 ? strerror(errno) : "an earlier write failed");
+    return status != 0 ? status : 1;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The end of a program's standard output. */
+#ifndef PLAIT_TOOLS_OUTPUT_H
+#define PLAIT_TOOLS_OUTPUT_H
+
+/**
+ * The exit status of a program that would end with `status`: 1 in the place of 0, after a message on stderr, when
+ * something that was printed could not be written (a full disk, a closed descriptor). A reader that closed its end of
+ * a pipe has read enough: that is no error.
+ */
+int output_end(const char *program, int status);
+
+#endif
