@@ -52,6 +52,40 @@ static void a_broken_file_ends_the_program_if_asked(void **state)
     dataset_close(d);
 }
 
+/* Of the files that are listed one is gone, or its whole class, or it cannot be opened: other images do not stand in. */
+static void a_file_that_the_system_does_not_give_ends_the_program_by_name(void **state)
+{
+    static const struct {
+        const char *tree, *says;
+    } cases[] = { { "gone", ": No such file or directory; it was there when" },
+                  { "away", ": No such file or directory; it was there when" },
+                  { "loop", ": Too many levels of symbolic links; it was there when" } };
+    char said[4096], from[512], to[600], kept[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int whole = 0; whole < 2; whole++) {
+            assert_int_equal(make_data(path_of(cases[i].tree), CLASSES, TRAIN, VAL, 24, 1), 0);
+            struct dataset *d = open_half(path_of(cases[i].tree), "train");
+            struct loader_options o = options_of(d, 0, 1);
+            o.whole = whole;
+            snprintf(from, sizeof from, "%s", dataset_path(d, 17));
+            snprintf(kept, sizeof kept, "%s", from);
+            if (i == 1)
+                *strrchr(from, '/') = '\0';
+            snprintf(to, sizeof to, "%s.away", from);
+            assert_int_equal(rename(from, to), 0);
+            if (i == 2)
+                assert_int_equal(symlink(from, from), 0);
+            load_in_child(&o, said, sizeof said);
+            assert_non_null(strstr(said, cases[i].says));
+            assert_non_null(strstr(said, i == 1 ? from : kept));
+            unlink(from);
+            assert_int_equal(rename(to, from), 0);
+            dataset_close(d);
+        }
+}
+
 static void where_all_files_are_broken_the_program_ends(void **state)
 {
     struct dataset *d = files_of(17);
@@ -113,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_broken_file_ends_the_program_if_asked),
+        cmocka_unit_test(a_file_that_the_system_does_not_give_ends_the_program_by_name),
         cmocka_unit_test(where_all_files_are_broken_the_program_ends),
         cmocka_unit_test(what_a_loader_cannot_do_is_refused),
         cmocka_unit_test(where_a_rank_is_lost_files_are_read),

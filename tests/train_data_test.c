@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,6 +91,53 @@ static void a_tree_holds_what_is_named_as_jpeg(void **state)
     assert_null(open_half(path_of("t"), "train"));         /* an empty class */
     assert_null(open_half(path_of("t"), "val"));           /* nothing there */
     assert_null(open_half(path_of("t/train"), "b/inner")); /* no folder there */
+}
+
+/* Each would be listed again inside itself, until the path is too long. */
+static void a_link_to_a_folder_that_it_lies_in_is_left_out(void **state)
+{
+    static const char *const links[][2] = {
+        { ".", "l/train/a/again" },
+        { ".", "l/train/a/twice" },
+        { "..", "l/train/b/inner/up" },
+        { ".", "l/train/whole" },
+        { "../../a", "l/train/b/inner/other" },
+        { "a", "l/train/same class" },
+        { "../../../train", "l/train/b/inner/train" },
+    };
+
+    (void)state;
+    for (const char *const *p =
+             (const char *const[]){ "l", "l/train", "l/train/a", "l/train/b", "l/train/b/inner", NULL };
+         *p != NULL; p++)
+        assert_int_equal(mkdir(path_of(*p), 0777), 0);
+    write_file("l/train/a/1.jpg", "", 0);
+    write_file("l/train/b/2.jpg", "", 0);
+    write_file("l/train/b/inner/3.jpg", "", 0);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        assert_int_equal(symlink(links[i][0], path_of(links[i][1])), 0);
+    struct dataset *d = open_half(path_of("l"), "train");
+    assert_int_equal(dataset_nclass(d), 3); /* a link to another folder is taken as what it leads to */
+    assert_int_equal(dataset_count(d), 5);
+    assert_string_equal(dataset_path(d, 2), path_of("l/train/b/inner/3.jpg"));
+    assert_string_equal(dataset_path(d, 3), path_of("l/train/b/inner/other/1.jpg"));
+    assert_string_equal(dataset_path(d, 4), path_of("l/train/same class/1.jpg"));
+    dataset_close(d);
+}
+
+static void a_link_to_nothing_is_refused_by_name(void **state)
+{
+    const char *why;
+
+    (void)state;
+    for (const char *const *p = (const char *const[]){ "n", "n/train", "n/train/a", NULL }; *p != NULL; p++)
+        assert_int_equal(mkdir(path_of(*p), 0777), 0);
+    write_file("n/train/a/1.jpg", "", 0);
+    assert_int_equal(symlink("nowhere", path_of("n/train/a/2.jpg")), 0);
+    char *const folder = strdup(path_of("n"));
+    assert_null(dataset_open(folder, "train", &why));
+    free(folder);
+    assert_non_null(strstr(why, "/n/train/a/2.jpg: No such file or directory; mend the link or remove it"));
 }
 
 /* ---- The order of an epoch ---- */
@@ -349,6 +397,8 @@ int main(void)
         cmocka_unit_test(impossible_drawn_data_are_refused),
         cmocka_unit_test(classes_and_files_are_in_the_order_of_their_names),
         cmocka_unit_test(a_tree_holds_what_is_named_as_jpeg),
+        cmocka_unit_test(a_link_to_a_folder_that_it_lies_in_is_left_out),
+        cmocka_unit_test(a_link_to_nothing_is_refused_by_name),
         cmocka_unit_test(an_epoch_has_every_sample_once),
         cmocka_unit_test(orders_are_evenly_distributed),
         cmocka_unit_test(batches_do_not_depend_on_ranks_threads_queue_or_micro_batches),

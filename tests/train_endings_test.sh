@@ -60,6 +60,22 @@ until compgen -G "$data/centre/step-*" >/dev/null || ! kill -0 $child; do sleep 
 kill -KILL "$(rank 1)"
 ended centre 4 'centre/step-[0-9]*.safetensors stands'
 
+# A class that goes away while it is trained on is no class of broken images.
+cp -r "$data/images" "$data/kept"
+start away --ranks 2
+mv "$data/images/train/$(ls "$data/images/train" | head -1)" "$data/gone class"
+ended away 1 'train/.*: No such file or directory; it was there when the images were listed'
+rm -r "$data/images" && mv "$data/kept" "$data/images"
+
+# A test without an image that can be decoded is an error, and what was trained is kept.
+cp -r "$data/images" "$data/blind"
+for image in "$data"/blind/val/*/*; do : >"$image"; done
+"$train" "$data/blind" --pixels 16 --batch 16 --threads 1 --epochs 2 --ranks 2 --run "$data/blind.run" >"$data/blind.out" 2>&1
+[ $? -eq 1 ] || fail "a test of nothing: status of $(tail -3 "$data/blind.out")"
+grep -q 'blind/val: none of its 21 images could be decoded, so nothing was tested' "$data/blind.out" || fail "a test of nothing: $(tail -3 "$data/blind.out")"
+[ -e "$data/blind.run/step-00000004.safetensors" ] || fail "a test of nothing: $(ls "$data/blind.run")"
+complains 1 'so nothing was tested' "$data/blind" --evaluate-only --resume "$data/blind.run"
+
 # A full disk ends the log with one message, and nothing else.
 mkdir "$data/full" && ln -s /dev/full "$data/full/log.jsonl"
 "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 2 --log-every 1 --run "$data/full" >"$data/full.out" 2>&1 || fail "$(cat "$data/full.out")"

@@ -10,7 +10,7 @@ enum {
     CLASSES = 4,
     TRAIN = 61,
     VAL = 10,
-    BROKEN = 6,
+    BROKEN = 5,
     SIDE = 16,
     IMAGE = SIDE * SIDE * 3,
     BATCH = 8,
@@ -33,7 +33,7 @@ struct dataset *open_half(const char *folder, const char *half);
 /* A tree of n files that are not opened. */
 struct dataset *files_of(uint32_t n);
 
-/* A copy of the tree "a" by another name, of which BROKEN are empty, a text, truncated, gone, a folder, a pipe. */
+/* A copy of the tree "a" by another name, of which BROKEN are empty, a text, truncated, a folder, a pipe. */
 struct dataset *break_some(const char *name);
 bool is_one_of_the_broken(uint64_t sample);
 

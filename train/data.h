@@ -120,8 +120,8 @@ struct loader_options {
     uint32_t queue; /* micro-batches decoded ahead */
     bool shuffle;
     bool whole; /* true (evaluation): the rest of an epoch too, labels -1 where nothing lies; false: it is dropped */
-    /* A broken file ends the program; false: it is named once and counted; its place gets the sample of the next position
-       of the epoch, or, whole, the label -1. */
+    /* A file with broken contents ends the program; false: it is named once and counted; its place gets the sample of the
+       next position of the epoch, or, whole, the label -1. A file that the system does not give always ends it. */
     bool broken_fatal;
     uint64_t seed;
 };

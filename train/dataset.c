@@ -25,6 +25,12 @@ struct sample {
     uint32_t label;
 };
 
+struct open_folder { /* on the path to what is being listed */
+    dev_t device;
+    ino_t inode;
+    const struct open_folder *above;
+};
+
 struct dataset {
     char *text; /* classes and paths, each with its end */
     size_t ntext, text_room;
@@ -32,8 +38,11 @@ struct dataset {
     uint32_t nclass;
     struct sample *samples;
     uint64_t nsample, sample_room;
-    uint64_t nother; /* files that are not named as JPEGs */
-    size_t other;    /* the first one, in text */
+    uint64_t nother;                /* files that are not named as JPEGs */
+    size_t other;                   /* the first one, in text */
+    const struct open_folder *open; /* the innermost, while the tree is listed */
+    uint64_t nloop;                 /* links to a folder that they lie in */
+    size_t loop;                    /* the first one, in text */
 };
 
 static size_t keep_text(struct dataset *d, const char *text)
@@ -106,36 +115,61 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
-static bool is_folder(const char *path)
+/* A folder that may be listed? A link to one that it lies in would be listed without end: it is counted, and left out.
+ * NULL, or why it is not known. */
+static const char *look_for_folder(struct dataset *d, const char *path, bool *is_folder, bool *loops)
 {
     struct stat s;
 
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    if (stat(path, &s) != 0)
+        return because("%s: %s; mend the link or remove it", path, strerror(errno));
+    *is_folder = S_ISDIR(s.st_mode);
+    *loops = false;
+    for (const struct open_folder *f = d->open; *is_folder && f != NULL; f = f->above)
+        *loops |= f->device == s.st_dev && f->inode == s.st_ino;
+    if (*loops && d->nloop++ == 0)
+        d->loop = keep_text(d, path);
+    return NULL;
 }
 
+typedef const char *visit_entry(struct dataset *d, const char *path, const struct dirent *entry);
+
 /* For each entry of a folder, in order, until one returns a text. */
-static const char *for_each(struct dataset *d, const char *folder,
-                            const char *(*visit)(struct dataset *d, const char *path, const struct dirent *entry))
+static const char *for_each(struct dataset *d, const char *folder, visit_entry *visit)
 {
+    const struct open_folder *const above = d->open;
+    struct open_folder here = { .above = above };
     struct dirent **entries;
+    struct stat s;
     int n;
     const char *why = list_folder(folder, &entries, &n);
 
     if (why != NULL)
         return why;
+    if (stat(folder, &s) == 0) {
+        here.device = s.st_dev;
+        here.inode = s.st_ino;
+        d->open = &here;
+    }
     for (int i = 0; why == NULL && i < n; i++) {
         char *path = join(folder, entries[i]->d_name);
         why = visit(d, path, entries[i]);
         free(path);
     }
     free_list(entries, n);
+    d->open = above;
     return why;
 }
 
 /* The files of a class, also of folders inside its folder. */
 static const char *add_to_class(struct dataset *d, const char *path, const struct dirent *entry)
 {
-    if (entry->d_type != DT_REG && is_folder(path))
+    bool is_folder = false, loops = false;
+    const char *const why = entry->d_type != DT_REG ? look_for_folder(d, path, &is_folder, &loops) : NULL;
+
+    if (why != NULL || loops)
+        return why;
+    if (is_folder)
         return for_each(d, path, add_to_class);
     add_file(d, path, entry->d_name);
     return NULL;
@@ -144,12 +178,14 @@ static const char *add_to_class(struct dataset *d, const char *path, const struc
 static const char *add_class(struct dataset *d, const char *path, const struct dirent *entry)
 {
     const uint64_t before = d->nsample;
+    bool is_folder = false, loops = false;
+    const char *why = entry->d_type != DT_REG ? look_for_folder(d, path, &is_folder, &loops) : NULL;
 
-    if (!is_folder(path))
-        return NULL;
+    if (why != NULL || loops || !is_folder)
+        return why;
     d->classes = grow(d->classes, d->nclass + 1, sizeof *d->classes);
     d->classes[d->nclass++] = keep_text(d, entry->d_name);
-    const char *why = for_each(d, path, add_to_class);
+    why = for_each(d, path, add_to_class);
     return why != NULL || d->nsample > before
                ? why
                : because("%s: no .jpg or .jpeg in it; put images of this class there or remove the folder", path);
@@ -171,6 +207,9 @@ struct dataset *dataset_open(const char *folder, const char *half, const char **
     if (d->nother > 0)
         complain("%llu files are not named .jpg or .jpeg and are left out; the first is %s",
                  (unsigned long long)d->nother, d->text + d->other);
+    if (d->nloop > 0)
+        complain("%llu links lead to a folder that they lie in and are left out; the first is %s",
+                 (unsigned long long)d->nloop, d->text + d->loop);
     return d;
 }
 

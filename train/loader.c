@@ -75,20 +75,30 @@ struct bytes {
     void *owned; /* to be freed */
 };
 
-/* NULL, or why not. */
-static const char *read_whole(FILE *f, struct bytes *out)
+/* The system's answer about a file that was there when the files were listed. It is not taken for a broken one: a disk
+ * that is gone would take the place of every image in turn, and nobody would be told. */
+static _Noreturn void cannot_read(const char *path)
+{
+    give_up(ENDING_ERROR, "%s: %s; it was there when the images were listed: mend that, then go on with --resume", path,
+            strerror(errno));
+}
+
+/* NULL, or what is wrong with what it holds. */
+static const char *read_whole(const char *path, FILE *f, struct bytes *out)
 {
     struct stat status;
 
     if (fstat(fileno(f), &status) != 0)
-        return strerror(errno);
+        cannot_read(path);
     if (!S_ISREG(status.st_mode))
         return "it is no file";
     out->data = out->owned = malloc((size_t)status.st_size + 1);
     if (out->owned == NULL)
-        return "no memory for the file";
+        cannot_read(path);
     out->n = fread(out->owned, 1, (size_t)status.st_size, f);
-    return ferror(f) ? strerror(errno) : NULL;
+    if (ferror(f))
+        cannot_read(path);
+    return NULL;
 }
 
 static const char *read_file(const char *path, struct bytes *out)
@@ -97,8 +107,8 @@ static const char *read_file(const char *path, struct bytes *out)
     FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
 
     if (f == NULL)
-        return strerror(errno);
-    const char *why = read_whole(f, out);
+        cannot_read(path);
+    const char *why = read_whole(path, f, out);
     fclose(f);
     return why;
 }

@@ -197,7 +197,7 @@ static const struct row rows[] = {
     REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)", .kept = KEPT),
     REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)",
           .kept = KEPT),
-    OWN("broken", "WHICH", parse_broken, "files: skip them, with a line for each, or fatal (skip)"),
+    OWN("broken", "WHICH", parse_broken, "contents of a file: skip it, with a line, or fatal (skip); a file that is gone is fatal"),
     NUMBERED("data-threads", data_threads, 1, 256, "that decode images, for each rank (chosen)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 

@@ -244,6 +244,20 @@ static void train_epoch(struct run *r)
         check(r, totals_sum(r->comm, &r->epoch_sum));
 }
 
+/* Files with broken contents are not in a test's figures. Without any file there are none: all ranks end. */
+static void must_have_tested(struct run *r, const struct totals *tested)
+{
+    if (tested->images > 0)
+        return;
+    complain("%s/val: none of its %llu images could be decoded, so nothing was tested; mend them, then go on with "
+             "--resume",
+             r->o->data, (unsigned long long)dataset_count(r->val));
+    if (!r->o->evaluate_only)
+        check(r, state_save(r, false)); /* the run that goes on begins with this evaluation */
+    plait_elastic_destroy(r->elastic);  /* its servers may go */
+    leave(ENDING_ERROR);
+}
+
 static void end_epoch(struct run *r)
 {
     struct totals tested;
@@ -257,6 +271,7 @@ static void end_epoch(struct run *r)
         check(r, evaluate(r, &tested));
         if (r->stopping) /* the run that goes on begins with this evaluation */
             return;
+        must_have_tested(r, &tested);
         best = tested.top1 / tested.images > r->best;
         r->best = fmax(r->best, tested.top1 / tested.images);
     }
@@ -306,10 +321,11 @@ static int evaluate_only(struct run *r)
     check(r, evaluate(r, &tested));
     if (r->stopping)
         return ENDING_SIGNAL + (asked_to_stop != 0 ? asked_to_stop : SIGTERM);
+    must_have_tested(r, &tested);
     progress_tested(&tested, text, sizeof text);
     if (r->rank == 0)
         printf("%s, %.0f images\n", text, tested.images);
-    return tested.images > 0 ? ENDING_GOOD : ENDING_ERROR;
+    return ENDING_GOOD;
 }
 
 /* ---- the program ------------------------------------------------------------------------------- */
