@@ -154,6 +154,11 @@ for how in "--ranks 2" "--ranks 3 --batch 48 --sync-batch-norm" "--ranks 2 --ela
     rm -r "$data/wild"
 done
 
+# The loss scale is what is too high, not a rate of 0: it is named first.
+complains 3 'not finite in step 1.*; one of these may help: a lower --loss-scale (now 16777216), ' "$data/images" --ranks 2 --pixels 16 \
+    --batch 16 --payload fp16 --loss-scale 16777216 --run "$data/scaled"
+grep -q -e '--rate (now 0)' "$data/out" && fail "a rate of 0 cannot be lower: $(cat "$data/out")"
+
 # The layer is named: here the one that gets what is not finite.
 run good --steps 1 --run "$data/good" || fail "$(tail -3 "$data/good.out")"
 python3 - "$data/good/step-00000001.safetensors" "$data/bad.safetensors" <<'END' || fail "python3"

@@ -15,12 +15,15 @@ shape=(--ranks 2 --optimizer lars --rate 0.7 --warmup 0.5 --decay polynomial --p
 run whole "${shape[@]}" --epochs 4 --run "$data/whole" || fail "$(tail -3 "$data/whole.out")"
 run part "${shape[@]}" --epochs 4 --steps 5 --run "$data/part" || fail "$(tail -3 "$data/part.out")"
 go_on part --ranks 2 || fail "$(tail -3 "$data/part.out")"
+grep -q -e 'it has reached --steps 5, and nothing is left to do; give a higher --steps' "$data/part.out" || fail "--steps was forgotten: $(cat "$data/part.out")"
+go_on part --ranks 2 --steps 16 || fail "$(tail -3 "$data/part.out")"
+grep -q 'not the bits' "$data/part.out" && fail "more steps are no other bits: $(cat "$data/part.out")"
 [ -n "$(weights part)" ] && [ "$(weights part)" = "$(weights whole)" ] || fail "a run that is only named goes on with other bits"
 
 # So is the promise of the same bits, on another number of ranks too.
 run same --reproducible --epochs 4 --micro 2 --run "$data/same" || fail "$(tail -3 "$data/same.out")"
 run same2 --reproducible --epochs 4 --micro 2 --steps 5 --ranks 2 --run "$data/same2" || fail "$(tail -3 "$data/same2.out")"
-go_on same2 || fail "$(tail -3 "$data/same2.out")"
+go_on same2 --steps 16 || fail "$(tail -3 "$data/same2.out")"
 [ -n "$(weights same)" ] && [ "$(weights same2)" = "$(weights same)" ] || fail "--reproducible was forgotten"
 
 # Another value is told, or refused where the state makes no sense with it.

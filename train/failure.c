@@ -2,6 +2,7 @@
 #include "failure.h"
 
 #include "ending.h"
+#include "row.h"
 #include "why.h"
 
 #include <plait/coll.h>
@@ -56,14 +57,35 @@ void note_nonfinite(struct run *r, const char *what, const char *layer)
                  layer != NULL ? layer : "");
 }
 
+/* What may help, the likeliest first. In the first step of a warm-up the rate is 0, and has done nothing yet. */
+static const char *remedies(const struct run *r, char *out, size_t room)
+{
+    const bool scaled = r->o->loss_scale > 1;
+    char scale[32];
+    size_t n = 0;
+
+    row_print_real(r->o->loss_scale, scale, sizeof scale);
+    if (scaled)
+        n += (size_t)snprintf(out + n, room - n, ", a lower --loss-scale (now %s)", scale);
+    if (r->rate > 0)
+        n += (size_t)snprintf(out + n, room - n, ", a lower --rate (now %g), a longer --warmup", r->rate);
+    if (r->o->loss_scale > 0)
+        n += (size_t)snprintf(out + n, room - n, ", --loss-scale dynamic");
+    if (r->o->payload == PLAIT_FLOAT16)
+        n += (size_t)snprintf(out + n, room - n, ", --payload bf16");
+    if (n == 0)
+        snprintf(out, room, ", other weights to begin with");
+    return out + 2;
+}
+
 void nonfinite(struct run *r)
 {
+    char help[160];
     uint32_t first = r->nonfinite[0] != '\0' ? r->rank : r->nrank;
 
     check(r, plait_allreduce(r->comm, &first, &first, 1, PLAIT_UINT32, PLAIT_MIN, NULL));
     check(r, plait_broadcast(r->comm, r->nonfinite, r->nonfinite, sizeof r->nonfinite, PLAIT_UINT8, first, NULL));
-    complain("rank %u: %s; a lower --rate (now %g), a longer --warmup or --loss-scale dynamic may help", first,
-             r->nonfinite, r->rate);
+    complain("rank %u: %s; one of these may help: %s", first, r->nonfinite, remedies(r, help, sizeof help));
     plait_elastic_destroy(r->elastic); /* its servers may go */
     leave(ENDING_NONFINITE);
 }

@@ -100,6 +100,23 @@ static bool print_loss_scale(const struct options *o, char *out, size_t room)
     return o->loss_scale >= 0;
 }
 
+static const struct choice broken[] = { { "skip", 0 }, { "fatal", 1 }, { 0 } };
+
+static bool parse_broken(struct options *o, const char *flag, const char *value)
+{
+    int fatal;
+
+    if (!value_choice(flag, value, broken, &fatal))
+        return false;
+    o->broken_fatal = fatal;
+    return true;
+}
+
+static bool print_broken(const struct options *o, char *out, size_t room)
+{
+    return snprintf(out, room, "%s", broken[o->broken_fatal].name) > 0;
+}
+
 static bool parse_help(struct options *o, const char *flag, const char *value)
 {
     (void)flag, (void)value;
@@ -143,18 +160,6 @@ static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
 static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
-static const struct choice broken[] = { { "skip", 0 }, { "fatal", 1 }, { 0 } };
-
-static bool parse_broken(struct options *o, const char *flag, const char *value)
-{
-    int fatal;
-
-    if (!value_choice(flag, value, broken, &fatal))
-        return false;
-    o->broken_fatal = fatal;
-    return true;
-}
-
 #define AT(member) offsetof(struct options, member)
 #define GROUP(title)                 \
     {                                \
@@ -197,7 +202,9 @@ static const struct row rows[] = {
     REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)", .kept = KEPT),
     REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)",
           .kept = KEPT),
-    OWN("broken", "WHICH", parse_broken, "contents of a file: skip it, with a line, or fatal (skip); a file that is gone is fatal"),
+    OWN("broken", "WHICH", parse_broken,
+        "contents of a file: skip it, with a line, or fatal (skip); a file that is gone is fatal",
+        .print = print_broken, .kept = HELD),
     NUMBERED("data-threads", data_threads, 1, 256, "that decode images, for each rank (chosen)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 
@@ -216,7 +223,7 @@ static const struct row rows[] = {
 
     GROUP("Training"),
     NUMBERED("epochs", epochs, 1, 100000, "to train (chosen: 90, for few images 30)", .kept = KEPT),
-    NUMBERED("steps", steps, 1, 1e15, "stop after so many, whatever --epochs says"),
+    NUMBERED("steps", steps, 1, 1e15, "stop after so many, whatever --epochs says", .kept = HELD),
     NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256, for few images 64)",
              .kept = FIXED),
     CHOSEN("optimizer", method, methods, "sgd or lars (sgd)", .kept = FIXED),
@@ -268,7 +275,7 @@ static const struct row rows[] = {
              .need = &weights),
     NUMBERED("keep", keep, 1, 1000, "so many of the last checkpoints, and the best (2)"),
     NUMBERED("save-every", save_every, 0, 1e15, "steps; 0: after each epoch (0)"),
-    NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)"),
+    NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)", .kept = HELD),
     NUMBERED("log-every", log_every, 1, 1e9, "steps, to log.jsonl (10)"),
     TEXTS("plot", "FILE", plot, "draw the run in the end; .png or .svg"),
     TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev", .need = &synchronous),
@@ -469,7 +476,7 @@ static bool differs(const struct options *o, const struct row *r, const char *is
 {
     const char *none = "none";
 
-    if (strcmp(is, was) == 0)
+    if (strcmp(is, was) == 0 || r->kept == HELD)
         return true;
     was = *was != '\0' ? was : none;
     if (r->kept == FIXED)

@@ -22,6 +22,7 @@ enum kind {
 /* What a run that goes on does with what it was. */
 enum kept {
     FREE,   /* not looked at: it does not shape what comes out */
+    HELD,   /* the same again; another one may be asked for: nothing that has been depends on it */
     KEPT,   /* the same again; another one, if asked for, is told */
     PLACED, /* the same again on as many ranks, else chosen anew */
     FIXED   /* the same again; another one is refused: it makes no sense of the state */

@@ -283,8 +283,19 @@ static void end_epoch(struct run *r)
         check(r, state_save(r, best));
 }
 
+static void tell_if_finished(const struct run *r)
+{
+    const bool steps = r->epoch < r->o->epochs;
+
+    if (r->o->resume != NULL && finished(r))
+        complain("--resume %s: it has reached --%s %llu, and nothing is left to do; give a higher --%s to go on",
+                 r->o->resume, steps ? "steps" : "epochs", (unsigned long long)(steps ? r->o->steps : r->o->epochs),
+                 steps ? "steps" : "epochs");
+}
+
 static void train(struct run *r)
 {
+    tell_if_finished(r);
     if (r->store != NULL)
         store_shuffle(r->store, true, r->o->seed, r->epoch, (uint32_t)r->o->batch);
     while (!finished(r)) {

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every option of plait-train, and what a run that goes on does with it. */
+#include "../train/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* They do not shape what comes out of a run. */
+static const struct {
+    const char *name, *why;
+} free_options[] = {
+    { "in-memory", "where images come from; the bits are the same" },
+    { "groups", "the same" },
+    { "data-threads", "the same bits for any number" },
+    { "queue", "how far ahead" },
+    { "overlap", "when buckets travel; the bits are the same" },
+    { "ranks", "those that wrote a checkpoint are in it; another number is told" },
+    { "run", "a place" },
+    { "resume", "this one itself" },
+    { "weights", "what a run began with; it has its own since" },
+    { "new-classifier", "of --weights" },
+    { "keep", "files" },
+    { "save-every", "files" },
+    { "log-every", "lines of the log" },
+    { "plot", "a place" },
+    { "trace", "a place" },
+    { "evaluate-only", "another thing to do" },
+    { "dry-run", "another thing to do" },
+    { "help", "another thing to do" },
+    { "classes", "make-data" },
+    { "train-images", "make-data" },
+    { "val-images", "make-data" },
+};
+
+/* A value other than the default of every option that is kept, and what it needs to have an effect. */
+static const struct {
+    const char *name, *value, *needs[2];
+} kept_options[] = {
+    { "pixels", "48" },
+    { "jitter", "0.5" },
+    { "least-area", "0.25" },
+    { "broken", "fatal" },
+    { "model", "resnet18" },
+    { "precision", "bf16" },
+    { "sync-batch-norm", "on" },
+    { "zero-last", "on" },
+    { "micro", "3" },
+    { "threads", "2" },
+    { "epochs", "7" },
+    { "steps", "8" },
+    { "batch", "24" },
+    { "optimizer", "lars" },
+    { "rate", "0.7" },
+    { "warmup", "0.1" },
+    { "decay", "polynomial" },
+    { "power", "3", { "--decay", "polynomial" } },
+    { "rate-end", "0.125" },
+    { "tail", "2" },
+    { "momentum", "0.5" },
+    { "nesterov", "on" },
+    { "weight-decay", "0.01" },
+    { "decay-all", "on" },
+    { "eta", "0.01", { "--optimizer", "lars" } },
+    { "smoothing", "0.3" },
+    { "loss-scale", "dynamic" },
+    { "polish", "1" },
+    { "polish-kind", "statistics", { "--polish", "1" } },
+    { "seed", "9" },
+    { "reproducible", "on" },
+    { "payload", "fp16" },
+    { "bucket", "4K" },
+    { "algorithm", "ring" },
+    { "elastic", "sync2" },
+    { "period", "3", { "--elastic", "sync2" } },
+    { "beta", "0.5", { "--elastic", "sync2" } },
+    { "servers", "2", { "--elastic", "async" } },
+    { "evaluate-every", "5" },
+};
+
+static bool is_free(const char *name)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
+        found |= strcmp(free_options[i].name, name) == 0;
+    return found;
+}
+
+/* Its note in a checkpoint; false: it is not kept. */
+static bool note_of(const struct options *o, const char *name, struct note *out)
+{
+    for (uint32_t k = 0; options_kept(o, k, out); k++)
+        if (strcmp(out->name + strlen("option."), name) == 0)
+            return true;
+    return false;
+}
+
+static void parse(struct options *out, const char *const *words)
+{
+    char *argv[16] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "images" };
+    int n = 2;
+
+    for (; *words != NULL; words++)
+        argv[n++] = (char *)(uintptr_t)*words;
+    assert_true(options_parse(n, argv, out));
+    free(out->paths);
+}
+
+/* The names that --help shows, from "  --name" and "  --[no-]name". */
+static size_t names_of_help(char names[OPTIONS_MOST][32])
+{
+    FILE *const f = tmpfile();
+    const int before = dup(STDOUT_FILENO);
+    char line[512];
+    size_t n = 0;
+
+    assert_non_null(f);
+    fflush(stdout);
+    dup2(fileno(f), STDOUT_FILENO);
+    options_help();
+    fflush(stdout);
+    dup2(before, STDOUT_FILENO);
+    close(before);
+    rewind(f);
+    while (fgets(line, sizeof line, f) != NULL) {
+        const char *at = line + strlen("  --");
+        if (strncmp(line, "  --", strlen("  --")) != 0)
+            continue;
+        at += strncmp(at, "[no-]", 5) == 0 ? 5 : 0;
+        assert_true(n < OPTIONS_MOST);
+        snprintf(names[n++], sizeof names[0], "%.*s", (int)strcspn(at, " \n"), at);
+    }
+    fclose(f);
+    return n;
+}
+
+static void every_option_is_kept_by_a_checkpoint_or_listed_as_free(void **state)
+{
+    static char names[OPTIONS_MOST][32];
+    const size_t n = names_of_help(names);
+    size_t nfree = 0, nkept = 0;
+    struct options o;
+    struct note note;
+
+    (void)state;
+    parse(&o, (const char *const[]){ NULL });
+    assert_true(n > 40);
+    for (size_t i = 0; i < n; i++) {
+        const bool kept = note_of(&o, names[i], &note), listed = is_free(names[i]);
+        if (kept == listed)
+            fail_msg("--%s is %s", names[i], kept ? "kept and listed as free" : "neither kept nor listed as free");
+        nfree += listed;
+        nkept += kept;
+    }
+    assert_int_equal(nfree, sizeof free_options / sizeof *free_options);
+    assert_int_equal(nkept, sizeof kept_options / sizeof *kept_options);
+}
+
+static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
+{
+    static struct note notes[OPTIONS_MOST];
+    struct note is, usual;
+    struct options before, after;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kept_options / sizeof *kept_options; i++) {
+        const char *const *const needs = kept_options[i].needs;
+        char word[80];
+        snprintf(word, sizeof word, "--%s%s%s", kept_options[i].name,
+                 strcmp(kept_options[i].value, "on") == 0 ? "" : "=",
+                 strcmp(kept_options[i].value, "on") == 0 ? "" : kept_options[i].value);
+        if (strcmp(kept_options[i].name, "zero-last") == 0)
+            snprintf(word, sizeof word, "--zero-last=on");
+        parse(&before, (const char *const[]){ word, needs[0], needs[1], NULL });
+        for (uint32_t k = 0; options_kept(&before, k, &notes[k]); k++)
+            ;
+        parse(&after, (const char *const[]){ "--resume", "run-1", NULL });
+        assert_true(note_of(&after, kept_options[i].name, &usual));
+        assert_true(options_recall(&after, notes, true));
+        assert_true(note_of(&after, kept_options[i].name, &is));
+        assert_string_equal(is.value, kept_options[i].value);
+        assert_string_not_equal(is.value, usual.value);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option_is_kept_by_a_checkpoint_or_listed_as_free),
+        cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
+    };
+    return cmocka_run_group_tests_name("train_options", tests, NULL, NULL);
+}
