@@ -230,6 +230,58 @@ static void a_torn_or_foreign_file_is_named_and_passed_over(void **state)
     assert_null(keeper_destroy(k));
 }
 
+/* Other bytes at a place of a file, from its end where it is negative. */
+static void overwrite(const char *name, long at, const void *bytes, size_t n)
+{
+    FILE *const f = fopen(in_folder(name), "r+b");
+
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void a_damaged_checkpoint_is_named_and_passed_over(void **state)
+{
+    static const char zeros[2000];
+    struct keeper *const k = keep(0);
+
+    (void)state;
+    for (uint64_t step = 1; step <= 4; step++)
+        save(k, step, step == 1);
+    keeper_wait(k);
+    overwrite("step-00000004.safetensors", -2500, zeros, sizeof zeros);
+    overwrite("step-00000003.safetensors", -4, "abcd", 4);
+    overwrite("step-00000002.safetensors", 8 + (long)strlen("{\"__metadata__\":{\"xxh6"), "5", 1);
+    listen();
+    newest_is(k, "step-00000001.safetensors");
+    assert_true(said("step-00000004.safetensors: damaged: its bytes have the hash "));
+    listen();
+    newest_is(k, "step-00000001.safetensors");
+    assert_true(said("step-00000003.safetensors: damaged: its bytes have the hash "));
+    listen();
+    newest_is(k, "step-00000001.safetensors");
+    assert_true(said("step-00000002.safetensors: damaged: the hash of its bytes is missing"));
+    assert_null(keeper_destroy(k));
+}
+
+/* Of another version of plait-train, which had none. */
+static void a_checkpoint_of_version_1_without_a_hash_is_read(void **state)
+{
+    const char text[] = "{\"__metadata__\":{\"plait\":\"1\",\"step\":\"7\"}}";
+    const uint64_t length = strlen(text);
+    struct keeper *const k = keep(0);
+    FILE *const f = fopen(in_folder("step-00000007.safetensors"), "wb");
+
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(fwrite(&length, sizeof length, 1, f), 1);
+    assert_int_equal(fwrite(text, length, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    newest_is(k, "step-00000007.safetensors");
+    assert_null(keeper_destroy(k));
+}
+
 static void a_folder_without_checkpoints_has_none(void **state)
 {
     (void)state;
@@ -432,6 +484,8 @@ int main(void)
         IN_FOLDER(a_step_that_is_saved_again_is_replaced),
         IN_FOLDER(the_checkpoint_just_written_stays_beside_later_ones),
         IN_FOLDER(a_torn_or_foreign_file_is_named_and_passed_over),
+        IN_FOLDER(a_damaged_checkpoint_is_named_and_passed_over),
+        IN_FOLDER(a_checkpoint_of_version_1_without_a_hash_is_read),
         IN_FOLDER(a_folder_without_checkpoints_has_none),
         IN_FOLDER(what_a_killed_process_left_is_removed),
         IN_FOLDER(a_checkpoint_can_be_written_without_a_keeper),

@@ -38,6 +38,14 @@ complains 2 '--reproducible on: the run in .*part has off' "$data/images" --resu
 complains 1 'its training set is 64 files.*this run.s is 48 files' "$data/others" --resume "$data/part" --ranks 2
 complains 1 'no checkpoint lies there' "$data/images" --resume "$data/nowhere" --ranks 2
 
+# A checkpoint that was damaged, 4 bytes of a tensor of it, is no checkpoint; as weights it is refused.
+run damaged --epochs 2 --run "$data/damaged" || fail "$(tail -3 "$data/damaged.out")"
+printf abcd | dd of="$data/damaged/step-00000008.safetensors" bs=1 seek=200000 conv=notrunc status=none
+go_on damaged || fail "$(tail -3 "$data/damaged.out")"
+grep -q 'passed over .*step-00000008.safetensors: damaged: its bytes have the hash' "$data/damaged.out" || fail "damage is not told: $(cat "$data/damaged.out")"
+printf abcd | dd of="$data/damaged/step-00000008.safetensors" bs=1 seek=200000 conv=notrunc status=none
+complains 1 'step-00000008.safetensors: damaged: its bytes have the hash' "$data/images" --weights "$data/damaged/step-00000008.safetensors" --run "$data/new"
+
 # Another run does not write among its checkpoints.
 complains 1 '--run .*part: it holds the checkpoints of another run; go on with --resume' "$data/images" --run "$data/part" --ranks 2
 echo passed

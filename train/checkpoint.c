@@ -23,7 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERSION    "1" /* of what our files hold: the note "plait" */
+#define VERSION    "2" /* of what our files hold: the note "plait" */
+#define UNHASHED   "1" /* the same without a hash of the bytes: still read */
 #define BEST       "best.safetensors"
 #define STEP_NAME  "step-%08" PRIu64 ".safetensors"
 #define NOTES_MADE 3 /* by the keeper */
@@ -148,7 +149,9 @@ static bool whole(const char *path, const uint64_t *step)
     value = safetensors_note(f, "step");
     if (version == NULL || value == NULL || sscanf(value, "%" SCNu64, &has) != 1)
         why = "no checkpoint of plait-train";
-    else if (strcmp(version, VERSION) != 0)
+    else if (strcmp(version, VERSION) == 0 && !safetensors_hashed(f))
+        why = "damaged: the hash of its bytes is missing";
+    else if (strcmp(version, VERSION) != 0 && strcmp(version, UNHASHED) != 0)
         why = "written by another version of plait-train";
     else if (step != NULL && has != *step)
         why = "a checkpoint of another step, renamed";

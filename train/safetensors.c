@@ -3,7 +3,9 @@
 
 #include "replace.h"
 #include "why.h"
+#include "xxh64.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,6 +23,15 @@ enum {
     HEADER_MOST = 100000000,
     ALIGNMENT = 64
 }; /* the format's own limit; vectors may be loaded from the mapped file */
+
+/*
+ * Our files begin with a hash of all behind the length of the header, in which its own digits are 0: damage anywhere is
+ * found, in the header too.
+ */
+#define HASH   "xxh64" /* the note, and what `xxhsum` calls it */
+#define HASHED "{\"__metadata__\":{\"" HASH "\":\""
+#define ZEROS  "0000000000000000"
+enum { BEFORE = sizeof HASHED - 1, DIGITS = sizeof ZEROS - 1 };
 
 #define STORED_ROW(name, bytes) { #name, bytes },
 static const struct {
@@ -56,6 +67,7 @@ struct safetensors {
     void *map; /* NULL: the caller's bytes */
     size_t size;
     json_t *header;
+    bool hashed;
     uint32_t nentry;
     struct entry *entries;
 };
@@ -206,6 +218,32 @@ static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t
     return because("%s: not a safetensors file, or one that was cut short", path);
 }
 
+static void print_hash(const struct xxh64 *hash, char out[DIGITS + 1])
+{
+    snprintf(out, DIGITS + 1, "%016" PRIx64, xxh64_end(hash));
+}
+
+/* bytes: what the hash is of. A file that another program has written again has the note, but not its place. */
+static const char *check_hash(const char *path, struct safetensors *f, const uint8_t *bytes, size_t size)
+{
+    const char *const says = safetensors_note(f, HASH);
+    char is[DIGITS + 1];
+    struct xxh64 hash;
+
+    f->hashed = says != NULL && strlen(says) == DIGITS && size >= BEFORE + DIGITS && memcmp(bytes, HASHED, BEFORE) == 0;
+    if (!f->hashed)
+        return NULL;
+    xxh64_begin(&hash);
+    xxh64_add(&hash, bytes, BEFORE);
+    xxh64_add(&hash, ZEROS, DIGITS);
+    xxh64_add(&hash, bytes + BEFORE + DIGITS, size - BEFORE - DIGITS);
+    print_hash(&hash, is);
+    return strcmp(is, says) == 0
+               ? NULL
+               : because("%s: damaged: its bytes have the hash %s, and it was written with %s; take another copy", path,
+                         is, says);
+}
+
 static const char *parse(const char *path, struct safetensors *f, const uint8_t *bytes, size_t size)
 {
     uint64_t length;
@@ -219,7 +257,8 @@ static const char *parse(const char *path, struct safetensors *f, const uint8_t 
     f->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (f->header == NULL)
         return because("%s: byte %d of its header: %s", path, error.position, error.text);
-    return read_header(path, f, bytes + sizeof length + length, size - sizeof length - length);
+    const char *const why = read_header(path, f, bytes + sizeof length + length, size - sizeof length - length);
+    return why != NULL ? why : check_hash(path, f, bytes + sizeof length, size - sizeof length);
 }
 
 struct safetensors *safetensors_parse(const char *path, const void *bytes, size_t size, const char **why)
@@ -299,6 +338,11 @@ const char *safetensors_note(const struct safetensors *f, const char *name)
     return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), name));
 }
 
+bool safetensors_hashed(const struct safetensors *f)
+{
+    return f->hashed;
+}
+
 uint32_t safetensors_nentry(const struct safetensors *f)
 {
     return f->nentry;
@@ -342,9 +386,10 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
     uint64_t offset = 0;
     char *text = NULL;
 
-    *why = NULL;
+    *why = json_object_set_new(metadata, HASH, json_string(ZEROS)) != 0 ? because("%s: out of memory", path) : NULL;
     for (uint32_t k = 0; k < nnote && *why == NULL; k++)
-        if (json_object_set_new(metadata, notes[k].name, json_string(notes[k].value)) != 0)
+        if (strcmp(notes[k].name, HASH) != 0 &&
+            json_object_set_new(metadata, notes[k].name, json_string(notes[k].value)) != 0)
             *why = because("%s: note %s cannot be written: not UTF-8, or out of memory", path, notes[k].name);
     json_object_set_new(header, "__metadata__", metadata);
     for (unsigned s = 0; s < NSIZE && *why == NULL; s++)
@@ -368,6 +413,23 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
     return text;
 }
 
+/* Puts the hash in the place of its zeros. */
+static void add_hash(char *header, uint64_t length, const struct entry *entries, uint32_t nentry)
+{
+    char digits[DIGITS + 1];
+    struct xxh64 hash;
+
+    assert(length > BEFORE + DIGITS && memcmp(header, HASHED ZEROS, BEFORE + DIGITS) == 0);
+    xxh64_begin(&hash);
+    xxh64_add(&hash, header, length);
+    for (unsigned s = 0; s < NSIZE; s++)
+        for (uint32_t k = 0; k < nentry; k++)
+            if (types[entries[k].type].bytes == by_size[s])
+                xxh64_add(&hash, entries[k].data, known_bytes(&entries[k]));
+    print_hash(&hash, digits);
+    memcpy(header + BEFORE, digits, DIGITS);
+}
+
 const char *safetensors_write(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
                               uint32_t nnote)
 {
@@ -378,6 +440,7 @@ const char *safetensors_write(const char *path, const struct entry *entries, uin
 
     if (header == NULL)
         return why;
+    add_hash(header, length, entries, nentry);
     replace_begin(&file, path);
     replace_write(&file, &length, sizeof length);
     replace_write(&file, header, length);

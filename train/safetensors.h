@@ -51,13 +51,15 @@ struct note { /* a named scalar, as text */
 /** Bytes of a tensor's data. false: 2^64 or more. */
 bool entry_bytes(const struct entry *entry, uint64_t *out);
 
-/** Write a file whole or not at all: what was there before stays until then. NULL, or why not. */
+/** Write a file whole or not at all: what was there before stays until then. Its note "xxh64" is a hash of all of it. NULL,
+ *  or why not. */
 const char *safetensors_write(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
                               uint32_t nnote);
 
 struct safetensors;
 
-/** Open a file; every number in it is checked against its length. NULL: *why tells. */
+/** Open a file; every number in it is checked against its length, and its bytes against their hash where it was written by
+ *  safetensors_write(). NULL: *why tells. */
 struct safetensors *safetensors_open(const char *path, const char **why);
 /** The same of a file's bytes, which must live as long as what is returned. */
 struct safetensors *safetensors_parse(const char *path, const void *bytes, size_t size, const char **why);
@@ -68,6 +70,8 @@ void safetensors_close(struct safetensors *file);
 const struct entry *safetensors_find(const struct safetensors *file, const char *name);
 /** The value of a note; NULL: there is none. */
 const char *safetensors_note(const struct safetensors *file, const char *name);
+/** Was there a hash of its bytes? */
+bool safetensors_hashed(const struct safetensors *file);
 /** The tensors in the order of their data. */
 uint32_t safetensors_nentry(const struct safetensors *file);
 const struct entry *safetensors_entry(const struct safetensors *file, uint32_t k);
