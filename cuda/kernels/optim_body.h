@@ -183,15 +183,26 @@ BODY bool plait_is_alike(const struct plait_cuda_optim *a)
            a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
 }
 
-/* The verdict counts what is not finite. */
+/* As lib/optim/optim.c's fits(). */
+BODY bool plait_step_fits(const struct plait_cuda_optim *a, double square, double times)
+{
+    const double lr = plait_step_of(a).lr, reach = a->lr_in_momentum != 0 || lr > 1 ? lr : 1;
+
+    return sqrt(square) * times * reach <= 0.5 * 3.40282346638528859812e38;
+}
+
+/* The verdict counts what is not finite, and steps that are too large. */
 BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
 {
     const uint32_t nsum = PLAIT_CUDA_NORMS + 2 * a->ntensor;
-    const bool good = plait_is_finite(a->sums[PLAIT_CUDA_VERDICT]) && plait_is_alike(a);
+    const bool good = plait_step_fits(a, a->sums[PLAIT_CUDA_VERDICT], plait_step_of(a).factor) && plait_is_alike(a);
     double own = step == PLAIT_OWN && thread == 0 && !good ? 1 : 0;
 
     for (uint32_t i = PLAIT_CUDA_NORMS + thread; step == PLAIT_OWN && i < nsum; i += PLAIT_CUDA_THREADS_TRUST)
-        own += plait_is_finite(a->sums[i]) ? 0 : 1;
+        own += plait_is_finite(a->sums[i]) &&
+                       (i >= PLAIT_CUDA_NORMS + a->ntensor || plait_step_fits(a, a->sums[i], a->lars != 0 ? a->eta : 0))
+                   ? 0
+                   : 1;
     plait_add_all(step, thread, own, shared);
     if (step == PLAIT_OWN)
         plait_make_updates(a, thread);

@@ -210,12 +210,25 @@ static enum plait_status meet(struct plait_optim *o, const struct plait_optim_st
         s->factor, s->decay);
 }
 
-static bool is_finite(const struct plait_optim *o)
+/*
+ * The most that a step may add to a weight, or to its momentum, must fit float32: half of the largest number leaves room for
+ * what is there. Without trust no element is larger than all gradients' norm; with it, no step than eta |w|. Both are
+ * known on all ranks.
+ */
+static bool fits(double norm, double times, double lr, bool lr_in_momentum)
 {
-    bool finite = isfinite(o->sums[VERDICT]) != 0;
+    return norm * times * (lr_in_momentum || lr > 1 ? lr : 1) <= 0.5 * (double)FLT_MAX;
+}
+
+static bool is_finite(const struct plait_optim *o, const struct plait_optim_step *s)
+{
+    const struct plait_optim_options *x = &o->options;
+    bool finite = fits(sqrt(o->sums[VERDICT]), s->factor, s->lr, x->lr_in_momentum != 0);
 
     for (size_t i = NORMS; i < o->nsum; i++)
         finite &= isfinite(o->sums[i]) != 0;
+    for (uint32_t t = 0; x->method == PLAIT_OPTIM_LARS && t < x->ntensor; t++)
+        finite &= fits(sqrt(o->sums[weights_at(t)]), x->eta, s->lr, x->lr_in_momentum != 0);
     return finite;
 }
 
@@ -320,7 +333,7 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     else
         memcpy(o->sums, o->own, o->nsum * sizeof *o->sums);
     if (status == PLAIT_OK) {
-        const bool finite = is_finite(o);
+        const bool finite = is_finite(o, s);
         if (finite)
             update(o, s);
         if (result != NULL)

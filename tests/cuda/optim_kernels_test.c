@@ -259,12 +259,39 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     drop_model(&m);
 }
 
+/* Finite gradients and weights that the factor or the rate makes infinite, with SGD and LARS. */
+static void a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu(void **state)
+{
+    static const double numbers[][2] = { { 1e38, 1 }, { 1, 1e38 }, { 1e-3, 1e3 } }; /* factor, lr */
+    struct plait_optim_result result;
+    struct model m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        for (int lars = 0; lars < 2; lars++) {
+            struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+            s.factor = numbers[i][0];
+            s.lr = numbers[i][1];
+            draw_model(&m, lars);
+            plait_optim_destroy(m.optim);
+            m.options.check = 1;
+            m.a.check = 1;
+            assert_int_equal(plait_optim_create(&m.options, &m.optim), PLAIT_OK);
+            assert_int_equal(plait_optim_step(m.optim, &s, &result), PLAIT_OK);
+            assert_int_equal(result.finite, i == 2);
+            step_on_device(&m, &s, false);
+            compare(&m, &result);
+            drop_model(&m);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_the_bits_of_the_cpu),
         cmocka_unit_test(squares_that_are_known_are_not_formed_again),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu),
     };
     plait_fpenv_enter();
     return cmocka_run_group_tests_name("cuda optimiser", tests, NULL, NULL);
