@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options_values.h"
 
+#include "ascii.h"
 #include "launch_openmpi.h"
 #include "message.h"
 #include "nearest.h"
@@ -28,7 +29,7 @@ bool parse_number(const char *flag, const char *text, uint64_t least, uint64_t m
 bool parse_seconds(const char *flag, const char *text, double *out)
 {
     char *end;
-    const double value = strtod(text, &end);
+    const double value = plait_real(text, &end);
 
     if (end == text || *end != '\0' || !(value >= 0.001 && value <= 1e6))
         return complain("%s %s: expected seconds from 0.001 to 1000000", flag, text);
@@ -233,7 +234,7 @@ bool parse_compute(struct options *o, const char *flag, const char *value)
 {
     char *end;
 
-    o->compute = 1e-3 * strtod(value, &end);
+    o->compute = 1e-3 * plait_real(value, &end);
     return (end != value && *end == '\0' && o->compute >= 0 && o->compute <= 60) ||
            complain("%s %s: expected milliseconds from 0 to 60000", flag, value);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plot.h"
 
+#include "ascii.h"
 #include "measure.h"
 #include "message.h"
 #include "report.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -131,7 +131,7 @@ static void write_script(FILE *f, const void *bench, const char *path)
     fprintf(f,
             "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; midmean of "
             "single operations; buffers from %s}\"\n",
-            toupper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
+            plait_upper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
             o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",
             b->limits.processor,
             o->library_memory ? "plait\\\\_mem\\\\_alloc"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
+#include "ascii.h"
 #include "fusion.h"
 #include "overlap.h"
 
@@ -295,9 +296,10 @@ static void print_modes(const struct bench *b)
 bool report_end(const struct bench *b, bool complete)
 {
     const char *wanted = getenv("NCCL_TESTS_MIN_BW");
+    char *end;
     const double average = average_bandwidth(b);
     const bool timed = !b->options->overlap && !b->options->fusion, sized = b->coll->coll != PLAIT_BARRIER,
-               enough = wanted == NULL || !timed || !sized || average >= 0.9 * atof(wanted);
+               enough = wanted == NULL || !timed || !sized || average >= 0.9 * plait_real(wanted, &end);
 
     printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong, b->wrong ? "FAILED" : "OK");
     if (timed)

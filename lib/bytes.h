@@ -3,6 +3,8 @@
 #ifndef PLAIT_LIB_BYTES_H
 #define PLAIT_LIB_BYTES_H
 
+#include "ascii.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +21,7 @@ static inline bool plait_parse_bytes(const char *text, size_t *out)
         if (__builtin_mul_overflow(value, (size_t)10, &value) ||
             __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
             return false;
-    switch (toupper((unsigned char)*text)) {
+    switch (plait_upper(*text)) {
     case 'G':
         shift += 10;
         /* fall through */

@@ -3,12 +3,12 @@
 
 #include "error.h"
 
+#include "../lib/ascii.h"
+
 #include <plait/comm.h>
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* The next of a list into out[room], lower case, ours for NCCL's name; the rest of the list, or NULL. */
 static const char *next_name(const char *list, char *out, size_t room)
@@ -17,7 +17,7 @@ static const char *next_name(const char *list, char *out, size_t room)
 
     snprintf(out, room, "%.*s", (int)n, list);
     for (char *c = out; *c != '\0'; c++)
-        *c = (char)tolower((unsigned char)*c);
+        *c = plait_lower(*c);
     if (strcmp(out, "tree") == 0) /* NCCL's are double binary trees */
         snprintf(out, room, "double-tree");
     return list[n] == ',' ? list + n + 1 : NULL;
@@ -29,7 +29,7 @@ static bool is_collective(const char *text, size_t length, const char *name)
     for (; *name != '\0'; name++) {
         if (*name == '_' && (length == 0 || *text != '_'))
             continue;
-        if (length == 0 || tolower((unsigned char)*text) != *name)
+        if (length == 0 || plait_lower(*text) != *name)
             return false;
         text++;
         length--;

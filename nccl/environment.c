@@ -4,15 +4,15 @@
 #include "error.h"
 #include "nccl.h"
 
+#include "../lib/ascii.h"
+
 #include <plait/config.h>
 #include <plait/version.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define MOST_LINES 128
 
@@ -31,7 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *trim(char *text)
 {
     text += strspn(text, " \t\r\n");
-    for (size_t n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
+    for (size_t n = strlen(text); n > 0 && plait_is_space(text[n - 1]); n--)
         text[n - 1] = '\0';
     return text;
 }
@@ -106,7 +106,7 @@ static const char *level_of(const char *debug)
                                              { "INFO", "info" },  { "ABORT", "info" },   { "TRACE", "debug" } };
 
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (strcasecmp(levels[i][0], debug) == 0)
+        if (plait_same_word(levels[i][0], debug))
             return levels[i][1];
     nccl_log(PLAIT_LOG_WARN, "NCCL_DEBUG='%s' is not used: it is none of NONE, VERSION, WARN, INFO, TRACE", debug);
     return NULL;
@@ -114,7 +114,7 @@ static const char *level_of(const char *debug)
 
 static void tell_version(const char *debug)
 {
-    if (strcasecmp(debug, "NONE") != 0)
+    if (!plait_same_word(debug, "NONE"))
         nccl_log(PLAIT_LOG_WARN, "libnccl.so.2 of Plait %s, with the interface of NCCL %d.%d.%d", plait_version(),
                  NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
 }
@@ -250,6 +250,6 @@ size_t nccl_setting_bytes(const char *name)
 
     nccl_setting(name, text, sizeof text);
     const unsigned long long n = strtoull(text, &end, 10);
-    const char *unit = *end != '\0' ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    const char *unit = *end != '\0' ? strchr(units, plait_upper(*end)) : NULL;
     return (size_t)n << (unit != NULL ? 10 * (unit - units + 1) : 0);
 }

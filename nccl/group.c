@@ -6,6 +6,8 @@
 #include "fuse.h"
 #include "stream.h"
 
+#include "../lib/ascii.h"
+
 #include <plait/group.h>
 #include <plait/stream.h>
 
@@ -298,7 +300,7 @@ static void read_link(double *latency, double *bandwidth)
     *bandwidth = 1e18;
     nccl_setting("PLAIT_NCCL_LINK", text, sizeof text);
     for (const char *at = text; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
-        const double value = strtod(at, &end);
+        const double value = plait_real(at, &end);
         for (size_t i = 0; i < sizeof units / sizeof *units; i++)
             if (strncmp(end, units[i].unit, strlen(units[i].unit)) == 0)
                 *(units[i].of_time ? latency : bandwidth) = value * units[i].factor;

@@ -3,13 +3,14 @@
 #include "environment.h"
 #include "error.h"
 
+#include "../lib/ascii.h"
+
 #include <plait/config.h>
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define MOST_SETTINGS 64
 #define ROOM          256
@@ -208,7 +209,7 @@ static size_t nshown(void)
 {
     const char *all = nccl_environment("NCCL_PARAM_DUMP_ALL");
 
-    return all != NULL && (strcasecmp(all, "true") == 0 || strcmp(all, "1") == 0) ? nhandle : NHONOURED;
+    return all != NULL && (plait_same_word(all, "true") || strcmp(all, "1") == 0) ? nhandle : NHONOURED;
 }
 
 ncclResult_t ncclParamGetAllParameterKeys(const char ***table, int *tableLen)

@@ -2,6 +2,7 @@
 /* plait-hosts: the command line. */
 #include "hosts.h"
 
+#include "ascii.h"
 #include "cli.h"
 #include "output.h"
 
@@ -118,7 +119,7 @@ static bool decimal(const char *text, double most, const char **end, double *out
 
     if (!isdigit((unsigned char)*text))
         return false;
-    *out = strtod(text, &stop);
+    *out = plait_real(text, &stop);
     *end = stop;
     return *out <= most;
 }

@@ -8,6 +8,8 @@
 #include "random.h"
 #include "why.h"
 
+#include "../lib/ascii.h"
+
 #include <plait/coll.h>
 #include <plait/comm.h>
 
@@ -17,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 struct sample {
@@ -62,7 +63,7 @@ static bool is_jpeg(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
+    return dot != NULL && (plait_same_word(dot, ".jpg") || plait_same_word(dot, ".jpeg"));
 }
 
 static void add_file(struct dataset *d, const char *path, const char *name)

@@ -5,6 +5,8 @@
 #include "share.h"
 #include "why.h"
 
+#include "../lib/ascii.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -159,7 +161,7 @@ static void print_number(const struct number *n, struct note *out)
 {
     memcpy(out->name, n->name, sizeof out->name);
     if (n->kind == REAL)
-        snprintf(out->value, sizeof out->value, "%a", *(const double *)n->at);
+        plait_print_real(out->value, sizeof out->value, 0, *(const double *)n->at);
     else if (n->kind == COUNT64)
         snprintf(out->value, sizeof out->value, "%" PRIu64, *(const uint64_t *)n->at);
     else
@@ -232,7 +234,7 @@ static bool parse_number(const char *text, enum kind kind, uint64_t *bits)
         return false;
     errno = 0;
     if (kind == REAL) {
-        const double value = strtod(text, &end);
+        const double value = plait_real(text, &end);
         memcpy(bits, &value, sizeof value);
         return *end == '\0'; /* the least numbers set errno */
     }

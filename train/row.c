@@ -3,6 +3,8 @@
 
 #include "ending.h"
 
+#include "../lib/ascii.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +36,11 @@ bool row_set(const struct row *r, struct options *o, const char *flag, const cha
 
 void row_print_real(double value, char *out, size_t room)
 {
+    char *end;
+
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, room, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
+        plait_print_real(out, room, digits, value);
+        if (plait_real(out, &end) == value)
             return;
     }
 }

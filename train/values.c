@@ -3,6 +3,8 @@
 
 #include "ending.h"
 
+#include "../lib/ascii.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,7 @@ bool value_number(const char *flag, const char *text, double least, double most,
 bool value_real(const char *flag, const char *text, double least, double most, double *out)
 {
     char *end;
-    const double value = strtod(text, &end);
+    const double value = plait_real(text, &end);
 
     if (end == text || *end != '\0' || !(value >= least && value <= most))
         return complain("%s %s: expected a number from %g to %g", flag, text, least, most);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's names in the environment, parameters, and what the log says. */
+#include "../comma_locale.h"
 #include "comm.h"
 #include "ranks.h"
 
@@ -87,6 +88,19 @@ static void nccl_debug_says_how_much_is_told(void **state)
     assert_int_equal(times_logged("created, 2 ranks"), 0);
     RUN(use, "NCCL_DEBUG=LOUD");
     assert_int_equal(times_logged("NCCL_DEBUG='LOUD' is not used"), 1);
+}
+
+/* As in Turkish, where i is not the small letter of I. */
+static void words_of_nccl_are_known_in_every_locale(void **state)
+{
+    (void)state;
+    assert_true(comma_locale(true));
+    RUN(use, "NCCL_DEBUG=info");
+    assert_int_equal(times_logged("is not used"), 0);
+    assert_int_equal(times_logged("created, 2 ranks"), 4);
+    RUN(use, "NCCL_DEBUG=info", "NCCL_ALGO=RING");
+    assert_int_equal(times_logged("is not used"), 0);
+    assert_true(comma_locale(false));
 }
 
 static void nccl_debug_file_takes_the_log(void **state)
@@ -282,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nccl_debug_says_how_much_is_told),
+        cmocka_unit_test(words_of_nccl_are_known_in_every_locale),
         cmocka_unit_test(nccl_debug_file_takes_the_log),
         cmocka_unit_test(names_without_a_meaning_are_told_once),
         cmocka_unit_test(nccl_comm_id_makes_no_id_and_the_error_says_what_does),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduces of one group become few: how many, which, and with which bits. Looks into the comm for Plait's counters. */
+#include "../comma_locale.h"
 #include "comm.h"
 #include "ranks.h"
 
@@ -236,6 +237,34 @@ static void a_group_is_estimated_by_the_claims(void **state)
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = estimate, .environment = environment }), 0);
 }
 
+/* The link is read anew for each estimate. */
+static int estimate_in_two_locales(ncclComm_t *comm, int rank, int nrank)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    float times[2];
+
+    (void)nrank;
+    for (int k = 0; k < 2; k++) {
+        CHECK(comma_locale(k == 1));
+        OK(ncclGroupStart());
+        OK(ncclAllReduce(in[0], out[0], MOST, ncclFloat, ncclSum, *comm, NULL));
+        OK(ncclGroupSimulateEnd(&info));
+        times[k] = info.estimatedTime;
+    }
+    CHECK(times[0] > 3.45f && times[0] < 3.47f && times[0] == times[1]); /* 2.5 us, and 12,000 bytes at 12.5 GB/s */
+    return 0;
+}
+
+static void an_estimate_is_the_same_where_numbers_have_a_comma(void **state)
+{
+    static const char *const environment[] = { "PLAIT_NCCL_LINK=2.5us,12.5GB/s", NULL };
+
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){
+                         .nprocess = 2, .nthread = 1, .body = estimate_in_two_locales, .environment = environment }),
+                     0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +274,7 @@ int main(void)
         cmocka_unit_test(ranks_that_would_fuse_other_calls_are_told),
         cmocka_unit_test(sums_with_factors_stay_single),
         cmocka_unit_test(a_group_is_estimated_by_the_claims),
+        cmocka_unit_test(an_estimate_is_the_same_where_numbers_have_a_comma),
     };
     return cmocka_run_group_tests_name("nccl fusion", tests, NULL, NULL);
 }
