@@ -197,6 +197,45 @@ static int one_nan(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* What one rank's gradient and the factor make is too large for float32: no rank's weights change. */
+static int one_too_large(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_optim_options o = options_of(*(enum plait_optim_method *)arg);
+    struct tensors *x = calloc(2, sizeof *x), *before = x + 1;
+    struct plait_optim_part parts[NTENSOR];
+    struct plait_optim_result result;
+    struct plait_optim *optim;
+
+    CHECK(x != NULL);
+    o.parts = parts;
+    o.npart = make_parts(x, rank, true, parts);
+    o.comm = *comm;
+    fill_weights(x);
+    CHECK(plait_optim_create(&o, &optim) == PLAIT_OK);
+    for (uint32_t step = 0; step < NRANK; step++) {
+        struct plait_optim_step s = step_of(step);
+        s.factor = 1e10;
+        fill_gradients(x, step);
+        if (step == rank)
+            x->g[parts[0].tensor][counts[parts[0].tensor] * rank / NRANK] = 1e38F;
+        *before = *x;
+        CHECK(plait_optim_step(optim, &s, &result) == PLAIT_OK && !result.finite);
+        CHECK(memcmp(before->w, x->w, sizeof x->w) == 0);
+    }
+    plait_optim_destroy(optim);
+    free(x);
+    return 0;
+}
+
+static void a_step_too_large_on_one_rank_is_skipped_on_all(void **state)
+{
+    (void)state;
+    for (int method = 0; method < 2; method++) {
+        enum plait_optim_method m = (enum plait_optim_method)method;
+        run_both(NRANK, one_too_large, &m);
+    }
+}
+
 static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(void **state)
 {
     (void)state;
@@ -366,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts),
+        cmocka_unit_test(a_step_too_large_on_one_rank_is_skipped_on_all),
         cmocka_unit_test(a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale),
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
         cmocka_unit_test(a_group_refuses_what_ranks_do_together),

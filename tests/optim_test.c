@@ -439,81 +439,6 @@ static void an_infinite_weight_skips_the_step(void **unused)
     free(m);
 }
 
-/* It was infinity, and infinity times the other gradients, which are 0, made all weights NaN. */
-static void a_trust_that_float32_does_not_hold_spoils_no_weight(void **unused)
-{
-    enum { N = 1000 };
-    static float weights[N], gradients[N];
-    struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
-    struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
-    struct plait_optim_part part = { .count = N, .gradient = gradients, .type = PLAIT_FLOAT32, .master = weights };
-    struct plait_optim_result result;
-    struct plait_optim *optim;
-
-    (void)unused;
-    for (size_t i = 0; i < N; i++)
-        weights[i] = 1;
-    gradients[5] = 1e-40F;
-    part.flags = PLAIT_OPTIM_NO_DECAY;
-    o.parts = &part;
-    o.npart = o.ntensor = 1;
-    o.method = PLAIT_OPTIM_LARS;
-    s.lr = 10;
-    assert_int_equal(plait_optim_create(&o, &optim), PLAIT_OK);
-    assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_OK);
-    assert_true(result.finite);
-    for (size_t i = 0; i < N; i++)
-        assert_true(i == 5 ? isfinite(weights[i]) && weights[i] < 1 : weights[i] == 1);
-    s.lr = 1e39;
-    assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_ERR_ARG);
-    plait_optim_destroy(optim);
-}
-
-/* One weight each, of 1: finite gradients that a factor or a rate makes infinite. */
-static void a_step_that_float32_does_not_hold_is_skipped(void **unused)
-{
-    static const struct {
-        enum plait_optim_method method;
-        int lr_in_momentum;
-        float weight, gradient;
-        double factor, lr;
-        int finite;
-    } cases[] = {
-        { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1e10, 1, 0 },     { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1, 1e10, 0 },
-        { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1e10, 1e-20, 0 }, { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1, 1e10, 0 },
-        { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1e10, 1e-20, 1 }, { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1e-10, 1e10, 1 },
-        { PLAIT_OPTIM_SGD, 1, 1, 1e-38F, 1e38, 1, 1 },    { PLAIT_OPTIM_SGD, 1, 1, 1, 1e300, 1, 0 },
-        { PLAIT_OPTIM_SGD, 1, 1, 3e38F, 1, 1, 0 },        { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1, 1, 1 },
-        { PLAIT_OPTIM_LARS, 1, 1e38F, 1, 1, 1e10, 0 },    { PLAIT_OPTIM_LARS, 0, 1e38F, 1, 1, 1e10, 0 },
-        { PLAIT_OPTIM_LARS, 1, 1e30F, 1e30F, 1, 1e5, 1 }, { PLAIT_OPTIM_LARS, 1, 0, 1e38F, 1e10, 1, 0 },
-    };
-
-    (void)unused;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int nesterov = 0; nesterov < 2; nesterov++) {
-            struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
-            struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
-            float weight = cases[i].weight, slope = cases[i].gradient;
-            struct plait_optim_part part = { .count = 1, .gradient = &slope, .type = PLAIT_FLOAT32, .master = &weight };
-            struct plait_optim_result result;
-            struct plait_optim *optim;
-            o.parts = &part;
-            o.npart = o.ntensor = 1;
-            o.method = cases[i].method;
-            o.lr_in_momentum = cases[i].lr_in_momentum;
-            o.nesterov = nesterov;
-            o.decay = 0;
-            s.factor = cases[i].factor;
-            s.lr = cases[i].lr;
-            assert_int_equal(plait_optim_create(&o, &optim), PLAIT_OK);
-            assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_OK);
-            if (result.finite != cases[i].finite || !isfinite(weight) || !isfinite(*plait_optim_momentum(optim, 0)))
-                fail_msg("case %zu: finite is %d, the weight %g", i, result.finite, (double)weight);
-            assert_true(result.finite || (weight == cases[i].weight && *plait_optim_momentum(optim, 0) == 0));
-            plait_optim_destroy(optim);
-        }
-}
-
 static void without_check_only_gradients_whose_norm_is_needed_are_looked_at(void **unused)
 {
     struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -643,8 +568,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_tensor_in_parts_has_one_norm),
         cmocka_unit_test(an_infinite_or_nan_slopeskips_the_step),
         cmocka_unit_test(an_infinite_weight_skips_the_step),
-        cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped),
-        cmocka_unit_test(a_trust_that_float32_does_not_hold_spoils_no_weight),
         cmocka_unit_test(without_check_only_gradients_whose_norm_is_needed_are_looked_at),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_step_is_named_and_changes_nothing),

@@ -112,8 +112,11 @@ BODY void plait_trust_round(const struct plait_cuda_optim *a, uint32_t round, ui
             sum += squares[range.first + i];
         shared[thread] = sum;
     } else if (lane == 0) {
+        const struct plait_cuda_range range = a->ranges[tensor];
         for (uint32_t i = 0; i < PLAIT_LANES; i++)
             sum += shared[thread + i];
+        if (weights && range.count > 0 && (a->parts[a->pieces[range.first].of].flags & PLAIT_OPTIM_NO_DECAY) != 0)
+            sum = -sum;
         a->sums[PLAIT_CUDA_NORMS + (weights ? 0 : a->ntensor) + tensor] = sum;
     }
 }
@@ -131,16 +134,30 @@ BODY void plait_add_all(uint32_t step, uint32_t thread, double own, double *shar
             shared[thread] += shared[thread + i * apart];
 }
 
+/* As lib/optim/optim.c's trust_of(). */
+BODY double plait_trust(const struct plait_cuda_optim *a, double w, double g, double decay)
+{
+    return w > 0 && g > 0 ? a->eta * w / (g + (a->norm_decay < 0 ? decay : a->norm_decay) * w + a->eps) : 1;
+}
+
+/* The norm of a tensor's weights, and of its gradients times the factor. */
+BODY double plait_weights_of(const struct plait_cuda_optim *a, uint32_t tensor)
+{
+    const double square = a->sums[PLAIT_CUDA_NORMS + tensor];
+
+    return sqrt(square < 0 ? -square : square);
+}
+
+BODY double plait_gradients_of(const struct plait_cuda_optim *a, uint32_t tensor)
+{
+    return sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor]) * plait_step_of(a).factor;
+}
+
 BODY double plait_trust_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
 {
-    const struct plait_cuda_step step = plait_step_of(a);
-
-    if (!plait_has_trust(a, p))
-        return 1;
-    const double w = sqrt(a->sums[PLAIT_CUDA_NORMS + p->tensor]);
-    const double g = sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + p->tensor]) * step.factor;
-    const double norm_decay = a->norm_decay < 0 ? plait_decay_of(a, p) : a->norm_decay;
-    return w > 0 && g > 0 ? a->eta * w / (g + norm_decay * w + a->eps) : 1;
+    return !plait_has_trust(a, p)
+               ? 1
+               : plait_trust(a, plait_weights_of(a, p->tensor), plait_gradients_of(a, p->tensor), plait_decay_of(a, p));
 }
 
 /* As lib/optim/optim.c's. */
@@ -183,26 +200,33 @@ BODY bool plait_is_alike(const struct plait_cuda_optim *a)
            a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
 }
 
-/* As lib/optim/optim.c's fits(). */
-BODY bool plait_step_fits(const struct plait_cuda_optim *a, double square, double times)
+/* As lib/optim/optim.c's. */
+BODY bool plait_fits(const struct plait_cuda_optim *a, double most)
 {
-    const double lr = plait_step_of(a).lr, reach = a->lr_in_momentum != 0 || lr > 1 ? lr : 1;
+    const double lr = plait_step_of(a).lr;
 
-    return sqrt(square) * times * reach <= 0.5 * 3.40282346638528859812e38;
+    return most * (a->lr_in_momentum != 0 || lr > 1 ? lr : 1) <= 0.5 * 3.40282346638528859812e38;
+}
+
+BODY bool plait_tensor_fits(const struct plait_cuda_optim *a, uint32_t tensor)
+{
+    const double w = plait_weights_of(a, tensor), g = plait_gradients_of(a, tensor);
+    const double decay = a->sums[PLAIT_CUDA_NORMS + tensor] > 0 ? a->decay * plait_step_of(a).decay : 0;
+
+    return a->lars == 0 || !(w > 0) || plait_fits(a, plait_trust(a, w, g, decay) * (g + decay * w));
 }
 
 /* The verdict counts what is not finite, and steps that are too large. */
 BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
 {
     const uint32_t nsum = PLAIT_CUDA_NORMS + 2 * a->ntensor;
-    const bool good = plait_step_fits(a, a->sums[PLAIT_CUDA_VERDICT], plait_step_of(a).factor) && plait_is_alike(a);
+    const bool good = plait_fits(a, sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor) && plait_is_alike(a);
     double own = step == PLAIT_OWN && thread == 0 && !good ? 1 : 0;
 
     for (uint32_t i = PLAIT_CUDA_NORMS + thread; step == PLAIT_OWN && i < nsum; i += PLAIT_CUDA_THREADS_TRUST)
-        own += plait_is_finite(a->sums[i]) &&
-                       (i >= PLAIT_CUDA_NORMS + a->ntensor || plait_step_fits(a, a->sums[i], a->lars != 0 ? a->eta : 0))
-                   ? 0
-                   : 1;
+        own += plait_is_finite(a->sums[i]) ? 0 : 1;
+    for (uint32_t t = thread; step == PLAIT_OWN && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
+        own += plait_tensor_fits(a, t) ? 0 : 1;
     plait_add_all(step, thread, own, shared);
     if (step == PLAIT_OWN)
         plait_make_updates(a, thread);

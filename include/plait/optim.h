@@ -143,7 +143,7 @@ struct plait_optim_step {
 
 struct plait_optim_result {
     int finite; /* 0: a norm was infinite or NaN, or what the step may add to a weight is, as norms say, above half of the
-                  * largest float32 (|g| factor lr; LARS with trust: eta |w| lr); nothing was changed, on any rank */
+                  * largest float32 (|g| factor lr; LARS with trust: trust (|g| factor + decay |w|) lr); nothing was changed, on any rank */
     double norm; /* of all gradients that were looked at, times factor */
 };
 

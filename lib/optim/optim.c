@@ -171,7 +171,8 @@ static void add_squares(struct plait_optim *o, const double *squares)
         o->own[VERDICT] += g;
         if (has_trust(o, p)) {
             o->own[gradients_at(o, p->tensor)] += g;
-            o->own[weights_at(p->tensor)] += plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
+            const double w = plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
+            o->own[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
         }
     }
 }
@@ -210,38 +211,46 @@ static enum plait_status meet(struct plait_optim *o, const struct plait_optim_st
         s->factor, s->decay);
 }
 
-/*
- * The most that a step may add to a weight, or to its momentum, must fit float32: half of the largest number leaves room for
- * what is there. Without trust no element is larger than all gradients' norm; with it, no step than eta |w|. Both are
- * known on all ranks.
- */
-static bool fits(double norm, double times, double lr, bool lr_in_momentum)
+static double trust_of(const struct plait_optim_options *x, double w, double g, double decay)
 {
-    return norm * times * (lr_in_momentum || lr > 1 ? lr : 1) <= 0.5 * (double)FLT_MAX;
+    return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
 }
 
+/* The most that a step may add to a weight or to its momentum must fit float32; half of the largest number leaves room for
+ * what is there. */
+static bool fits(const struct plait_optim_options *x, const struct plait_optim_step *s, double most)
+{
+    return most * (x->lr_in_momentum != 0 || s->lr > 1 ? s->lr : 1) <= 0.5 * (double)FLT_MAX;
+}
+
+/* Of sums that all ranks have: no gradient is larger than the norm of all, no weight than its tensor's. */
 static bool is_finite(const struct plait_optim *o, const struct plait_optim_step *s)
 {
     const struct plait_optim_options *x = &o->options;
-    bool finite = fits(sqrt(o->sums[VERDICT]), s->factor, s->lr, x->lr_in_momentum != 0);
+    bool finite = fits(x, s, sqrt(o->sums[VERDICT]) * s->factor);
 
     for (size_t i = NORMS; i < o->nsum; i++)
         finite &= isfinite(o->sums[i]) != 0;
-    for (uint32_t t = 0; x->method == PLAIT_OPTIM_LARS && t < x->ntensor; t++)
-        finite &= fits(sqrt(o->sums[weights_at(t)]), x->eta, s->lr, x->lr_in_momentum != 0);
+    for (uint32_t t = 0; x->method == PLAIT_OPTIM_LARS && t < x->ntensor; t++) {
+        const double ww = o->sums[weights_at(t)], decay = ww > 0 ? x->decay * s->decay : 0;
+        const double w = sqrt(fabs(ww)), g = sqrt(o->sums[gradients_at(o, t)]) * s->factor;
+        if (w > 0)
+            finite &= fits(x, s, trust_of(x, w, g, decay) * (g + decay * w));
+    }
     return finite;
+}
+
+static double decay_of(const struct plait_optim *o, const struct plait_optim_part *p, const struct plait_optim_step *s)
+{
+    return (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : o->options.decay * s->decay;
 }
 
 static double trust(const struct plait_optim *o, const struct plait_optim_part *p, const struct plait_optim_step *s)
 {
-    const struct plait_optim_options *x = &o->options;
-
     if (!has_trust(o, p))
         return 1;
-    const double w = sqrt(o->sums[weights_at(p->tensor)]);
-    const double g = sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor;
-    const double decay = (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : x->decay * s->decay;
-    return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
+    return trust_of(&o->options, sqrt(fabs(o->sums[weights_at(p->tensor)])),
+                    sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor, decay_of(o, p, s));
 }
 
 /* A trust may be more than float32 holds, where |g| is next to nothing: infinity times 0 would be no weight. */
@@ -255,10 +264,9 @@ static struct plait_update update_of(const struct plait_optim *o, const struct p
 {
     const struct plait_optim_options *x = &o->options;
     const double inside = trust(o, p, s) * (x->lr_in_momentum ? s->lr : 1);
-    const double decay = (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : x->decay * s->decay;
 
-    return (struct plait_update){ as_factor(inside * s->factor), as_factor(inside * decay), (float)x->momentum,
-                                  x->lr_in_momentum ? 1 : (float)s->lr, x->nesterov != 0 };
+    return (struct plait_update){ as_factor(inside * s->factor), as_factor(inside * decay_of(o, p, s)),
+                                  (float)x->momentum, x->lr_in_momentum ? 1 : (float)s->lr, x->nesterov != 0 };
 }
 
 /* ---- The third pass --------------------------------------------------------------------------------------- */

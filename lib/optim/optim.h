@@ -10,7 +10,8 @@
 /*
  * The sums of a step, over the ranks too. In the place of VERDICT the squares of all gradients that are looked at, not
  * finite when one is not; CALL and CALL_SQUARE tell whether all ranks make the same step; then, for LARS, of each tensor
- * the squares of weights, and of each the squares of gradients.
+ * the squares of weights, negative where it has no decay, so that all ranks know that, and of each the squares of
+ * gradients.
  */
 enum { VERDICT, CALL, CALL_SQUARE, NORMS };
 
