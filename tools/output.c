@@ -8,6 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+static int lost; /* errno */
+
+void output_lost(int error)
+{
+    lost = lost != 0 ? lost : error;
+}
+
 static bool reader_left(void)
 {
     struct pollfd out = { .fd = STDOUT_FILENO };
@@ -25,9 +32,10 @@ static bool close_fails(void)
 
 int output_end(const char *program, int status)
 {
-    errno = 0; /* of an earlier write the cause is not known any more */
-    if ((fflush(stdout) == 0 && ferror(stdout) == 0 && !close_fails()) || reader_left())
+    errno = 0; /* of an earlier write by stdio the cause is not known any more */
+    if ((lost == 0 && fflush(stdout) == 0 && ferror(stdout) == 0 && !close_fails()) || reader_left())
         return status;
+    errno = lost != 0 ? lost : errno;
     fprintf(stderr, "%s: standard output cannot be written: %s; free some space, or name another file\n", program,
             errno != 0 ? strerror(errno) : "an earlier write failed");
     return status != 0 ? status : 1;

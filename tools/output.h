@@ -10,4 +10,7 @@
  */
 int output_end(const char *program, int status);
 
+/** What was written to standard output without stdio is lost, by this errno: output_end() tells. */
+void output_lost(int error);
+
 #endif

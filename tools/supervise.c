@@ -2,6 +2,8 @@
 /* Makes the hosts, shows what their ranks say, cuts links, and ends everything. See hosts.h. */
 #include "hosts.h"
 
+#include "output.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -167,9 +169,11 @@ static void write_line(struct stream *s)
         struct pollfd room = { s->to, POLLOUT, 0 };
         if (n < 0 && errno == EAGAIN)
             poll(&room, 1, -1);
-        else if (n < 0 && errno != EINTR)
-            break; /* nobody can read it */
-        else if (n > 0) {
+        else if (n < 0 && errno != EINTR) {
+            if (s->to == STDOUT_FILENO)
+                output_lost(errno);
+            break; /* the ranks go on */
+        } else if (n > 0) {
             at += n;
             s->used -= (size_t)n;
         }
