@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of tensors: what is written is read again, also by and from the Python package; each wrong number is named. */
 #include "safetensors.h"
-#include "xxh64.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -256,34 +255,6 @@ static void a_file_that_was_cut_is_refused(void **state)
         refused(bytes, n, "");
 }
 
-/* Values of Python's xxhash. */
-static void the_hash_is_the_one_of_that_name_in_whatever_pieces(void **state)
-{
-    static const struct {
-        size_t bytes;
-        uint64_t hash;
-    } cases[] = { { 0, UINT64_C(0xef46db3751d8e999) },  { 1, UINT64_C(0xe934a84adb052768) },
-                  { 3, UINT64_C(0xe5c7bb4533bc65dd) },  { 4, UINT64_C(0xffced8604453cc1e) },
-                  { 8, UINT64_C(0x884a173614b81b8d) },  { 15, UINT64_C(0xa948f5f0f6abac2d) },
-                  { 31, UINT64_C(0xc346d2b59b4d8ee1) }, { 32, UINT64_C(0xcbf59c5116ff32b4) },
-                  { 33, UINT64_C(0x0c535d1acafb8ead) }, { 63, UINT64_C(0xe26aa9e2a95f8e4f) },
-                  { 64, UINT64_C(0xf7c67301db6713f0) }, { 127, UINT64_C(0x464d085810ce0199) },
-                  { 128, UINT64_C(0x7a7fe14647b9ab92) } };
-    uint8_t bytes[128];
-
-    (void)state;
-    for (unsigned i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)i;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t piece = 1; piece <= sizeof bytes; piece++) {
-            struct xxh64 h;
-            xxh64_begin(&h);
-            for (size_t at = 0; at < cases[i].bytes; at += piece)
-                xxh64_add(&h, bytes + at, cases[i].bytes - at < piece ? cases[i].bytes - at : piece);
-            assert_true(xxh64_end(&h) == cases[i].hash);
-        }
-}
-
 /* The bytes of a written file, read again. */
 static size_t written(uint8_t *out, size_t room)
 {
@@ -418,7 +389,6 @@ int main(void)
         cmocka_unit_test(holes_and_overlaps_are_named),
         cmocka_unit_test(names_cannot_command_a_terminal),
         cmocka_unit_test(a_file_that_was_cut_is_refused),
-        cmocka_unit_test(the_hash_is_the_one_of_that_name_in_whatever_pieces),
         cmocka_unit_test(a_file_with_any_bit_changed_is_refused_or_has_no_hash),
         cmocka_unit_test(a_file_that_another_program_has_written_again_is_read),
         cmocka_unit_test(what_is_not_a_file_is_named),

@@ -102,6 +102,7 @@ static const struct {
 } known_features[] = {
     { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology" },
     { "jansson", "libjansson-dev", "JSON output of plait-perf, checkpoints of plait-train" },
+    { "xxhash", "libxxhash-dev", "hashes of plait-train's checkpoints" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
     { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
     { "pmix", "libpmix-dev", "ranks of mpirun over several hosts find each other (the plug-in plait-pmix.so)" },

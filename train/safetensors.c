@@ -3,7 +3,6 @@
 
 #include "replace.h"
 #include "why.h"
-#include "xxh64.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,6 +15,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
+#include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian, and data is not converted");
 
@@ -218,9 +220,9 @@ static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t
     return because("%s: not a safetensors file, or one that was cut short", path);
 }
 
-static void print_hash(const struct xxh64 *hash, char out[DIGITS + 1])
+static void print_hash(const XXH64_state_t *hash, char out[DIGITS + 1])
 {
-    snprintf(out, DIGITS + 1, "%016" PRIx64, xxh64_end(hash));
+    snprintf(out, DIGITS + 1, "%016" PRIx64, XXH64_digest(hash));
 }
 
 /* bytes: what the hash is of. A file that another program has written again has the note, but not its place. */
@@ -228,15 +230,15 @@ static const char *check_hash(const char *path, struct safetensors *f, const uin
 {
     const char *const says = safetensors_note(f, HASH);
     char is[DIGITS + 1];
-    struct xxh64 hash;
+    XXH64_state_t hash;
 
     f->hashed = says != NULL && strlen(says) == DIGITS && size >= BEFORE + DIGITS && memcmp(bytes, HASHED, BEFORE) == 0;
     if (!f->hashed)
         return NULL;
-    xxh64_begin(&hash);
-    xxh64_add(&hash, bytes, BEFORE);
-    xxh64_add(&hash, ZEROS, DIGITS);
-    xxh64_add(&hash, bytes + BEFORE + DIGITS, size - BEFORE - DIGITS);
+    XXH64_reset(&hash, 0);
+    XXH64_update(&hash, bytes, BEFORE);
+    XXH64_update(&hash, ZEROS, DIGITS);
+    XXH64_update(&hash, bytes + BEFORE + DIGITS, size - BEFORE - DIGITS);
     print_hash(&hash, is);
     return strcmp(is, says) == 0
                ? NULL
@@ -417,15 +419,15 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
 static void add_hash(char *header, uint64_t length, const struct entry *entries, uint32_t nentry)
 {
     char digits[DIGITS + 1];
-    struct xxh64 hash;
+    XXH64_state_t hash;
 
     assert(length > BEFORE + DIGITS && memcmp(header, HASHED ZEROS, BEFORE + DIGITS) == 0);
-    xxh64_begin(&hash);
-    xxh64_add(&hash, header, length);
+    XXH64_reset(&hash, 0);
+    XXH64_update(&hash, header, length);
     for (unsigned s = 0; s < NSIZE; s++)
         for (uint32_t k = 0; k < nentry; k++)
             if (types[entries[k].type].bytes == by_size[s])
-                xxh64_add(&hash, entries[k].data, known_bytes(&entries[k]));
+                XXH64_update(&hash, entries[k].data, known_bytes(&entries[k]));
     print_hash(&hash, digits);
     memcpy(header + BEFORE, digits, DIGITS);
 }
