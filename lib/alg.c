@@ -3,9 +3,41 @@
 #include <plait/plan.h>
 
 #include "nearest.h"
+#include "plan_check.h"
 #include "status.h"
 
 #include <string.h>
+
+const char *plait_alg_fault(const struct plait_alg *alg)
+{
+    if (alg->name == NULL || alg->name[0] == '\0' || strlen(alg->name) >= PLAIT_MAX_SPEC)
+        return "has no name, or one longer than 63 characters";
+    if (alg->params == NULL || alg->text == NULL || alg->source == NULL)
+        return "has no params, text or source; \"\" says nothing";
+    if (alg->applies == NULL || alg->emit == NULL || alg->claim == NULL)
+        return "has no applies, emit or claim";
+    return (unsigned)alg->coll >= PLAIT_NCOLL ? "is for a coll that is no enum plait_coll" : NULL;
+}
+
+_Static_assert(PLAIT_MAX_SPEC == 64, "as the text above says");
+
+const char *plait_claim_fault(const struct plait_claim *claim)
+{
+    return claim->nblk == 0 || claim->nblk >= 1u << 30 ? "nblk is not from 1 to 2^30-1" : NULL;
+}
+
+enum plait_status plait_shape_check(const char *function, const struct plait_shape *shape)
+{
+    if ((unsigned)shape->coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: coll is %d, which is no enum plait_coll", function, (int)shape->coll);
+    const struct plait_geometry g = plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1);
+    if (shape->nrank == 0 || (g.rooted && shape->root >= shape->nrank))
+        return plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the shape has %u ranks", function, shape->root,
+                          shape->nrank);
+    if (g.kind == PLAIT_KIND_PAIR && shape->inplace)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s has no form in place", function, plait_coll_name(shape->coll));
+    return PLAIT_OK;
+}
 
 static const char *nearest_alg(const struct plait_alg *const *algs, enum plait_coll coll, const char *name)
 {
@@ -50,6 +82,9 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
     name[length] = '\0';
     shape->nparam = 0;
     memset(shape->param, 0, sizeof shape->param);
+    for (const struct plait_alg *const *a = algs; *a != NULL; a++)
+        if (plait_alg_fault(*a) != NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_alg_find: algs[%td] %s", a - algs, plait_alg_fault(*a));
     for (const struct plait_alg *const *a = algs; *a != NULL; a++) {
         const struct plait_alg *alg = *a;
         const char *params = colon != NULL ? colon + 1 : "";

@@ -125,7 +125,8 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
 {
     *out = (struct plait_what){
         .count = o->count,
-        .plan = o->selection.plan_hash,
+        .settings = (uint32_t)(o->selection.plan_hash ^ o->selection.plan_hash >> 32),
+        .plans = o->prog != NULL ? (uint32_t)(o->prog->hash ^ o->prog->hash >> 32) : 0,
         .coll = (uint8_t)o->coll,
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,

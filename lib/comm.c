@@ -99,8 +99,10 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
 {
     size_t n = 0, m = 0;
 
-    while (own != NULL && own[n] != NULL)
-        n++;
+    for (; own != NULL && own[n] != NULL; n++)
+        if (plait_alg_fault(own[n]) != NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: options->algorithms[%zu] %s", n,
+                              plait_alg_fault(own[n]));
     while (plait_algs[m] != NULL)
         m++;
     comm->algorithms = malloc((n + m + 1) * sizeof *comm->algorithms);

@@ -42,6 +42,8 @@ struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, ui
 {
     const struct row *row = &rows[coll];
 
+    if ((unsigned)coll >= PLAIT_NCOLL)
+        return (struct plait_geometry){ .kind = PLAIT_KIND_VECTOR };
     if (row->kind != PLAIT_KIND_VECTOR)
         nblk = plait_block_count(coll, nrank);
     return (struct plait_geometry){
@@ -55,7 +57,8 @@ struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, ui
 
 uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank)
 {
-    const uint64_t n = rows[coll].kind == PLAIT_KIND_PART   ? nrank
+    const uint64_t n = (unsigned)coll >= PLAIT_NCOLL        ? 0
+                       : rows[coll].kind == PLAIT_KIND_PART ? nrank
                        : rows[coll].kind == PLAIT_KIND_PAIR ? (uint64_t)nrank * nrank
                                                             : 0;
     return n < 1u << 30 ? (uint32_t)n : 0;
@@ -63,7 +66,7 @@ uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank)
 
 uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
 {
-    switch (rows[coll].in) {
+    switch ((unsigned)coll < PLAIT_NCOLL ? rows[coll].in : EVERYTHING) {
     case OWN:
         return blk;
     case FROM_HERE:

@@ -24,7 +24,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
 {
     const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
     const struct plait_what *b = &record_of(comm, rank, sequence)->what;
-    char what[160], earlier[64] = "";
+    char what[192], earlier[64] = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
         snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->sized ? "v" : "",
@@ -59,9 +59,13 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "call->mark is 0x%x here and 0x%x", a->mark, b->mark);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
         snprintf(what, sizeof what, "algorithm is %.21s here and %.21s", a->algorithm, b->algorithm);
+    else if (a->settings != b->settings)
+        snprintf(what, sizeof what, "choice (slice, rounding, configuration) is %08x here and %08x", a->settings,
+                 b->settings);
     else
-        snprintf(what, sizeof what, "plan (slice, rounding, configuration) is %016llx here and %016llx",
-                 (unsigned long long)a->plan, (unsigned long long)b->plan);
+        snprintf(what, sizeof what,
+                 "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x here and %08x",
+                 a->algorithm, a->plans, b->plans);
     return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u", earlier, what, rank);
 }
 

@@ -10,6 +10,7 @@
  */
 #include <plait/plan.h>
 
+#include "plan_check.h"
 #include "status.h"
 
 #include <stdlib.h>
@@ -189,7 +190,7 @@ static void add(struct plait_builder *b, struct plait_step step)
         return fail(b, fault);
     if (step.nblk == 0 || (step.blk != PLAIT_AS_LIES && (uint64_t)step.blk + step.nblk > b->nblk))
         return fail(b, "the blocks of a move are outside the vector");
-    if (step.peer >= 0 && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
+    if (step.verb <= PLAIT_STEP_RECV && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
         return fail(b, "the peer of a move is this rank or outside the comm");
     if ((uses[step.verb].dst && !span_fits(b, step.dst, step.nblk)) ||
         (uses[step.verb].a && !span_fits(b, step.a, step.nblk)) ||
@@ -334,10 +335,13 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
                           alg == NULL     ? "alg"
                           : shape == NULL ? "shape"
                                           : "out");
+    if (alg->name == NULL || alg->emit == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: alg->%s is NULL", alg->name == NULL ? "name" : "emit");
+    const enum plait_status status = plait_shape_check("plait_plan_emit", shape);
+    if (status != PLAIT_OK)
+        return status;
     if (rank >= shape->nrank)
-        return plait_fail(PLAIT_ERR_ARG, "rank is %u, but the comm has %u ranks", rank, shape->nrank);
-    if ((unsigned)shape->coll >= PLAIT_NCOLL)
-        return plait_fail(PLAIT_ERR_ARG, "coll is %d, which is no enum plait_coll", (int)shape->coll);
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: rank is %u, but the shape has %u ranks", rank, shape->nrank);
     alg->emit(alg, &b, shape, rank);
     if (b.status == PLAIT_OK && b.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");

@@ -7,6 +7,15 @@
 
 #define PLAIT_NONE UINT32_MAX /* no step, no rank, no slot */
 
+/* What is wrong with an algorithm's struct: "has no emit"; NULL: nothing. Its functions are not called. */
+const char *plait_alg_fault(const struct plait_alg *alg);
+
+/* Is there such a shape? It is not NULL. Errors: PLAIT_ERR_ARG, as `function` says it. */
+enum plait_status plait_shape_check(const char *function, const struct plait_shape *shape);
+
+/* What is wrong with a claim: "has no blocks"; NULL: nothing. */
+const char *plait_claim_fault(const struct plait_claim *claim);
+
 /*
  * Does an algorithm do what its collective promises, and what its flags say? Its claim is not looked at. Errors as
  * plait_alg_check(); plait_last_error() has the text.

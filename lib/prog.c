@@ -447,7 +447,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    status = plait_prove(alg, spec, shape, rank, hop, kinds, &proof);
+    status = plait_prove(alg, spec, shape, plan, hop, kinds, &proof);
     p->hash = proof.hash;
     p->sliceable = proof.sliceable;
     p->single = plait_moves_single_blocks(plan);

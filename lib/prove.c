@@ -229,9 +229,22 @@ struct plait_shape plait_common_shape(const struct plait_shape *shape)
     return common;
 }
 
-enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                              uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out)
+/* own: emitted before; again: now, NULL where it was not. */
+static enum plait_status check_pure(const char *spec, const struct plait_plan *own, const struct plait_plan *again)
 {
+    if (again == NULL || (again->bytes == own->bytes && memcmp(again, own, own->bytes) == 0))
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_PLAN,
+        "algorithm '%s' emits another plan for rank %u when it is asked again; emit may depend on shape and "
+        "rank only",
+        spec, own->rank);
+}
+
+enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                              const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out)
+{
+    const uint32_t rank = own->rank;
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
     const struct plait_shape common = plait_common_shape(shape);
     struct plait_shape inplace = common;
@@ -247,6 +260,11 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     if (status == PLAIT_OK && few && plait_geometry_of(shape->coll, shape->nrank, 0, 0, 1).rooted &&
         alg->applies(alg, &inplace))
         status = plait_plan_emit(alg, &inplace, shape->root, &other);
+    if (status == PLAIT_OK && few)
+        status = check_pure(spec, own,
+                            common.inplace == shape->inplace ? plans[rank]
+                            : rank == shape->root            ? other
+                                                             : NULL);
     if (status == PLAIT_OK && few)
         status = choose_fusing(plans, other, spec, shape, hop, &out->fusing);
     plait_plan_destroy(other);

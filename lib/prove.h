@@ -33,12 +33,13 @@ struct plait_proof {
 };
 
 /*
+ * own    what the algorithm emitted for this rank: it must emit that again
  * hop    do not fuse more than two sources
  * kinds  [nstep] PLAIT_VALUE_* of this rank's steps; NULL: not asked for
  * Errors: PLAIT_ERR_PLAN (not even the plain plans are free of deadlock), PLAIT_ERR_UNSUPPORTED (a step has
  *         partial sums and other values, which have no one width), PLAIT_ERR_NOMEM.
  */
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                              uint32_t rank, bool hop, unsigned char *kinds, struct plait_proof *out);
+                              const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out);
 
 #endif

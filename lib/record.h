@@ -25,7 +25,7 @@
 
 struct plait_what { /* an operation as a rank called it */
     uint64_t count;
-    uint64_t plan; /* hash */
+    uint32_t settings, plans; /* hashes: of what is chosen for it, and of all ranks' plans */
     uint8_t coll, type, op, inplace;
     uint8_t wanted;  /* another trial of the ways to write (trial.h) */
     uint8_t ordered; /* a user function that is not commutative */

@@ -266,14 +266,12 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
  * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
  * Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of process.
  */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_selection *s, size_t count, size_t size,
-                           const struct plait_wish *w)
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, bool once, size_t count,
+                           size_t size, const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
-    const struct plait_shape common = plait_common_shape(shape);
-    const struct plait_claim claim = s->alg->claim(s->alg, &common);
-    const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim.nblk : PLAIT_LINE;
-    const bool in_turn = !(w->cma && s->once) || claim.depth > 1;
+    const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim->nblk : PLAIT_LINE;
+    const bool in_turn = !(w->cma && once) || claim->depth > 1;
     const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
     const size_t smallest = one_way ? SMALLEST_SLICE / 2 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
@@ -337,7 +335,11 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
                                                               : bytes * (shape->nrank - 1);
     s.once = (!geometry.combines || geometry.rooted) &&
              plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken, w->oversubscribed);
-    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &s, count, size, w);
+    const struct plait_shape common = plait_common_shape(shape);
+    const struct plait_claim claim = s.alg->claim(s.alg, &common);
+    if (plait_claim_fault(&claim) != NULL)
+        return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));
+    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, s.once, count, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;

@@ -96,6 +96,9 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 
     if (shape == NULL || plans == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: %s is NULL", shape == NULL ? "shape" : "plans");
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        if (plans[r] == NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: plans[%u] is NULL", r);
     struct plait_checker c = { .name = name != NULL ? name : "",
                                .plans = plans,
                                .nrank = shape->nrank,
@@ -196,8 +199,16 @@ static enum plait_status check_alg(const struct plait_alg *alg, const struct pla
 enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
                                   struct plait_report *report)
 {
-    if (alg == NULL || shape == NULL || shape->nrank == 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg or shape is NULL, or shape has no ranks");
+    if (alg == NULL || shape == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: %s is NULL", alg == NULL ? "alg" : "shape");
+    if (plait_alg_fault(alg) != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg %s", plait_alg_fault(alg));
+    const enum plait_status status = plait_shape_check("plait_alg_check", shape);
+    if (status != PLAIT_OK)
+        return status;
+    if (shape->coll != alg->coll)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: algorithm '%s' is for %s, but the shape is of %s", alg->name,
+                          plait_coll_name(alg->coll), plait_coll_name(shape->coll));
     const struct plait_claim claim = alg->claim(alg, shape);
     struct plait_report own;
 

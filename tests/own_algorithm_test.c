@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Algorithms of a program that are not as they should be: each is refused by name, before it can do harm. */
+#include "ranks.h"
+
+#include <plait/plan.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- One that is right: two ranks swap and add ----------------------------------------------------- */
+
+static bool applies(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    return s->nrank == 2;
+}
+
+static _Thread_local uint32_t copies; /* steps more, which make nothing: what emit must not look at */
+static _Thread_local uint32_t every;  /* not 0: and every so many calls it is one more */
+
+static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    static _Thread_local uint32_t calls;
+
+    (void)self, (void)s;
+    if (every > 0 && ++calls % every == 0)
+        copies++;
+    plait_blocks(b, 1, 2);
+    plait_emit_send(b, !me, plait_in(0), 0, 1);
+    plait_emit_recv(b, !me, plait_tmp(0), 0, 1);
+    plait_emit_reduce(b, plait_out(0), me ? plait_tmp(0) : plait_in(0), me ? plait_in(0) : plait_tmp(0), 0, 1);
+    for (uint32_t i = 0; i < copies; i++)
+        plait_emit_copy(b, plait_tmp(1), plait_tmp(0), 0, 1);
+}
+
+static struct plait_claim good = { .depth = 1, .rounds = 1, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
+
+static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)s;
+    return self->preset != NULL ? *(const struct plait_claim *)self->preset : good;
+}
+
+static const struct plait_alg swap = { .name = "swap",
+                                       .coll = PLAIT_ALLREDUCE,
+                                       .params = "",
+                                       .text = "",
+                                       .source = "",
+                                       .applies = applies,
+                                       .emit = emit,
+                                       .claim = claim };
+
+/* ---- Structs ---------------------------------------------------------------------------------------- */
+
+static const char long_name[] = "0123456789012345678901234567890123456789012345678901234567890123";
+
+/* One field of `swap` changed to what no algorithm has. */
+static struct plait_alg broken(int field)
+{
+    struct plait_alg a = swap;
+
+    switch (field) {
+    case 0:
+        a.name = NULL;
+        break;
+    case 1:
+        a.name = "";
+        break;
+    case 2:
+        a.name = long_name;
+        break;
+    case 3:
+        a.params = NULL;
+        break;
+    case 4:
+        a.text = NULL;
+        break;
+    case 5:
+        a.source = NULL;
+        break;
+    case 6:
+        a.applies = NULL;
+        break;
+    case 7:
+        a.emit = NULL;
+        break;
+    case 8:
+        a.claim = NULL;
+        break;
+    default:
+        a.coll = (enum plait_coll)PLAIT_NCOLL;
+    }
+    return a;
+}
+#define NBROKEN 10
+
+static int create_with(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm_options o = ranks_options(arg, rank);
+
+    for (int field = 0; field < NBROKEN; field++) {
+        const struct plait_alg a = broken(field);
+        const struct plait_alg *const algs[] = { &swap, &a, NULL };
+        o.algorithms = algs;
+        CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_ARG);
+        CHECK(strstr(plait_last_error(), "options->algorithms[1] ") != NULL && *comm == NULL);
+    }
+    return 0;
+}
+
+static void an_algorithm_that_lacks_something_is_refused_by_its_place(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    struct ranks r = { .nprocess = 1, .nthread = 1, .body = create_with, .no_comm = true };
+
+    (void)state;
+    for (int field = 0; field < NBROKEN; field++) {
+        const struct plait_alg a = broken(field), *found;
+        const struct plait_alg *const algs[] = { &a, NULL };
+        struct plait_shape s = shape;
+        assert_int_equal(plait_alg_check(&a, &shape, NULL), PLAIT_ERR_ARG);
+        assert_int_equal(plait_alg_find(algs, "swap", &s, &found), PLAIT_ERR_ARG);
+        assert_non_null(strstr(plait_last_error(), "algs[0] "));
+    }
+    r.arg = &r;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void shapes_that_there_are_not_are_refused(void **state)
+{
+    const struct plait_shape shapes[] = {
+        { .coll = PLAIT_ALLREDUCE, .nrank = 0 },
+        { .coll = (enum plait_coll)PLAIT_NCOLL, .nrank = 2 },
+        { .coll = (enum plait_coll) - 1, .nrank = 2 },
+        { .coll = PLAIT_REDUCE, .nrank = 2, .root = 2 },
+        { .coll = PLAIT_ALLTOALL, .nrank = 2, .inplace = true },
+    };
+    struct plait_plan *plan = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        assert_int_equal(plait_plan_emit(&swap, &shapes[i], 0, &plan), PLAIT_ERR_ARG);
+        assert_int_equal(plait_alg_check(&swap, &shapes[i], NULL), PLAIT_ERR_ARG);
+        assert_null(plan);
+        plait_geometry_of(shapes[i].coll, shapes[i].nrank, shapes[i].root, 0, 1);
+        plait_block_count(shapes[i].coll, shapes[i].nrank);
+    }
+}
+
+static void emit_to(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
+{
+    (void)s, (void)me;
+    plait_blocks(b, 1, 1);
+    plait_emit_send(b, *(const uint32_t *)self->preset, plait_in(0), 0, 1);
+}
+
+static void a_peer_that_is_no_rank_is_refused_whatever_its_number(void **state)
+{
+    static const uint32_t peers[] = { 0, 2, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff };
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
+        const struct plait_alg a = { .name = "a", .preset = &peers[i], .emit = emit_to };
+        struct plait_plan *plan = NULL;
+        assert_int_equal(plait_plan_emit(&a, &shape, 0, &plan), PLAIT_ERR_PLAN);
+        assert_non_null(strstr(plait_last_error(), "the peer of a move"));
+    }
+}
+
+static void a_missing_plan_is_refused_by_its_rank(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    const struct plait_plan *plans[2] = { NULL, NULL };
+    struct plait_plan *plan = NULL;
+
+    (void)state;
+    assert_int_equal(plait_plan_emit(&swap, &shape, 0, &plan), PLAIT_OK);
+    plans[0] = plan;
+    assert_int_equal(plait_plan_check("swap", &shape, plans, NULL, NULL), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "plans[1] is NULL"));
+    plait_plan_destroy(plan);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------------- */
+
+static enum plait_status add(struct plait_comm *comm)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int in[1000] = { 1 }, out[1000];
+
+    call.algorithm = "swap";
+    return plait_allreduce(comm, in, out, 1000, PLAIT_INT32, PLAIT_SUM, &call);
+}
+
+static int claim_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    CHECK(add(*comm) == PLAIT_ERR_PLAN);
+    CHECK(strstr(plait_last_error(), "algorithm 'swap': the claim's nblk is not from 1 to 2^30-1") != NULL);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+static void run_with(const struct plait_alg *alg, int (*body)(struct plait_comm **, uint32_t, void *))
+{
+    const struct plait_alg *const algs[] = { alg, NULL };
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .body = body, .options = PLAIT_COMM_OPTIONS_DEFAULT, .processes = true
+    };
+
+    r.options.algorithms = algs;
+    r.options.deadline = 30;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static void a_claim_of_no_blocks_or_too_many_is_refused_by_name(void **state)
+{
+    static const uint64_t nblk[] = { 0, 1u << 30, UINT64_C(1) << 58, UINT64_MAX };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof nblk / sizeof *nblk; i++) {
+        struct plait_claim c = good;
+        struct plait_alg a = swap;
+        c.nblk = nblk[i];
+        a.preset = &c;
+        run_with(&a, claim_wrongly);
+    }
+}
+
+/* Right on each rank by itself. */
+static int emit_by_rank(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char seen[2][9];
+
+    (void)arg;
+    copies = rank;
+    CHECK(add(*comm) == PLAIT_ERR_MISMATCH);
+    const char *hashes = strstr(plait_last_error(), "emit of algorithm swap depends on more than shape and rank");
+    CHECK(hashes != NULL && (hashes = strstr(hashes, "hash to ")) != NULL);
+    CHECK(sscanf(hashes, "hash to %8s here and %8s on rank", seen[0], seen[1]) == 2);
+    CHECK(strcmp(seen[0], seen[1]) != 0);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void ranks_whose_emit_differs_see_that_the_plans_do(void **state)
+{
+    (void)state;
+    run_with(&swap, emit_by_rank);
+}
+
+static int emit_by_chance(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t period = *(const uint32_t *)arg;
+
+    every = period;
+    CHECK(add(*comm) == PLAIT_ERR_PLAN);
+    CHECK(strstr(plait_last_error(), "emits another plan for rank") != NULL);
+    every = 0;
+    return 0;
+}
+
+static void an_emit_that_changes_its_mind_is_refused(void **state)
+{
+    const struct plait_alg *const algs[] = { &swap, NULL };
+    uint32_t period = 1;
+    struct ranks r = {
+        .nprocess = 1, .nthread = 2, .body = emit_by_chance, .arg = &period, .options = PLAIT_COMM_OPTIONS_DEFAULT
+    };
+
+    (void)state;
+    r.options.algorithms = algs;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_algorithm_that_lacks_something_is_refused_by_its_place),
+        cmocka_unit_test(shapes_that_there_are_not_are_refused),
+        cmocka_unit_test(a_peer_that_is_no_rank_is_refused_whatever_its_number),
+        cmocka_unit_test(a_missing_plan_is_refused_by_its_rank),
+        cmocka_unit_test(a_claim_of_no_blocks_or_too_many_is_refused_by_name),
+        cmocka_unit_test(ranks_whose_emit_differs_see_that_the_plans_do),
+        cmocka_unit_test(an_emit_that_changes_its_mind_is_refused),
+    };
+    return cmocka_run_group_tests_name("own algorithms", tests, NULL, NULL);
+}
