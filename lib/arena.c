@@ -25,6 +25,7 @@
 #define PAGE             ((size_t)4096)
 #define MOST_BY_DEFAULT  ((size_t)256 << 30)
 #define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
+#define SHARERS          16 /* arenas that fit into a limited address space: this process's and others' */
 #define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
 #define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
 
@@ -74,13 +75,15 @@ static void write_header(const struct plait_arena *a)
 }
 
 /*
- * Bytes of the file: a page more than asked for, the header's. The default becomes what the limit on files allows, if
- * that is enough for comms; what the user asked for stays.
+ * Bytes of the file: a page more than asked for, the header's. The default becomes what the limits on files and on the
+ * address space allow, if that is enough for comms; what the user asked for stays.
  */
 static enum plait_status file_size(size_t bytes, size_t *out)
 {
-    const size_t most = plait_most_file_bytes();
+    const size_t most = plait_most_file_bytes(), mapped = plait_most_mapped_bytes() / SHARERS;
 
+    if (bytes == 0 && mapped < default_size())
+        bytes = mapped > LEAST_BY_DEFAULT ? mapped : LEAST_BY_DEFAULT;
     *out = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
     if (*out > most && bytes == 0 && most >= LEAST_BY_DEFAULT)
         *out = most & ~(PAGE - 1);
@@ -102,18 +105,25 @@ static enum plait_status make_arena(size_t bytes)
     if (status != PLAIT_OK)
         return status;
     struct extent *all = malloc(sizeof *all);
+    void *base = NULL;
     const int fd = memfd_create("plait", MFD_CLOEXEC);
-    if (all == NULL || fd < 0 || ftruncate(fd, (off_t)a.size) != 0 ||
-        getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
+    if (all == NULL || fd < 0)
+        status = all == NULL
+                     ? plait_fail_memory("out of memory for the arena")
+                     : plait_fail_errno(
+                           errno, "no shared memory arena: memfd_create(), which a filter of system calls must allow");
+    else if (getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
+        status =
+            plait_fail_errno(errno, "no shared memory arena: getrandom(), which a filter of system calls must allow");
+    else if (ftruncate(fd, (off_t)a.size) != 0)
+        status = plait_fail_errno(errno, "no shared memory arena of %zu bytes (PLAIT_ARENA makes it smaller)", a.size);
+    else
+        status = plait_reserve(a.size, true, fd, "the shared memory arena", &base);
+    if (status == PLAIT_OK && (a.fd = read_only_copy(fd)) < 0)
+        status = plait_fail_errno(errno, "no descriptor of the shared memory arena");
+    if (status != PLAIT_OK)
         goto fail;
-    a.base = mmap(NULL, a.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (a.base == MAP_FAILED)
-        goto fail;
-    a.fd = read_only_copy(fd);
-    if (a.fd < 0) {
-        munmap(a.base, a.size);
-        goto fail;
-    }
+    a.base = base;
     write_header(&a);
     *all = (struct extent){ .start = PAGE, .size = a.size - PAGE };
     extents = all;
@@ -122,12 +132,13 @@ static enum plait_status make_arena(size_t bytes)
     nuser = 0;
     arena = a;
     return PLAIT_OK;
-fail:;
-    const int error = errno;
+fail:
     free(all);
+    if (base != NULL)
+        munmap(base, a.size);
     if (fd >= 0)
         close(fd);
-    return plait_fail_errno(error, "no shared memory arena of %zu bytes (PLAIT_ARENA makes it smaller)", a.size);
+    return status;
 }
 
 enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)

@@ -4,11 +4,13 @@
 
 #include "fork.h"
 #include "status.h"
+#include "system_limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,9 +42,11 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         return plait_fail(PLAIT_ERR_PEER,
                           "the shared memory that process %d passed is smaller than the %zu bytes it said", p->pid,
                           p->size);
-    void *base = mmap(NULL, p->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED)
-        return plait_fail_errno(errno, "cannot map %zu bytes of process %d", p->size, p->pid);
+    char what[48];
+    void *base;
+    snprintf(what, sizeof what, "the arena of process %d", p->pid);
+    if ((status = plait_reserve(p->size, false, fd, what, &base)) != PLAIT_OK)
+        return status;
     p->pidfd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
     if (pidfd >= 0 && p->pidfd < 0) {
         status = plait_fail_errno(errno, "no descriptor to see the death of process %d", p->pid);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -57,8 +58,6 @@ size_t plait_most_file_bytes(void)
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
 
-/* ---- Control groups ----------------------------------------------------------------------------------- */
-
 /* The start of a file, terminated; false when it cannot be read. */
 static bool read_start(const char *path, char *text, size_t room)
 {
@@ -70,6 +69,48 @@ static bool read_start(const char *path, char *text, size_t room)
     text[n > 0 ? n : 0] = '\0';
     return n > 0;
 }
+
+size_t plait_most_mapped_bytes(void)
+{
+    struct rlimit limit;
+    char text[64];
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        !read_start("/proc/self/statm", text, sizeof text))
+        return SIZE_MAX;
+    const size_t mapped = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    return mapped < limit.rlim_cur ? (size_t)limit.rlim_cur - mapped : 0;
+}
+
+/*
+ * After mlockall(MCL_FUTURE) the kernel gives a new mapping all its memory at once, unless it cannot be accessed. So it
+ * becomes accessible only when it is no longer locked.
+ */
+enum plait_status plait_reserve(size_t bytes, bool writable, int fd, const char *what, void **out)
+{
+    const int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+    void *const p = mmap(NULL, bytes, PROT_NONE, flags, fd, 0);
+    struct rlimit limit;
+
+    if (p != MAP_FAILED && munlock(p, bytes) == 0 &&
+        mprotect(p, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ) == 0) {
+        *out = p;
+        return PLAIT_OK;
+    }
+    const int error = errno;
+    if (p != MAP_FAILED)
+        munmap(p, bytes);
+    if (error == EAGAIN && getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+        return plait_fail(
+            PLAIT_ERR_SYSTEM,
+            "cannot map %zu bytes of %s: mlockall(MCL_FUTURE) counts all that is mapped as locked, and this "
+            "process may lock %llu bytes; raise the limit (ulimit -l), lock after the comm is created, or "
+            "make arenas smaller (PLAIT_ARENA)",
+            bytes, what, (unsigned long long)limit.rlim_cur);
+    return plait_fail_errno(error, "cannot map %zu bytes of %s (PLAIT_ARENA makes arenas smaller)", bytes, what);
+}
+
+/* ---- Control groups ----------------------------------------------------------------------------------- */
 
 /* The two versions of the interface. */
 struct version {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "news.h"
 
+#include "../system_limits.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,12 @@ size_t plait_mirror_bytes(void)
 /* Fresh pages, of which only those that are written take memory: a ring is much longer than what most comms use. */
 struct plait_mirror *plait_mirror_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name)
 {
-    struct plait_mirror *m =
-        mmap(NULL, plait_mirror_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct plait_mirror *m;
+    void *pages;
 
-    if (m == MAP_FAILED)
+    if (plait_reserve(plait_mirror_bytes(), true, -1, "what is heard of a rank", &pages) != PLAIT_OK)
         return NULL;
+    m = pages;
     m->control.id = id;
     m->control.rank = rank;
     m->control.nrank = nrank;
