@@ -3,6 +3,8 @@
 
 #include "hash.h"
 #include "log.h"
+#include "status.h"
+#include "system_limits.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #define MOST_PATH 512
+#define SPARE     8 /* descriptors that a process should have left */
 
 /* The first line. */
 static bool read_line(const char *path, char *out, int room)
@@ -58,6 +61,23 @@ void plait_warn_of_strangers(uint32_t a, uint32_t b)
             "they are in different network name spaces, probably of different containers. Start the containers "
             "with one (docker run --network host, or one pod with a container for all ranks)",
             a, b);
+}
+
+void plait_warn_of_full_table(double now)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    static _Atomic double next;
+
+    if (now < atomic_load_explicit(&next, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&next, now + 1, memory_order_relaxed);
+    if (plait_check_descriptors(SPARE, 0, "the network between hosts") != PLAIT_OK &&
+        !atomic_flag_test_and_set(&warned))
+        plait_log(
+            PLAIT_LOG_WARN,
+            "%s. Whoever connects to its port takes one; see who does with ss -tnp, and let a firewall admit none but "
+            "the job's hosts (docs/security.md)",
+            plait_last_error());
 }
 
 /* ---- Devices --------------------------------------------------------------------------------------------- */

@@ -20,6 +20,9 @@ void plait_warn_of_strangers(uint32_t a, uint32_t b);
 /* Messages go over `ways`, as a network describes it ("tcp/eth0"). */
 void plait_warn_of_device(const char *ways);
 
+/* The process has few descriptors left: anybody who connects to a network's port takes one. Asked once a second. */
+void plait_warn_of_full_table(double now);
+
 /*
  * Why a faster device, or another one, is not among the ways; false: nothing speaks against them.
  *

@@ -5,6 +5,7 @@
 #include "failure.h"
 #include "look.h"
 #include "progress.h"
+#include "slow.h"
 #include "stall.h"
 
 #include <errno.h>
@@ -76,6 +77,8 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
             status = plait_look_at_unread(comm, w, now);
         if (status == PLAIT_OK && w->suspect == 0)
             status = plait_look_at_links(comm, w, now);
+        if (comm->remote != NULL)
+            plait_warn_of_full_table(now);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
     return status == PLAIT_OK && !w->suspect ? plait_look_at_clock(comm, w, now) : status; /* a death is no stall */
