@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MOST_TEXT  2048   /* bytes that tell a job from others */
 #define NPORT      8      /* after the launcher's own */
 #define ASK_EVERY  200000 /* microseconds between questions for a host's address */
 #define TELL_AFTER 2.0    /* seconds of them */
@@ -88,9 +89,9 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
 /* ---- The id ------------------------------------------------------------------------------------------------ */
 
 /* What all ranks of this start of the job know, and those of others do not have in common with them. */
-static size_t describe(const struct plait_launcher_says *says, char out[1024])
+static size_t describe(const struct plait_launcher_says *says, char out[MOST_TEXT])
 {
-    return (size_t)snprintf(out, 1024, "%s %s%s:%u", says->launcher, says->job, says->host, says->port);
+    return (size_t)snprintf(out, MOST_TEXT, "%s %s%s:%u", says->launcher, says->job, says->host, says->port);
 }
 
 /*
@@ -111,11 +112,13 @@ static struct plait_ports ports_of(const struct plait_launcher_says *says, const
 
 static void meet_here(const struct plait_launcher_says *says, struct plait_unique_id *out)
 {
-    char job[1024];
+    char job[MOST_TEXT];
     const size_t n = describe(says, job);
     const uint64_t first = plait_hash(PLAIT_HASH_START, job, n), second = plait_hash(first, job, n);
 
     plait_machine_id_make((const uint64_t[]){ first, second }, out);
+    if (says->unnamed)
+        plait_id_set_unnamed(out);
 }
 
 static void warn_of_no_secret(const struct plait_launcher_says *says)
@@ -134,7 +137,7 @@ static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, c
 {
     unsigned char key[PLAIT_SECRET_BYTES], secret[PLAIT_SECRET_BYTES];
     struct plait_hosts hosts;
-    char job[1024];
+    char job[MOST_TEXT];
     bool found;
     enum plait_status status = plait_crypto_ready();
 
@@ -152,7 +155,10 @@ static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, c
     const size_t n = describe(says, job);
     const struct plait_ports ports = ports_of(says, config, plait_hash(PLAIT_HASH_START, job, n));
     plait_mac(key, "a job", job, n, secret);
-    return plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
+    status = plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
+    if (status == PLAIT_OK && says->unnamed)
+        plait_id_set_unnamed(out);
+    return status;
 }
 
 /* ---- By the launcher's own means ---------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ static const struct launcher {
     const char *port;            /* on rank 0's host, the launcher's own */
     const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
     const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
+    const char *names[2];        /* either is a name that no other job has */
     const char *job[MOST_JOB];
 } launchers[] = {
     { .name = "torchrun",
@@ -26,6 +27,7 @@ static const struct launcher {
       .local_rank = "LOCAL_RANK",
       .local_nrank = "LOCAL_WORLD_SIZE",
       .port = "MASTER_PORT",
+      .names = { "TORCHELASTIC_RUN_ID" },
       .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
     { .name = "openmpi",
       .sign = "OMPI_COMM_WORLD_RANK",
@@ -33,6 +35,7 @@ static const struct launcher {
       .nrank = "OMPI_COMM_WORLD_SIZE",
       .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
       .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
+      .names = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid" },
       .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
     { .name = "slurm",
       .sign = "SLURM_STEP_ID",
@@ -43,7 +46,35 @@ static const struct launcher {
       .nodes = "SLURM_STEP_NODELIST",
       .address = "SLURM_LAUNCH_NODE_IPADDR",
       .one_node = "SLURM_STEP_NUM_NODES",
+      .names = { "SLURM_JOB_ID" },
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
+};
+
+/* What names a batch job, whichever launcher started the ranks in it: equal on all of its hosts. */
+static const char *const jobs[] = {
+    "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "FLUX_JOB_ID", "COBALT_JOBID",
+};
+
+/*
+ * What names a step of one. Not of a job that has its own name: mpirun's own host inherits a Slurm step that the others do
+ * not have, and torchrun's agents may be a step each.
+ */
+static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
+
+/* Launchers whose processes do not find each other: taken for single processes they would each work alone. */
+static const struct foreign {
+    const char *name, *rank, *nrank; /* nrank: NULL: not said */
+} foreigns[] = {
+    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
+    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
+    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+    { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
+    { "MPICH, Intel MPI or PALS", "PMI_RANK", "PMI_SIZE" },
+    { "MPICH or Intel MPI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+    { "PALS", "PALS_RANKID", NULL },
+    { "PMI 2", "PMI_ID", NULL },
+    { "aprun", "ALPS_APP_PE", NULL },
+    { "PMIx", "PMIX_RANK", NULL },
 };
 
 /* NULL where it is not set, or empty. */
@@ -145,23 +176,71 @@ static enum plait_status read_place(const struct plait_environment *e, const str
     return read_text(e, l->address, out->address, sizeof out->address);
 }
 
+/* torchrun calls a job "none" that was given no name. */
+static bool is_named(const struct plait_environment *e, const struct launcher *l)
+{
+    bool named = false;
+
+    for (unsigned i = 0; i < sizeof l->names / sizeof *l->names; i++)
+        named |= get(e, l->names[i]) != NULL && strcmp(get(e, l->names[i]), "none") != 0;
+    return named;
+}
+
+/* Add "NAME=value " of those that are set. *used: characters, perhaps more than there is room for. */
+static enum plait_status add_job(const struct plait_environment *e, const char *const *names, size_t n,
+                                 struct plait_launcher_says *out, size_t *used)
+{
+    char one[160];
+
+    for (size_t i = 0; i < n && names[i] != NULL; i++) {
+        const enum plait_status status = read_text(e, names[i], one, sizeof one);
+        if (status != PLAIT_OK)
+            return status;
+        if (one[0] != '\0')
+            *used += (size_t)snprintf(*used < sizeof out->job ? out->job + *used : NULL,
+                                      *used < sizeof out->job ? sizeof out->job - *used : 0, "%s=%s ", names[i], one);
+    }
+    return PLAIT_OK;
+}
+
 static enum plait_status read_job(const struct plait_environment *e, const struct launcher *l,
                                   struct plait_launcher_says *out)
 {
     size_t n = 0;
-    char one[160];
+    enum plait_status status = add_job(e, l->job, MOST_JOB, out, &n);
 
-    for (unsigned i = 0; i < MOST_JOB && l->job[i] != NULL; i++) {
-        const enum plait_status status = read_text(e, l->job[i], one, sizeof one);
-        if (status != PLAIT_OK)
-            return status;
-        n += (size_t)snprintf(out->job + n, n < sizeof out->job ? sizeof out->job - n : 0, "%s=%s ", l->job[i], one);
-    }
+    out->unnamed = !is_named(e, l);
+    if (status == PLAIT_OK)
+        status = add_job(e, jobs, sizeof jobs / sizeof *jobs, out, &n);
+    if (status == PLAIT_OK && out->unnamed)
+        status = add_job(e, steps, sizeof steps / sizeof *steps, out, &n);
+    if (status != PLAIT_OK)
+        return status;
     if (n >= sizeof out->job)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "the variables from %s name this job in %zu characters; at most %zu are "
                           "allowed",
                           l->job[0], n, sizeof out->job - 1);
+    return PLAIT_OK;
+}
+
+/* PLAIT_ERR_CONFIG: another launcher started this process, as one of several. `found`: so did one of ours, alone. */
+static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
+{
+    for (size_t i = 0; i < sizeof foreigns / sizeof *foreigns; i++) {
+        const struct foreign *f = &foreigns[i];
+        const char *rank = get(e, f->rank), *nrank = get(e, f->nrank);
+        if (rank == NULL || (nrank != NULL ? strcmp(nrank, "1") == 0 : found || f->nrank != NULL))
+            continue;
+        return plait_fail(
+            PLAIT_ERR_CONFIG,
+            "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: set "
+            "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from them, start it with torchrun, "
+            "srun or Open MPI's mpirun, or pass an id around (plait_unique_id_exchange); for a process "
+            "alone set PLAIT_LAUNCHER=none",
+            f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
+            nrank != NULL ? nrank : "", f->name);
+    }
     return PLAIT_OK;
 }
 
@@ -190,5 +269,5 @@ enum plait_status plait_launcher_read(const struct plait_environment *e, const c
         if (says.nrank > 1) /* of one that started this process alone, another may have been started to start more */
             break;
     }
-    return PLAIT_OK;
+    return launcher[0] == '\0' && out->nrank == 1 ? refuse_foreign(e, found) : PLAIT_OK;
 }

@@ -21,7 +21,8 @@ struct plait_launcher_says {
     char host[256];   /* rank 0's name or address; "": not said */
     char address[64]; /* another that may be it; "" */
     uint16_t port;    /* the launcher's own at rank 0; 0: not said */
-    char job[512];    /* what tells this job, and this start of it, from others; "": nothing */
+    char job[1536];   /* what tells this job, and this start of it, from others; "": nothing */
+    bool unnamed;     /* nothing of that is the job's own name: another job may have all of it, too */
 };
 
 /* `launcher`: "" to find it, or its name. PLAIT_ERR_CONFIG names the variable. */

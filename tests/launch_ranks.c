@@ -14,8 +14,10 @@ static void check(enum plait_status status)
     exit(1);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const int64_t job = argc > 1 ? atoi(argv[1]) : 0; /* all ranks must be of one */
+
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_launch launch;
     struct plait_comm *comm;
@@ -25,10 +27,14 @@ int main(void)
     o.nrank = launch.nrank;
     o.id = &launch.id;
     for (int again = 0; again < 2; again++) { /* the id is good for one comm after the other */
-        int64_t sum = launch.rank;
+        int64_t sum = launch.rank, least = job, most = job;
         check(plait_comm_create(&o, &comm));
         check(plait_allreduce(comm, &sum, &sum, 1, PLAIT_INT64, PLAIT_SUM, NULL));
+        check(plait_allreduce(comm, &least, &least, 1, PLAIT_INT64, PLAIT_MIN, NULL));
+        check(plait_allreduce(comm, &most, &most, 1, PLAIT_INT64, PLAIT_MAX, NULL));
         check(plait_comm_destroy(comm));
+        if (least != most)
+            return 3;
         if (sum != (int64_t)launch.nrank * (launch.nrank - 1) / 2)
             return 1;
     }

@@ -182,6 +182,30 @@ static void nonsense_is_refused_by_name(void **state)
                    "mpirun -x MASTER_ADDR");
 }
 
+/* Each of their processes worked alone, as rank 0 of 1. */
+static void launchers_that_are_not_followed_are_named(void **state)
+{
+    struct plait_launch launch;
+
+    (void)state;
+    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: MPICH, Intel MPI or PALS");
+    assert_refused("PMI_RANK=0 PMI_SIZE=2", "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
+    assert_refused("PMI_ID=1", "PMI 2");
+    assert_refused("PALS_RANKID=3", "PALS");
+    assert_refused("FLUX_TASK_RANK=0 FLUX_JOB_SIZE=4", "Flux");
+    assert_refused("JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=4", "jsrun");
+    assert_refused("PMIX_RANK=0 PMIX_NAMESPACE=x", "PMIx");
+    assert_refused("RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", "PLAIT_LAUNCHER=none");
+    set("PMI_RANK=0 PMI_SIZE=1");
+    assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
+    set("PMI_RANK=1 PMI_SIZE=2 PLAIT_LAUNCHER=none");
+    assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
+    assert_int_equal(launch.nrank, 1);
+    set("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2"); /* the remedy */
+    assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
+    assert_int_equal(launch.nrank, 2);
+}
+
 static void the_first_host_of_a_list(void **state)
 {
     static const struct {
@@ -382,6 +406,147 @@ static void ranks_with_different_secrets_do_not_meet(void **state)
     assert_int_equal(n, 1); /* rank 2 */
 }
 
+/* ---- Two jobs with one MASTER_PORT ------------------------------------------------------------------------------------- */
+
+enum { SPLIT_LAUNCHERS = 2, ONE_LAUNCHER = 1 };
+
+static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char *variables)
+{
+    const pid_t pid = fork();
+    char text[16], name[16];
+
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    set(variables);
+    snprintf(text, sizeof text, "%u", rank);
+    setenv("RANK", text, 1);
+    setenv("LOCAL_RANK", text, 1);
+    snprintf(text, sizeof text, "%u", nrank);
+    setenv("WORLD_SIZE", text, 1);
+    snprintf(text, sizeof text, "%u", job);
+    if (getenv("JOB") != NULL) /* the variable that names this job */
+        setenv(getenv("JOB"), text, 1);
+    assert_non_null(freopen(said, "a", stderr));
+    snprintf(name, sizeof name, "%u", job);
+    execl(ranks_program, ranks_program, name, NULL);
+    _exit(127);
+}
+
+struct ends {
+    unsigned fine, failed, mixed;
+};
+
+static void wait_for(pid_t pid, struct ends *e)
+{
+    int how;
+
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    e->fine += WIFEXITED(how) && WEXITSTATUS(how) == 0;
+    e->failed += WIFEXITED(how) && WEXITSTATUS(how) == 1;
+    e->mixed += WIFEXITED(how) && WEXITSTATUS(how) == 3;
+}
+
+/* A launcher's process, which ends with its ranks' ends packed into its status. */
+static pid_t start_job(unsigned job, unsigned nrank, const char *variables)
+{
+    struct ends e = { 0 };
+    pid_t ranks[4];
+
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (unsigned r = 0; r < nrank; r++)
+        ranks[r] = start_rank(job, r, nrank, variables);
+    for (unsigned r = 0; r < nrank; r++)
+        wait_for(ranks[r], &e);
+    _exit((int)(e.fine | e.failed << 2 | e.mixed << 4));
+}
+
+static struct ends run_two_jobs(unsigned nrank, const char *variables, int launchers)
+{
+    struct ends all = { 0 };
+    pid_t pids[2][4];
+
+    for (unsigned job = 0; job < 2; job++)
+        if (launchers == SPLIT_LAUNCHERS)
+            pids[job][0] = start_job(job, nrank, variables);
+        else
+            for (unsigned r = 0; r < nrank; r++)
+                pids[job][r] = start_rank(job, r, nrank, variables);
+    for (unsigned job = 0; job < 2; job++) {
+        int how;
+        if (launchers == ONE_LAUNCHER) {
+            for (unsigned r = 0; r < nrank; r++)
+                wait_for(pids[job][r], &all);
+            continue;
+        }
+        assert_int_equal(waitpid(pids[job][0], &how, 0), pids[job][0]);
+        assert_true(WIFEXITED(how));
+        all.fine += WEXITSTATUS(how) & 3;
+        all.failed += WEXITSTATUS(how) >> 2 & 3;
+        all.mixed += WEXITSTATUS(how) >> 4;
+    }
+    return all;
+}
+
+static bool was_said(const char *text)
+{
+    FILE *f = fopen(said, "r");
+    char line[1024];
+    bool found = false;
+
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL)
+        found = strstr(line, text) != NULL;
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* No name of a job, and one port: only the processes that started them tell the jobs apart. */
+#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 PLAIT_IFNAME==lo PLAIT_TIMEOUT=20"
+
+static void two_jobs_with_one_port_and_no_name_never_become_one_comm(void **state)
+{
+    static const char *const variables[] = { NAMELESS, NAMELESS " TORCHELASTIC_RUN_ID=none" };
+    unsigned failed = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 40; i++) {
+        const unsigned nrank = 2 + i % 2;
+        const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2], SPLIT_LAUNCHERS);
+        if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)
+            fail_msg("start %u of two jobs of %u ranks: %u ranks fine, %u failed, %u in a comm of both", i, nrank,
+                     e.fine, e.failed, e.mixed);
+        failed += e.failed;
+    }
+    if (failed > 0)
+        assert_true(was_said("port used by another job: set MASTER_PORT or TORCHELASTIC_RUN_ID"));
+    unlink(said);
+}
+
+static void jobs_that_differ_in_any_name_do_not_meet(void **state)
+{
+    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
+                                         "SLURM_STEP_ID",       "PMIX_NAMESPACE",
+                                         "PBS_JOBID",           "LSB_JOBID",
+                                         "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
+    char variables[256];
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(variables, sizeof variables, NAMELESS " JOB=%s", names[i]);
+        const struct ends e = run_two_jobs(3, variables, ONE_LAUNCHER);
+        if (e.fine != 6)
+            fail_msg("jobs with another %s: %u ranks fine, %u failed, %u in a comm of both", names[i], e.fine, e.failed,
+                     e.mixed);
+    }
+    unlink(said);
+}
+
 /* A job on one host, by the real launcher. */
 static void ranks_of_mpirun_meet(void **state)
 {
@@ -458,6 +623,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_secret_comes_from_the_variable_or_the_file, clear),
         cmocka_unit_test_setup(ranks_meet_beside_torchruns_store, clear),
         cmocka_unit_test_setup(ranks_with_different_secrets_do_not_meet, clear),
+        cmocka_unit_test_setup(two_jobs_with_one_port_and_no_name_never_become_one_comm, clear),
+        cmocka_unit_test_setup(jobs_that_differ_in_any_name_do_not_meet, clear),
+        cmocka_unit_test_setup(launchers_that_are_not_followed_are_named, clear),
         cmocka_unit_test_setup(ranks_of_mpirun_meet, clear),
         cmocka_unit_test_setup(an_id_travels_by_the_callers_means, clear),
     };

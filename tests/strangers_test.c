@@ -280,7 +280,7 @@ static void claim_rank_2(int fd, const struct plait_tcp_claim *claim)
 static void guess_the_secret(const struct scene *s)
 {
     unsigned char other[PLAIT_SECRET_BYTES];
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 } };
+    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
     struct plait_answer answer;
     struct plait_hail hail;
     const int fd = come(s);
@@ -304,7 +304,7 @@ static void a_wrong_secret_is_refused(void **state)
 /* Somebody has heard a rank join, and says the same. */
 static void say_again_what_was_heard(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 } };
+    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
     struct plait_answer answer;
     struct plait_hail hail;
     int fd = come(s);
@@ -327,7 +327,7 @@ static void replayed_messages_are_refused(void **state)
 /* The only hash that rank 0 gives away is no claim. */
 static void send_the_answer_back(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 } };
+    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
     struct plait_answer answer;
     struct plait_hail hail;
     const int fd = come(s);
@@ -347,7 +347,7 @@ static void an_answer_sent_back_is_refused(void **state)
 /* A right claim whose rank was changed on the way. */
 static void change_the_rank(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 1, NRANK, 0, 0, { 0 } };
+    struct plait_tcp_claim claim = { 1, NRANK, 0, 0, { 0 }, { 0 } };
     struct plait_answer answer;
     struct plait_hail hail;
     const int fd = come(s);

@@ -47,10 +47,17 @@ struct plait_launch {
  * container's that starts, is asked for as long.
  * When all ranks are on one host they meet there, without a port and without a secret.
  *
+ * Jobs are told apart by every name that the environment has of them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMIX_NAMESPACE,
+ * PBS_JOBID, LSB_JOBID and others, whichever launcher counts. Where torchrun's variables come without a TORCHELASTIC_RUN_ID,
+ * ranks of one host must have been started by one process, and each rank is good for one process at a time: else all ranks
+ * that come fail with PLAIT_ERR_MISMATCH. Ranks that are started one by one, in several terminals, need a
+ * TORCHELASTIC_RUN_ID.
+ *
  * out     written only on success. The id is good for one comm at a time; comms made of it have their own
  * Thread: any, while none changes the environment
  * Errors: PLAIT_ERR_CONFIG (a variable that is missing or nonsense, a host name that has no address, a secret that others
- *         may read, or none where PLAIT_REQUIRE_SECRET is 1), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no
+ *         may read, or none where PLAIT_REQUIRE_SECRET is 1, a launcher that is not followed, as MPICH's
+ *         PMI_RANK and PMI_SIZE), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no
  *         libsodium), PLAIT_ERR_SYSTEM (PMIx fails)
  */
 PLAIT_API enum plait_status plait_launch_find(struct plait_launch *out);

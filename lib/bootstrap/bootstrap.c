@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void finish(struct plait_bootstrap *b)
 {
@@ -26,7 +27,9 @@ static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct
     if (strncmp((const char *)id->bytes, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) == 0 &&
         n < sizeof place.address.sun_path) {
         plait_machine_place_init(&place, (const char *)id->bytes, n);
-        return plait_meet_at(b, &place.place, own);
+        own = plait_meet_at(b, &place.place, own);
+        return own == PLAIT_OK && b->launched ? plait_bootstrap_agree(b, plait_claim_check(b->nodes.claim, b->rank))
+                                              : own;
     }
     return own != PLAIT_OK
                ? own
@@ -42,7 +45,7 @@ static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct p
     if (status != PLAIT_OK)
         return own != PLAIT_OK ? own : status;
     status = plait_meet_at(b, &place.place, own);
-    return status != PLAIT_OK ? status : plait_node_find(b, id, PLAIT_OK);
+    return status != PLAIT_OK ? status : plait_node_find(b, id, plait_claim_check(b->nodes.claim, b->rank));
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
@@ -54,6 +57,11 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
     here = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1, .nodes = { .n = 1 } };
     if (b == NULL && own == PLAIT_OK)
         own = plait_fail_memory("out of memory for the bootstrap");
+    here.launched = nrank > 1 && plait_id_is_unnamed(id);
+    if (here.launched) {
+        here.origin = plait_origin_find();
+        own = own == PLAIT_OK ? plait_claim_make(id, rank, &here.nodes.claim) : own;
+    }
     if (nrank > 1)
         own = plait_tcp_id_of(id, &tcp) ? meet_over_tcp(&here, &tcp, own) : meet_on_machine(&here, id, own);
     if (own != PLAIT_OK) {
@@ -84,6 +92,8 @@ void plait_nodes_finish(struct plait_nodes *nodes)
 {
     free(nodes->of);
     free(nodes->hosts);
+    if (nodes->claim > 0)
+        close(nodes->claim);
     *nodes = (struct plait_nodes){ 0 };
 }
 

@@ -52,7 +52,7 @@ static void mac_of_claim(const unsigned char *secret, const struct plait_hail *h
         unsigned char fields[offsetof(struct plait_tcp_claim, mac)];
     } all;
 
-    _Static_assert(sizeof all == 2 * PLAIT_NONCE_BYTES + 16, "no gaps");
+    _Static_assert(sizeof all == 2 * PLAIT_NONCE_BYTES + 24, "no gaps");
     memcpy(all.nonces[0], hail->nonce, PLAIT_NONCE_BYTES);
     memcpy(all.nonces[1], answer->nonce, PLAIT_NONCE_BYTES);
     memcpy(all.fields, claim, sizeof all.fields);

@@ -11,6 +11,7 @@
 #define PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 
 #include "crypto.h"
+#include "origin.h"
 
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ struct plait_tcp_claim { /* the rank to rank 0; followed by the text of its erro
     uint32_t rank, nrank;
     int32_t status;
     uint32_t bytes; /* of the text */
+    struct plait_origin origin;
     unsigned char mac[PLAIT_MAC_BYTES];
 };
 

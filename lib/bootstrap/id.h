@@ -8,16 +8,23 @@
 
 #include <plait/comm.h>
 
-#define PLAIT_ID_MACHINE "plait1-machine-" /* and 32 hexadecimal digits */
+#define PLAIT_ID_MACHINE       "plait1-machine-" /* and 32 hexadecimal digits, and perhaps: */
+#define PLAIT_ID_LOCAL_UNNAMED "-unnamed"        /* the launcher names no job: others may have this id (origin.h) */
 
 /*
  * An id over TCP. Nothing listens yet: rank 0 takes the first port that it gets of a few, whose order follows from the
  * secret, and the others look for it there. The addresses are hints and may differ between the ranks: rank 0 listens on
  * those that it knows, the others try those that they know.
  */
+enum plait_id_kind {
+    PLAIT_ID_MADE,
+    PLAIT_ID_DERIVED, /* of a comm made of another, whose siblings may listen at the same ports */
+    PLAIT_ID_UNNAMED, /* the launcher names no job: others may have this id (origin.h) */
+};
+
 struct plait_tcp_id {
     char magic[11];
-    uint8_t derived;            /* 1: of a comm made of another, whose siblings may listen at the same ports */
+    uint8_t kind;               /* enum plait_id_kind */
     uint16_t first_port, nport; /* where it may listen */
     unsigned char secret[PLAIT_SECRET_BYTES];
     struct plait_hosts hosts; /* rank 0's */
@@ -39,6 +46,10 @@ enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const u
 
 /* The name on this machine that follows from a hash. */
 void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out);
+
+/* Note that the launcher names no job, or ask. */
+void plait_id_set_unnamed(struct plait_unique_id *id);
+bool plait_id_is_unnamed(const struct plait_unique_id *id);
 
 /*
  * An id that whoever has the same `from`, salt and `root` computes alike: ranks that have them in common may meet without

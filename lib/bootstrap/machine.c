@@ -6,22 +6,20 @@
 #include "machine.h"
 
 #include "../clock.h"
+#include "../log.h"
 #include "../status.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #define MAGIC       0x504c4149u /* "PLAI" */
-#define MOST_SILENT 5.0         /* seconds from connecting to saying who it is */
-
-struct greeting { /* followed by a frame: the rank's verdict */
-    uint32_t magic;
-    struct plait_hello hello;
-};
+#define TAKEN       'T'         /* rank 0 to a rank that it has taken in */
+#define SILENT_TURN 0.02        /* seconds that a silent connection keeps its place when all are taken */
+#define OF_LISTENER UINT32_MAX  /* an event's number; else a guest's index */
 
 socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out)
 {
@@ -42,84 +40,199 @@ bool plait_is_this_user(int fd, int *pid)
     return who.uid == geteuid();
 }
 
+/* ---- Connections that have not said who they are ------------------------------------------------------------- */
+
+static void watch(int door, int fd, uint32_t of, int how)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.u32 = of };
+
+    epoll_ctl(door, how, fd, &e);
+}
+
+static void send_away(struct plait_machine_place *p, struct plait_local_guest *g)
+{
+    p->refused++;
+    p->stranger = g->pid;
+    close(g->fd);
+    g->fd = -1;
+}
+
+/*
+ * Take in what has come. PLAIT_IN_PROGRESS: more is to come; PLAIT_OK: it is a rank; PLAIT_ERR_PEER: it is none, or has
+ * left.
+ */
+static enum plait_status hear(struct plait_local_guest *g)
+{
+    for (;;) {
+        const bool known = g->got >= sizeof g->said;
+        if (known && (g->said.magic != MAGIC || g->said.bytes >= sizeof g->text ||
+                      (g->said.status != PLAIT_OK ? !plait_is_error(g->said.status) : g->said.bytes != 0)))
+            return PLAIT_ERR_PEER;
+        const size_t all = sizeof g->said + (known ? g->said.bytes : 0);
+        if (known && g->got == all) {
+            g->text[g->said.bytes] = '\0';
+            return PLAIT_OK;
+        }
+        char *at = known ? g->text + (g->got - sizeof g->said) : (char *)&g->said + g->got;
+        const ssize_t n = recv(g->fd, at, all - g->got, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 && errno == EAGAIN ? PLAIT_IN_PROGRESS : PLAIT_ERR_PEER;
+        g->got += (size_t)n;
+    }
+}
+
+/* A free place; else that of the oldest connection, once it has had its turn. NULL: not yet. */
+static struct plait_local_guest *make_room(struct plait_machine_place *p, bool full)
+{
+    struct plait_local_guest *oldest = NULL;
+
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) {
+        struct plait_local_guest *g = &p->guests[i];
+        if (g->fd < 0 && !full)
+            return g;
+        if (g->fd >= 0 && (oldest == NULL || g->since < oldest->since))
+            oldest = g;
+    }
+    if (oldest == NULL || plait_clock() - oldest->since < SILENT_TURN)
+        return NULL;
+    send_away(p, oldest);
+    return oldest;
+}
+
+static bool has_guests(const struct plait_machine_place *p)
+{
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
+        if (p->guests[i].fd >= 0)
+            return true;
+    return false;
+}
+
+static enum plait_status welcome(struct plait_machine_place *p, int door)
+{
+    struct plait_local_guest *g = make_room(p, false);
+    int pid;
+
+    if (g == NULL) /* it waits in the kernel */
+        return PLAIT_OK;
+    const int fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && has_guests(p)) {
+        make_room(p, true);
+        return PLAIT_OK;
+    }
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
+        return PLAIT_OK;
+    if (fd < 0)
+        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
+    if (!plait_is_this_user(fd, &pid)) {
+        close(fd);
+        return PLAIT_OK;
+    }
+    *g = (struct plait_local_guest){ .fd = fd, .pid = pid, .since = plait_clock() };
+    watch(door, fd, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
+    return PLAIT_OK;
+}
+
 /* ---- Rank 0 --------------------------------------------------------------------------------------------- */
 
 static int open_door(struct plait_place *place, const struct plait_bootstrap *b, double until)
 {
-    const struct plait_machine_place *p = (const struct plait_machine_place *)place;
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct plait_machine_place *p = (struct plait_machine_place *)place;
+    int door = -1;
 
     (void)until;
-    if (fd < 0 || (bind(fd, (const struct sockaddr *)&p->address, p->length) == 0 && listen(fd, (int)b->nrank) == 0))
-        return fd;
+    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (p->listener >= 0 && bind(p->listener, (const struct sockaddr *)&p->address, p->length) == 0 &&
+        listen(p->listener, (int)b->nrank) == 0)
+        door = epoll_create1(EPOLL_CLOEXEC);
+    if (door >= 0) {
+        watch(door, p->listener, OF_LISTENER, EPOLL_CTL_ADD);
+        return door;
+    }
     const int error = errno;
-    close(fd);
+    if (p->listener >= 0)
+        close(p->listener);
+    p->listener = -1;
     errno = error;
     return -1;
 }
 
-/*
- * Read who has connected. Strangers are not `ours`; PLAIT_ERR_PEER: one of this user's processes ended before it had
- * said who it is.
- */
-static enum plait_status read_hello(int fd, struct plait_hello *hello, struct plait_error *verdict, double until,
-                                    bool *ours)
+/* *out is its socket, once it has said which rank it is and hears that it is taken. */
+static void listen_to(struct plait_machine_place *p, int door, struct plait_local_guest *g, int *out)
 {
-    struct greeting g;
-    int pid;
+    const char taken = TAKEN;
+    const enum plait_status status = hear(g);
 
-    *ours = false;
-    if (!plait_is_this_user(fd, &pid))
-        return PLAIT_OK;
-    enum plait_status status = plait_frame_receive(fd, &g, sizeof g, until);
-    if (status == PLAIT_OK && g.magic == MAGIC)
-        status = plait_frame_read(fd, NULL, 0, until, verdict);
-    *ours = status == PLAIT_OK && g.magic == MAGIC;
-    if (*ours)
-        *hello = g.hello;
-    return status != PLAIT_ERR_PEER ? PLAIT_OK
-                                    : plait_fail(status, "comm creation: a rank (process %d) left or died", pid);
+    if (status == PLAIT_IN_PROGRESS)
+        return;
+    if (status != PLAIT_OK || send(g->fd, &taken, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+        send_away(p, g);
+        return;
+    }
+    watch(door, g->fd, 0, EPOLL_CTL_DEL);
+    *out = g->fd;
+    g->fd = -1;
 }
 
 static enum plait_status take(struct plait_place *place, int door, struct plait_hello *hello,
                               struct plait_error *verdict, double until, int *out)
 {
-    const int fd = accept4(door, NULL, NULL, SOCK_CLOEXEC);
-    bool ours;
+    struct plait_machine_place *p = (struct plait_machine_place *)place;
+    struct epoll_event events[16];
+    const int n = epoll_wait(door, events, 16, 0);
+    enum plait_status status = PLAIT_OK;
 
-    (void)place;
+    (void)until; /* nothing waits */
     *out = -1;
-    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN))
-        return PLAIT_OK;
-    if (fd < 0)
-        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
-    /* One that connects and then says nothing, as it is stopped, does not keep the others out. */
-    const double now = plait_clock(), patience = (until - now) / 4 < MOST_SILENT ? (until - now) / 4 : MOST_SILENT;
-    const enum plait_status status = read_hello(fd, hello, verdict, now + patience, &ours);
-    if (ours)
-        *out = fd;
-    else
-        close(fd);
+    for (int i = 0; i < n && status == PLAIT_OK && *out < 0; i++) { /* those that are left come again */
+        const uint32_t of = events[i].data.u32;
+        struct plait_local_guest *g = of < PLAIT_MOST_LOCAL_GUESTS ? &p->guests[of] : NULL;
+        if (g == NULL)
+            status = welcome(p, door);
+        else if (g->fd >= 0)
+            listen_to(p, door, g, out);
+        if (*out < 0)
+            continue;
+        *hello = g->said.hello;
+        verdict->status = (enum plait_status)g->said.status;
+        memcpy(verdict->text, g->text, sizeof verdict->text);
+    }
     return status;
 }
 
 static void close_door(struct plait_place *place, int door)
 {
-    (void)place;
-    plait_hang_up(door);
+    struct plait_machine_place *p = (struct plait_machine_place *)place;
+
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
+        if (p->guests[i].fd >= 0)
+            send_away(p, &p->guests[i]);
+    if (p->refused > 0)
+        plait_log(PLAIT_LOG_INFO,
+                  "comm creation: refused %u connections of this user, which named no rank; the last "
+                  "was process %d's",
+                  p->refused, p->stranger);
+    plait_hang_up(p->listener);
+    close(door);
 }
 
 static void explain(const struct plait_place *place, char *text, size_t size)
 {
-    (void)place;
-    (void)text;
-    (void)size;
+    const struct plait_machine_place *p = (const struct plait_machine_place *)place;
+
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
+        if (p->guests[i].fd >= 0) {
+            snprintf(text, size, "; process %d has connected and not said which rank it is", p->guests[i].pid);
+            return;
+        }
+    if (p->refused > 0)
+        snprintf(text, size, "; process %d connected and left before it had said which rank it is", p->stranger);
 }
 
 static bool keeps(const struct plait_place *place, int door, int fd)
 {
-    (void)place;
-    return fd == door;
+    return fd == door || fd == ((const struct plait_machine_place *)place)->listener;
 }
 
 /* ---- The others ------------------------------------------------------------------------------------------ */
@@ -151,29 +264,47 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
                             pid);
 }
 
+/* Say who this is. PLAIT_ERR_PEER: rank 0 closed the connection before it took this rank in. */
+static enum plait_status introduce(int fd, const struct plait_bootstrap *b, const struct plait_error *verdict,
+                                   double until)
+{
+    const bool fine = verdict->status == PLAIT_OK;
+    const struct plait_local_hello said = {
+        MAGIC, { b->nrank, b->rank, b->origin }, verdict->status, fine ? 0 : (uint32_t)strlen(verdict->text)
+    };
+    char taken;
+    enum plait_status status = plait_frame_send(fd, &said, sizeof said, until);
+
+    if (status == PLAIT_OK)
+        status = plait_frame_send(fd, verdict->text, said.bytes, until);
+    return status == PLAIT_OK ? plait_frame_receive(fd, &taken, 1, until) : status;
+}
+
 static enum plait_status join(struct plait_place *place, const struct plait_bootstrap *b,
                               const struct plait_error *verdict, double until, int *out)
 {
-    const struct greeting g = { MAGIC, { b->nrank, b->rank } };
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    enum plait_status status;
-
-    *out = fd;
-    if (fd < 0)
-        return plait_fail_errno(errno, "comm creation: no socket to meet at");
-    status = find_rank_0((const struct plait_machine_place *)place, b, fd, until);
-    if (status != PLAIT_OK)
-        return status;
-    status = plait_frame_send(fd, &g, sizeof g, until + PLAIT_TELL);
-    if (status == PLAIT_OK)
-        status = verdict->status == PLAIT_OK ? plait_frame_write(fd, NULL, 0, until + PLAIT_TELL)
-                                             : plait_frame_write_error(fd, verdict, until + PLAIT_TELL);
-    return status == PLAIT_ERR_PEER ? PLAIT_OK
-                                    : plait_star_blame(b, 0, status); /* it may have said why before it closed */
+    for (;;) {
+        const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        *out = fd;
+        if (fd < 0)
+            return plait_fail_errno(errno, "comm creation: no socket to meet at");
+        enum plait_status status = find_rank_0((const struct plait_machine_place *)place, b, fd, until);
+        if (status != PLAIT_OK)
+            return status;
+        status = introduce(fd, b, verdict, until + PLAIT_TELL);
+        if (status != PLAIT_ERR_PEER)
+            return plait_star_blame(b, 0, status);
+        close(fd); /* rank 0 had no room, or has ended */
+        *out = -1;
+        usleep(1000);
+    }
 }
 
 void plait_machine_place_init(struct plait_machine_place *place, const char *name, size_t n)
 {
-    *place = (struct plait_machine_place){ .place = { open_door, take, close_door, explain, join, keeps } };
+    *place =
+        (struct plait_machine_place){ .place = { open_door, take, close_door, explain, join, keeps }, .listener = -1 };
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
+        place->guests[i].fd = -1;
     place->length = plait_abstract_address(name, n, &place->address);
 }

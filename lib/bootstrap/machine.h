@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes and threads of one machine, over a Unix socket in the abstract name space. */
+/*
+ * Processes and threads of one machine, over a Unix socket in the abstract name space.
+ *
+ * Every process of this user can connect. So rank 0 never waits for one connection: a connection counts only once it has
+ * said which rank it is, and at most PLAIT_MOST_LOCAL_GUESTS others are open. A rank whose connection was closed before
+ * rank 0 has acknowledged it comes again.
+ */
 #ifndef PLAIT_LIB_BOOTSTRAP_MACHINE_H
 #define PLAIT_LIB_BOOTSTRAP_MACHINE_H
 
@@ -8,8 +14,28 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#define PLAIT_MOST_LOCAL_GUESTS 32
+
+struct plait_local_guest { /* a connection that has not yet said which rank it is */
+    int fd;                /* -1: none */
+    int pid;
+    double since;
+    size_t got; /* bytes of `said` and the text */
+    struct plait_local_hello {
+        uint32_t magic;
+        struct plait_hello hello;
+        int32_t status; /* the rank's verdict */
+        uint32_t bytes; /* of its text */
+    } said;
+    char text[sizeof((struct plait_error *)0)->text];
+};
+
 struct plait_machine_place {
     struct plait_place place;
+    int listener;
+    unsigned refused; /* connections */
+    int stranger;     /* process of the last one */
+    struct plait_local_guest guests[PLAIT_MOST_LOCAL_GUESTS];
     struct sockaddr_un address;
     socklen_t length;
 };

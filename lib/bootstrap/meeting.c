@@ -69,8 +69,18 @@ static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t r
 
     if (rank > 0 && rank < b->nrank)
         end_of(b->peers[rank].fd, first);
-    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u: %s and %s", rank, first,
-                      end_of(fd, second));
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u: %s and %s%s", rank, first,
+                      end_of(fd, second), b->launched ? "; " PLAIT_OTHER_JOB : "");
+}
+
+/* A rank that has come and shares the machine, but not the launcher; nrank: none. */
+static uint32_t find_other_origin(const struct plait_bootstrap *b, struct plait_origin origin)
+{
+    uint32_t r = 0;
+
+    while (r < b->nrank && !((r == 0 || b->peers[r].fd >= 0) && plait_origins_differ(b->origins[r], origin)))
+        r++;
+    return r;
 }
 
 /* Let a rank in. An error of its own, or in what it says of itself, ends the meeting. */
@@ -78,6 +88,7 @@ static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct 
                                 const struct plait_error *verdict, uint32_t *joined)
 {
     enum plait_status status = PLAIT_OK;
+    uint32_t other;
 
     if (verdict->status != PLAIT_OK)
         status = plait_fail(verdict->status, "%s", verdict->text);
@@ -86,9 +97,15 @@ static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct 
                             hello->nrank, hello->rank);
     else if (hello->rank == 0 || hello->rank >= b->nrank || b->peers[hello->rank].fd >= 0)
         status = refuse_twin(b, hello->rank, fd);
+    else if (b->launched && (other = find_other_origin(b, hello->origin)) < b->nrank)
+        status = plait_fail(PLAIT_ERR_MISMATCH,
+                            "comm creation: two launchers on one host started ranks %u and %u: " PLAIT_OTHER_JOB
+                            ", or TORCHELASTIC_RUN_ID to one value for ranks that belong together",
+                            other, hello->rank);
     ++*joined;
     if (status == PLAIT_OK) {
         b->peers[hello->rank].fd = fd;
+        b->origins[hello->rank] = hello->origin;
         return PLAIT_OK;
     }
     const struct plait_error why = plait_error_of(status);
@@ -163,7 +180,11 @@ static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, i
     struct plait_error verdict;
     struct plait_hello hello;
 
-    for (uint32_t expected = b->nrank; *told < expected && plait_frame_wait(door, POLLIN, until) == PLAIT_OK;) {
+    /* All ranks of two jobs with one id come here. */
+    const bool twice = b->launched && why->status == PLAIT_ERR_MISMATCH;
+
+    for (uint32_t expected = (twice ? 2 : 1) * b->nrank;
+         *told < expected && plait_frame_wait(door, POLLIN, until) == PLAIT_OK;) {
         int fd;
         const enum plait_status status = place->take(place, door, &hello, &verdict, until, &fd);
         if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
@@ -273,9 +294,12 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
     uint32_t joined = 1;
 
     b->peers = malloc(b->nrank * sizeof *b->peers);
+    b->origins = calloc(b->nrank, sizeof *b->origins);
     for (uint32_t r = 0; b->peers != NULL && r < b->nrank; r++)
         b->peers[r] = (struct pollfd){ .fd = -1, .events = POLLIN };
-    if (status == PLAIT_OK && b->peers == NULL)
+    if (b->origins != NULL)
+        b->origins[0] = b->origin;
+    if (status == PLAIT_OK && (b->peers == NULL || b->origins == NULL))
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
     if (status == PLAIT_OK) /* later each may share some, of which one is copied in the place of the door */
         status = plait_check_descriptors(b->nrank - 1, (b->nrank - 1) * PLAIT_COMM_SHARES,
@@ -293,38 +317,18 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
         break_up(b, place, door, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
+    free(b->origins);
+    b->origins = NULL;
     return status;
 }
 
 /* What rank 0 can do nothing about, and the others cannot be told of: they look for it elsewhere. NULL: something else. */
 static const char *why_nowhere(int error)
 {
-    return error == EADDRINUSE ? "two ranks have rank 0, or the id is used twice"
-           : error == EADDRNOTAVAIL
-               ? "no address of the id is one of this host; rank 0 must be on the host where the id "
-                 "was made"
-           : error == EBUSY ? "all ports that the id names are in use on this host"
-                            : NULL;
-}
-
-static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
-{
-    const int door = place->open(place, b, plait_clock() + b->limit), error = errno;
-    enum plait_status status = own;
-
-    if (door < 0 && status == PLAIT_OK)
-        status = plait_frame_look(); /* it may have been told to stop */
-    if (door < 0 && why_nowhere(error) != NULL) {
-        char why[256] = "";
-        place->explain(place, why, sizeof why);
-        return status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_ARG, "comm creation: %s%s", why_nowhere(error), why);
-    }
-    if (door < 0)
-        return fail_apart(b, place,
-                          status != PLAIT_OK ? status : plait_fail_errno(error, "comm creation: no socket to meet at"));
-    status = host(b, place, door, own);
-    place->close(place, door);
-    return status;
+    return error == EADDRNOTAVAIL ? "no address of the id is one of this host; rank 0 must be on the host where the id "
+                                    "was made"
+           : error == EBUSY       ? "all ports that the id names are in use on this host"
+                                  : NULL;
 }
 
 static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
@@ -352,6 +356,33 @@ static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *p
         return plait_fail(own, "%s", mine.text);
     /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
     return status == PLAIT_OK ? plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
+}
+
+static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
+{
+    const int door = place->open(place, b, plait_clock() + b->limit), error = errno;
+    enum plait_status status = own;
+
+    if (door < 0 && status == PLAIT_OK)
+        status = plait_frame_look(); /* it may have been told to stop */
+    if (door < 0 &&
+        error == EADDRINUSE) { /* the other rank 0 tells all who come there, and so does each of its ranks */
+        if (status == PLAIT_OK)
+            status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice%s",
+                                b->launched ? "; " PLAIT_OTHER_JOB : "");
+        return attend(b, place, status);
+    }
+    if (door < 0 && why_nowhere(error) != NULL) {
+        char why[256] = "";
+        place->explain(place, why, sizeof why);
+        return status != PLAIT_OK ? status : plait_fail(PLAIT_ERR_ARG, "comm creation: %s%s", why_nowhere(error), why);
+    }
+    if (door < 0)
+        return fail_apart(b, place,
+                          status != PLAIT_OK ? status : plait_fail_errno(error, "comm creation: no socket to meet at"));
+    status = host(b, place, door, own);
+    place->close(place, door);
+    return status;
 }
 
 enum plait_status plait_meet_at(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)

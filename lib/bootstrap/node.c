@@ -331,6 +331,7 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
         find_devices(&f);
         make_star(&f);
         b->node = f.node;
+        f.nodes.claim = b->nodes.claim;
         b->nodes = f.nodes;
         f.node = NULL;
         f.nodes = (struct plait_nodes){ 0 };

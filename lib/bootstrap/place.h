@@ -6,10 +6,12 @@
 #ifndef PLAIT_LIB_BOOTSTRAP_PLACE_H
 #define PLAIT_LIB_BOOTSTRAP_PLACE_H
 
+#include "origin.h"
 #include "star.h"
 
 struct plait_hello { /* what a rank says of itself */
     uint32_t nrank, rank;
+    struct plait_origin origin;
 };
 
 struct plait_place {

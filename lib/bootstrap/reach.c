@@ -127,7 +127,7 @@ static void find_strange(struct way *w)
 /* Rank 0 of another comm: of one that is made at the same time, as the pairs of elastic averaging are, or a stranger. */
 static void find_other(struct way *w, const struct plait_tcp_id *id)
 {
-    if (!id->derived) {
+    if (id->kind != PLAIT_ID_DERIVED) {
         find_strange(w);
         return;
     }
@@ -305,7 +305,7 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
 static enum plait_status claim(const struct plait_tcp_id *id, const struct plait_bootstrap *b, const struct way *w,
                                const struct plait_error *verdict, double until)
 {
-    struct plait_tcp_claim c = { b->rank, b->nrank, verdict->status, 0, { 0 } };
+    struct plait_tcp_claim c = { .rank = b->rank, .nrank = b->nrank, .status = verdict->status, .origin = b->origin };
     char taken;
 
     if (verdict->status != PLAIT_OK)

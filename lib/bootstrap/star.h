@@ -5,6 +5,7 @@
 
 #include "bootstrap.h"
 #include "frame.h"
+#include "origin.h"
 
 #include <poll.h>
 
@@ -15,10 +16,13 @@ struct plait_node;
 struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
-    int root;              /* socket to rank 0; -1 on rank 0 */
-    struct pollfd *peers;  /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
-    bool over;             /* failed, and everyone who could be reached knows why */
-    const uint32_t *names; /* [nrank] what errors call the ranks; NULL: as they are */
+    int root;             /* socket to rank 0; -1 on rank 0 */
+    struct pollfd *peers; /* rank 0: socket of each rank, fd -1 when there is none; [0] is the listener. Else NULL */
+    bool over;            /* failed, and everyone who could be reached knows why */
+    bool launched;        /* the id is a launcher's that names no job: ranks of others may come (origin.h) */
+    struct plait_origin origin;
+    struct plait_origin *origins; /* rank 0: of each rank, while they meet */
+    const uint32_t *names;        /* [nrank] what errors call the ranks; NULL: as they are */
 
     struct plait_nodes nodes;
     struct plait_node *node; /* over TCP: the ranks of this rank's node; NULL: all */

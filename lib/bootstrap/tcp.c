@@ -251,7 +251,7 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
         if (*out < 0)
             continue;
         const struct plait_guest *g = &p->guests[of];
-        *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank };
+        *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank, g->claim.origin };
         verdict->status = (enum plait_status)g->claim.status;
         memcpy(verdict->text, g->text, sizeof verdict->text);
         return PLAIT_OK; /* the other events come again */

@@ -54,25 +54,31 @@ static void exchange(struct plait_bootstrap *b)
 
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
-    struct plait_hello hello;
+    struct plait_local_guest g = { .fd = fd };
     struct plait_error verdict;
-    bool ours;
-    const enum plait_status status = read_hello(fd, &hello, &verdict, plait_clock() + 1, &ours);
+    enum plait_status status;
 
-    if (ours)
-        return let_in(b, fd, &hello, &verdict, joined);
-    close(fd);
-    return status;
+    while ((status = hear(&g)) == PLAIT_IN_PROGRESS)
+        ;
+    if (status != PLAIT_OK) { /* it counts for nothing */
+        close(fd);
+        return PLAIT_OK;
+    }
+    verdict.status = (enum plait_status)g.said.status;
+    memcpy(verdict.text, g.text, sizeof verdict.text);
+    return let_in(b, fd, &g.said.hello, &verdict, joined);
 }
 
 static void as_root(const uint8_t *data, size_t size, size_t cut)
 {
     struct plait_bootstrap b = { .nrank = NRANK, .limit = 1, .root = -1 };
     struct pollfd peers[NRANK] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+    struct plait_origin origins[NRANK] = { { 0 } };
     uint32_t joined = 1;
     enum plait_status status;
 
     b.peers = peers;
+    b.origins = origins;
     must_be_a_result(status = join_with(&b, socket_with(data, cut), &joined));
     if (status == PLAIT_OK)
         must_be_a_result(status = join_with(&b, socket_with(data + cut, size - cut), &joined));

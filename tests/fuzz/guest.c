@@ -44,7 +44,7 @@ static void with_the_secret(const uint8_t *data, size_t size)
     struct plait_answer answer;
     struct plait_tcp_claim claim = { 0 };
     enum plait_refusal why = PLAIT_REFUSED_SLOW;
-    const size_t fields = size < 16 ? size : 16;
+    const size_t most = offsetof(struct plait_tcp_claim, mac), fields = size < most ? size : most;
     int ends[2];
 
     MUST(plait_hail_make(&hail) == PLAIT_OK);
@@ -72,8 +72,8 @@ static void in_rank_0s_place(const uint8_t *data, size_t size)
 {
     const size_t magic =
         size < sizeof((struct plait_answer *)0)->magic ? size : sizeof((struct plait_answer *)0)->magic;
-    struct plait_tcp_id id = { .derived = size % 2 };
-    const bool sibling = id.derived && memcmp(data, PLAIT_HAIL_MAGIC, magic) == 0;
+    struct plait_tcp_id id = { .kind = size % 2 ? PLAIT_ID_DERIVED : PLAIT_ID_MADE };
+    const bool sibling = id.kind == PLAIT_ID_DERIVED && memcmp(data, PLAIT_HAIL_MAGIC, magic) == 0;
     struct way w = { .state = HAILED, .strange = !sibling /* nothing is logged */, .address.v4.sin_family = AF_INET };
     int ends[2];
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "origin.h"
+
+#include "../hash.h"
+#include "../status.h"
+#include "frame.h"
+#include "id.h"
+#include "machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_WRAPPERS 16  /* shells and the like between a launcher and its rank */
+#define ENDS_WITHIN   500 /* milliseconds for an earlier process of the rank, which is ending, to be gone */
+
+/* ---- Who started this process --------------------------------------------------------------------------------- */
+
+static size_t read_some(const char *path, char *out, size_t room)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, out, room - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Did this process start with a rank in its environment, as a wrapper of one does? */
+static bool has_rank(long pid)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool has = false;
+
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && !has && getdelim(&line, &room, '\0', f) > 0)
+        has = strncmp(line, "RANK=", 5) == 0;
+    free(line);
+    if (f != NULL)
+        fclose(f);
+    return has;
+}
+
+/* Of its /proc/PID/stat, whose second field is a name with anything in it. */
+static bool read_stat(long pid, long *parent, unsigned long long *start)
+{
+    char path[64], text[1024];
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    read_some(path, text, sizeof text);
+    const char *rest = strrchr(text, ')');
+    return rest != NULL &&
+           sscanf(rest + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", parent,
+                  start) == 2;
+}
+
+static uint32_t short_hash(uint64_t hash)
+{
+    const uint32_t h = (uint32_t)(hash ^ hash >> 32);
+
+    return h != 0 ? h : 1;
+}
+
+/* The nearest ancestor that is no rank's. 0: it has ended, or cannot be seen. */
+static uint32_t find_launcher(void)
+{
+    struct {
+        long pid;
+        unsigned long long start;
+    } who = { .pid = getppid() };
+    long parent = 0;
+
+    for (unsigned i = 0; i < MOST_WRAPPERS && who.pid > 1 && read_stat(who.pid, &parent, &who.start); i++) {
+        if (!has_rank(who.pid))
+            return short_hash(plait_hash(PLAIT_HASH_START, &who, sizeof who));
+        who.pid = parent;
+    }
+    return 0;
+}
+
+/* Torchrun's agents may be several on one host, each with its group of ranks. */
+static uint32_t find_machine(void)
+{
+    static const char *const spaces[] = { "/proc/self/ns/net", "/proc/self/ns/pid" };
+    const char *group = getenv("GROUP_RANK");
+    char text[256];
+    size_t n = read_some("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    uint64_t hash = plait_hash(PLAIT_HASH_START, text, n);
+
+    for (unsigned i = 0; i < 2; i++) {
+        const ssize_t bytes = readlink(spaces[i], text, sizeof text);
+        if (bytes <= 0)
+            return 0;
+        hash = plait_hash(hash, text, (size_t)bytes);
+    }
+    return short_hash(group != NULL ? plait_hash(hash, group, strlen(group)) : hash);
+}
+
+struct plait_origin plait_origin_find(void)
+{
+    return (struct plait_origin){ find_machine(), find_launcher() };
+}
+
+bool plait_origins_differ(struct plait_origin a, struct plait_origin b)
+{
+    return a.machine != 0 && a.machine == b.machine && a.launcher != 0 && b.launcher != 0 && a.launcher != b.launcher;
+}
+
+/* ---- Each rank once --------------------------------------------------------------------------------------------- */
+
+static socklen_t name_of(const struct plait_unique_id *id, uint32_t rank, struct sockaddr_un *out)
+{
+    struct plait_tcp_id tcp;
+    unsigned char hash[PLAIT_MAC_BYTES] = { 0 };
+    uint64_t h[2];
+    char name[96];
+
+    if (plait_tcp_id_of(id, &tcp)) {
+        plait_mac(tcp.secret, "a rank's claim", NULL, 0, hash);
+        memcpy(h, hash, sizeof h);
+    } else {
+        h[0] = plait_hash(PLAIT_HASH_START, id->bytes, sizeof id->bytes);
+        h[1] = plait_hash(h[0], id->bytes, sizeof id->bytes);
+    }
+    const int n = snprintf(name, sizeof name, "plait1-rank-%016llx%016llx-%u", (unsigned long long)h[0],
+                           (unsigned long long)h[1], rank);
+    return plait_abstract_address(name, (size_t)n, out);
+}
+
+/* A Unix socket that is none of the standard descriptors. */
+static int open_socket(void)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(fd);
+    return higher;
+}
+
+static enum plait_status refuse_claim(uint32_t rank, int pid)
+{
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two processes have rank %u, %d and %d: " PLAIT_OTHER_JOB,
+                      rank, pid, (int)getpid());
+}
+
+/* False: the holder is gone, or ends. */
+static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pid)
+{
+    const int fd = open_socket();
+    bool held = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
+
+    if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
+        struct pollfd p = { .fd = fd }; /* a holder that ends hangs up */
+        held = poll(&p, 1, ENDS_WITHIN) <= 0;
+        if (plait_frame_dead(fd)) /* a child that it forked has the name still */
+            *pid = 0;
+    } else {
+        *pid = 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return held;
+}
+
+/* A claim is a guard: where there is no socket for it the ranks meet without. */
+enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, int *claim)
+{
+    struct sockaddr_un address;
+    const socklen_t length = name_of(id, rank, &address);
+    int fd = open_socket(), pid = 0;
+
+    *claim = 0;
+    for (unsigned tries = 0; fd >= 0 && tries < 8; tries++) {
+        if (bind(fd, (const struct sockaddr *)&address, length) == 0 && listen(fd, 8) == 0) {
+            *claim = fd;
+            return PLAIT_OK;
+        }
+        if (errno != EADDRINUSE || is_held(&address, length, &pid))
+            break;
+    }
+    if (fd >= 0)
+        close(fd);
+    return pid > 0 ? refuse_claim(rank, pid) : PLAIT_OK;
+}
+
+enum plait_status plait_claim_check(int claim, uint32_t rank)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (int fd, pid; claim > 0 && status == PLAIT_OK && (fd = accept4(claim, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+        if (plait_is_this_user(fd, &pid) && pid != getpid())
+            status = refuse_claim(rank, pid);
+        close(fd);
+    }
+    return status;
+}
