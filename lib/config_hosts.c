@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include <ctype.h>
+#include <plait/config.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A port, and what is behind it; NULL: none. */
@@ -65,4 +67,17 @@ const char *plait_parse_secret(const char *text, void *field)
         return "16 to 79 characters that are hard to guess; plait-info --make-secret writes some to a file instead";
     strcpy(field, text);
     return NULL;
+}
+
+void plait_config_variable(const char *name, char out[PLAIT_VARIABLE])
+{
+    struct plait_setting s;
+
+    snprintf(out, PLAIT_VARIABLE, "%s", name);
+    for (size_t i = 0; plait_config_get(i, &s) == PLAIT_OK; i++)
+        if (strcmp(s.name, name) == 0) {
+            if (strspn(s.origin, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s.origin))
+                snprintf(out, PLAIT_VARIABLE, "%.63s", s.origin);
+            return;
+        }
 }

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "log.h"
 
+#include <plait/config.h>
 #include <plait/launch.h>
 
 #include <setjmp.h>
@@ -372,6 +373,46 @@ static int choose_for_data(struct scene *s)
     return 0;
 }
 
+/* Containers' bridges, listed before the host's own, which is a bridge too, filled the id. */
+static int choose_beside_bridges(struct scene *s)
+{
+    char log[8192] = "", path[] = "/tmp/plait-hosts-XXXXXX";
+    struct plait_config config;
+    struct plait_hosts found;
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    char first[PLAIT_ADDRESS_TEXT];
+    const int fd = mkstemp(path);
+
+    CHECK(fd >= 0);
+    CHECK(unshare(CLONE_NEWNET) == 0);
+    for (int i = 0; i < 80; i++)
+        CHECK(run("ip link add c%d type bridge && ip addr add 172.%d.%d.1/24 dev c%d && ip link set c%d up && "
+                  "ip link add x%d type veth peer name y%d && ip link set x%d master c%d up && ip link set y%d up",
+                  i, 20 + i / 20, i, i, i, i, i, i, i, i) == 0);
+    CHECK(run("ip link add own type bridge && ip link add p type veth peer name q && ip link set p master own up && "
+              "ip link set q up && ip addr add 10.66.0.7/24 dev own && ip link set own up && "
+              "ip route add default via 10.66.0.1 dev own") == 0);
+    setenv("PLAIT_LOG_FILE", path, 1);
+    CHECK(plait_config_load(&config) == PLAIT_OK);
+    CHECK(plait_hosts_find("", &found) == PLAIT_OK);
+    CHECK(plait_hosts_list(&found, 1, all) == PLAIT_MOST_ADDRESSES);
+    CHECK(strcmp(plait_address_text(&all[0], false, first), "10.66.0.7") == 0);
+    CHECK(read(fd, log, sizeof log - 1) > 0);
+    unlink(path);
+    CHECK(strstr(log, "addresses of this host are left out") != NULL && strstr(log, "set PLAIT_IFNAME") != NULL);
+    CHECK(plait_config_set("PLAIT_IFNAME", "nope", "NCCL_SOCKET_IFNAME") == PLAIT_OK);
+    CHECK(plait_hosts_find("nope", &found) == PLAIT_ERR_CONFIG);
+    CHECK(strstr(plait_last_error(), "NCCL_SOCKET_IFNAME='nope'") != NULL);
+    CHECK(strstr(plait_last_error(), "PLAIT_IFNAME='") == NULL);
+    return 0;
+}
+
+static void bridges_of_containers_do_not_hide_the_host(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(choose_beside_bridges, 1), 0);
+}
+
 /* Rank 1 of the others meets rank 0 although the first addresses lead nowhere, or to its own host. */
 static int find_a_way(struct scene *s)
 {
@@ -540,6 +581,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nodes_are_who_can_pass_descriptors, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(derived_ids_meet_at_another_host, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(interfaces_are_chosen_by_name_prefix_and_exclusion, open_hosts, close_hosts),
+        cmocka_unit_test_setup_teardown(bridges_of_containers_do_not_hide_the_host, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(ranks_find_the_address_that_they_reach, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(loopback_host_names_are_no_obstacle_or_are_named, open_hosts, close_hosts),
     };

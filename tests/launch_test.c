@@ -18,6 +18,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <net/if.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -308,6 +309,19 @@ static void the_secret_comes_from_the_variable_or_the_file(void **state)
     fclose(f);
     assert_refused(TWO_HOSTS, "holds no secret");
     unlink(path);
+}
+
+/* Without its interface a link-local address leads nowhere. */
+static void a_link_local_master_keeps_its_interface(void **state)
+{
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+
+    (void)state;
+    set("RANK=1 WORLD_SIZE=2 MASTER_ADDR=fe80::1%lo MASTER_PORT=29500");
+    const struct plait_tcp_id id = find_id();
+    assert_int_equal(plait_hosts_list(&id.hosts, 29501, all), 1);
+    assert_int_equal(all[0].v6.sin6_scope_id, if_nametoindex("lo"));
+    assert_int_equal(all[0].v6.sin6_addr.s6_addr[7], 0);
 }
 
 /* ---- Meeting ---------------------------------------------------------------------------------------------------------- */
@@ -621,6 +635,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(nonsense_is_refused_by_name, clear),
         cmocka_unit_test_setup(the_first_host_of_a_list, clear),
         cmocka_unit_test_setup(the_secret_comes_from_the_variable_or_the_file, clear),
+        cmocka_unit_test_setup(a_link_local_master_keeps_its_interface, clear),
         cmocka_unit_test_setup(ranks_meet_beside_torchruns_store, clear),
         cmocka_unit_test_setup(ranks_with_different_secrets_do_not_meet, clear),
         cmocka_unit_test_setup(two_jobs_with_one_port_and_no_name_never_become_one_comm, clear),

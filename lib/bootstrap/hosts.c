@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hosts.h"
 
+#include "../config.h"
 #include "../hash.h"
 #include "../log.h"
 #include "../status.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/sockios.h>
@@ -45,14 +47,19 @@ bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
     const unsigned char kind = address->sa_family == AF_INET ? 4 : address->sa_family == AF_INET6 ? 6 : 0;
     const void *bytes = kind == 4 ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr;
     const size_t end = end_of(hosts), n = size_of(kind);
+    unsigned char packed[16];
 
     if (kind == 0 || end + 1 + n > sizeof hosts->packed)
         return false;
+    memcpy(packed, bytes, n);
+    /* Bytes 4 to 7 of a link-local address are 0: they hold the interface's number, without which it leads nowhere. */
+    if (kind == 6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
+        memcpy(packed + 4, &a->v6.sin6_scope_id, 4);
     for (size_t at = 0; at < end; at += 1 + size_of(hosts->packed[at]))
-        if (hosts->packed[at] == kind && memcmp(hosts->packed + at + 1, bytes, n) == 0)
+        if (hosts->packed[at] == kind && memcmp(hosts->packed + at + 1, packed, n) == 0)
             return false;
     hosts->packed[end] = kind;
-    memcpy(hosts->packed + end + 1, bytes, n);
+    memcpy(hosts->packed + end + 1, packed, n);
     return true;
 }
 
@@ -71,6 +78,10 @@ unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port, union 
             out[n].v6.sin6_family = AF_INET6;
             out[n].v6.sin6_port = htons(port);
             memcpy(&out[n].v6.sin6_addr, hosts->packed + at + 1, 16);
+            if (IN6_IS_ADDR_LINKLOCAL(&out[n].v6.sin6_addr)) {
+                memcpy(&out[n].v6.sin6_scope_id, out[n].v6.sin6_addr.s6_addr + 4, 4);
+                memset(out[n].v6.sin6_addr.s6_addr + 4, 0, 4);
+            }
         }
     }
     return n;
@@ -132,7 +143,7 @@ static bool ask_driver(const char *name, void *question)
     struct ifreq request = { .ifr_data = question };
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
     const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
     if (fd >= 0)
         close(fd);
@@ -157,6 +168,42 @@ static uint32_t speed_of(const char *name)
     return speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
 
+/* Has a bridge a port that is a device, and not only containers' ends? Its ports are named where /sys is this name space's. */
+static bool has_real_port(const char *name)
+{
+    struct ethtool_drvinfo driver;
+    char path[64];
+    bool has = false;
+
+    snprintf(path, sizeof path, "/sys/class/net/%.15s/brif", name);
+    DIR *ports = opendir(path);
+    for (const struct dirent *d; ports != NULL && !has && (d = readdir(ports)) != NULL;) {
+        driver = (struct ethtool_drvinfo){ .cmd = ETHTOOL_GDRVINFO };
+        has = d->d_name[0] != '.' && strlen(d->d_name) < IFNAMSIZ && ask_driver(d->d_name, &driver) &&
+              strcmp(driver.driver, "veth") != 0 && strcmp(driver.driver, "tun") != 0 &&
+              strcmp(driver.driver, "bridge") != 0;
+    }
+    if (ports != NULL)
+        closedir(ports);
+    return has;
+}
+
+/* Does the default route of IPv4 lead there? */
+static bool has_default_route(const char *name)
+{
+    FILE *f = fopen("/proc/net/route", "re");
+    char line[256], device[IFNAMSIZ + 1];
+    unsigned long to, mask;
+    bool has = false;
+
+    while (f != NULL && !has && fgets(line, sizeof line, f) != NULL)
+        has = sscanf(line, "%16s %lx %*x %*x %*d %*d %*d %lx", device, &to, &mask) == 3 && to == 0 && mask == 0 &&
+              strcmp(device, name) == 0;
+    if (f != NULL)
+        fclose(f);
+    return has;
+}
+
 static enum kind kind_of(const struct ifaddrs *i, const char **why)
 {
     const union plait_address *a = (const union plait_address *)(const void *)i->ifa_addr;
@@ -171,7 +218,7 @@ static enum kind kind_of(const struct ifaddrs *i, const char **why)
     if (i->ifa_flags & IFF_LOOPBACK)
         return LOOPBACK;
     *why = "bridge";
-    if (is_bridge(i->ifa_name))
+    if (is_bridge(i->ifa_name) && !has_default_route(i->ifa_name) && !has_real_port(i->ifa_name))
         return BRIDGE;
     *why = "device";
     return DEVICE;
@@ -202,11 +249,18 @@ static bool is_new(const char *list)
     return atomic_exchange(&last, hash) != hash;
 }
 
-static void log_choice(const char *list, const char *taken, const char *left)
+static void log_choice(const char *variable, const char *list, const char *taken, const char *left, unsigned cut)
 {
-    if (is_new(list))
-        plait_log(PLAIT_LOG_INFO, "addresses for other hosts (PLAIT_IFNAME='%s'):%s%s%s", list, taken,
-                  left[0] != '\0' ? "; left out:" : "", left);
+    if (!is_new(list))
+        return;
+    plait_log(PLAIT_LOG_INFO, "addresses for other hosts (%s='%s'):%s%s%s", variable, list, taken,
+              left[0] != '\0' ? "; left out:" : "", left);
+    if (cut > 0)
+        plait_log(
+            PLAIT_LOG_WARN,
+            "%u addresses of this host are left out, as an id keeps %d: if other hosts reach it by one of those only, "
+            "set %s to its interface",
+            cut, PLAIT_MOST_ADDRESSES, variable);
 }
 
 static bool is_address(const struct ifaddrs *i)
@@ -234,18 +288,34 @@ static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUN
 {
     unsigned n = 0;
 
-    for (const struct ifaddrs *i = all; i != NULL && n < MOST_FOUND; i = i->ifa_next) {
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         struct found f = { .of = i };
         if (!is_address(i))
             continue;
         f.kind = kind_of(i, &f.why);
         f.speed = f.kind == DEVICE ? speed_of(i->ifa_name) : 0;
-        unsigned k = n++;
+        unsigned k = n < MOST_FOUND ? n++ : n; /* the last is the worst, and may go */
         for (; k > 0 && (out[k - 1].kind > f.kind || (out[k - 1].kind == f.kind && out[k - 1].speed < f.speed)); k--)
-            out[k] = out[k - 1];
-        out[k] = f;
+            if (k < MOST_FOUND)
+                out[k] = out[k - 1];
+        if (k < MOST_FOUND)
+            out[k] = f;
     }
     return n;
+}
+
+/* Is this address among them? */
+static bool is_in(const struct plait_hosts *hosts, const struct sockaddr *address)
+{
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    bool is = false;
+
+    for (unsigned i = 0, n = plait_hosts_list(hosts, 0, all); i < n; i++) {
+        struct plait_hosts one = { { 0 } };
+        plait_hosts_add(&one, address);
+        is |= !plait_hosts_add(&one, &all[i].any);
+    }
+    return is;
 }
 
 static enum plait_status choose(const struct ifaddrs *all, const char *list, struct plait_hosts *out)
@@ -254,9 +324,11 @@ static enum plait_status choose(const struct ifaddrs *all, const char *list, str
     const unsigned nfound = sort_found(all, found);
     char taken_text[512] = "", left_text[512] = "", name[PLAIT_ADDRESS_TEXT + IFNAMSIZ], address[PLAIT_ADDRESS_TEXT];
     struct text taken = { taken_text, sizeof taken_text }, left = { left_text, sizeof left_text };
-    unsigned n = 0;
+    char variable[PLAIT_VARIABLE];
+    unsigned n = 0, cut = 0;
 
     memset(out, 0, sizeof *out);
+    plait_config_variable("PLAIT_IFNAME", variable);
     for (unsigned k = 0; k < nfound; k++) {
         const struct ifaddrs *i = found[k].of;
         const enum kind kind = found[k].kind;
@@ -269,15 +341,16 @@ static enum plait_status choose(const struct ifaddrs *all, const char *list, str
             add(&taken, " ", name, found[k].why);
             n++;
         } else {
-            add(&left, " ", name, meant ? found[k].why : "not in PLAIT_IFNAME");
+            cut += meant && usable && !is_in(out, i->ifa_addr);
+            add(&left, " ", name, meant ? found[k].why : "not meant");
         }
     }
     if (n == 0)
         return plait_fail(PLAIT_ERR_CONFIG,
-                          "no interface for other hosts: PLAIT_IFNAME='%s' leaves none of this host's, which are:%s; "
+                          "no interface for other hosts: %s='%s' leaves none of this host's, which are:%s; "
                           "set it to the start of a name, =NAME, or ^NAME to exclude one",
-                          list, left_text[0] != '\0' ? left_text : " none");
-    log_choice(list, taken_text, left_text);
+                          variable, list, left_text[0] != '\0' ? left_text : " none");
+    log_choice(variable, list, taken_text, left_text, cut);
     return PLAIT_OK;
 }
 
@@ -293,13 +366,6 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
 }
 
 /* ---- For data ------------------------------------------------------------------------------------------------- */
-
-static bool has(const struct plait_hosts *hosts, const struct sockaddr *address)
-{
-    struct plait_hosts more = *hosts;
-
-    return !plait_hosts_add(&more, address);
-}
 
 static bool is_named(const char *devices, const char *name)
 {
@@ -336,7 +402,7 @@ static void choose_devices(const struct ifaddrs *all, const char *list, const st
 
     for (unsigned k = 0; k < nfound; k++) {
         const struct ifaddrs *i = found[k].of;
-        const bool meant = list[0] == '\0' ? has(met, i->ifa_addr) : plait_ifname_matches(list, i->ifa_name);
+        const bool meant = list[0] == '\0' ? is_in(met, i->ifa_addr) : plait_ifname_matches(list, i->ifa_name);
         const bool usable = found[k].kind < LOOPBACK || list[0] == '\0' || is_asked_for(list);
         if (!meant || !usable || found[k].kind == UNUSABLE || is_named(out, i->ifa_name) ||
             n + strlen(i->ifa_name) + 2 > PLAIT_DEVICES_TEXT)
@@ -351,16 +417,18 @@ static void choose_devices(const struct ifaddrs *all, const char *list, const st
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT])
 {
     struct ifaddrs *all;
+    char variable[PLAIT_VARIABLE];
 
     out[0] = '\0';
+    plait_config_variable("PLAIT_IFNAME", variable);
     if (getifaddrs(&all) != 0)
         return;
     choose_devices(all, list, met, out);
     freeifaddrs(all);
     if (out[0] != '\0')
         plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
-                  list[0] != '\0' ? "PLAIT_IFNAME" : "there the ranks met");
+                  list[0] != '\0' ? variable : "there the ranks met");
     else if (list[0] != '\0')
-        plait_log(PLAIT_LOG_WARN, "PLAIT_IFNAME='%s' leaves no interface for data to other hosts: it goes as UCX likes",
+        plait_log(PLAIT_LOG_WARN, "%s='%s' leaves no interface for data to other hosts: it goes as UCX likes", variable,
                   list);
 }

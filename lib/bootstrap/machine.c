@@ -71,6 +71,8 @@ static enum plait_status hear(struct plait_local_guest *g)
         const size_t all = sizeof g->said + (known ? g->said.bytes : 0);
         if (known && g->got == all) {
             g->text[g->said.bytes] = '\0';
+            if (g->said.status != PLAIT_OK && g->text[0] == '\0')
+                snprintf(g->text, sizeof g->text, "%s", plait_status_text((enum plait_status)g->said.status));
             return PLAIT_OK;
         }
         char *at = known ? g->text + (g->got - sizeof g->said) : (char *)&g->said + g->got;
