@@ -168,6 +168,17 @@ static uint32_t speed_of(const char *name)
     return speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
 
+bool plait_loopback_is_down(void)
+{
+    struct ifreq request = { .ifr_name = "lo" };
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool down = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0 && !(request.ifr_flags & IFF_UP);
+
+    if (fd >= 0)
+        close(fd);
+    return down;
+}
+
 /* Has a bridge a port that is a device, and not only containers' ends? Its ports are named where /sys is this name space's. */
 static bool has_real_port(const char *name)
 {

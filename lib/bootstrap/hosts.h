@@ -48,6 +48,10 @@ bool plait_ifname_matches(const char *list, const char *name);
  */
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
 
+#define PLAIT_LOOPBACK_IS_DOWN \
+    "; the interface lo is down, over which this host's ranks reach its own addresses: ip link set lo up"
+bool plait_loopback_is_down(void); /* even a host's own addresses are reached over it */
+
 /*
  * The interfaces for data to other hosts, "eth0,eth1": those that `list` means, if it is not "", else those with an address
  * that is in `met`; "": none. The choice goes to the log (info), a faster interface that is left out too (warning).

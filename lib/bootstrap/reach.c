@@ -345,7 +345,9 @@ enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct pla
         if (status != PLAIT_OK)
             return status;
         if (w == NULL) {
-            say_ways(&s, NULL, why, sizeof why);
+            say_ways(&s, NULL, why, sizeof why - sizeof PLAIT_LOOPBACK_IS_DOWN);
+            if (plait_loopback_is_down())
+                strcat(why, PLAIT_LOOPBACK_IS_DOWN);
             return plait_rank_0_is_late(b, why);
         }
         status = claim(id, b, w, verdict, until + PLAIT_TELL);

@@ -100,6 +100,8 @@ static void explain(const struct plait_place *place, char *text, size_t size)
         least = port < least ? port : least;
         most = port > most ? port : most;
     }
+    if (plait_loopback_is_down())
+        snprintf(text, size, "%s", PLAIT_LOOPBACK_IS_DOWN);
     if (p->full)
         snprintf(text, size,
                  ": %u to %u; name others by PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
