@@ -10,6 +10,8 @@
 #include "../status.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +20,7 @@
 
 #define MAGIC       0x504c4149u /* "PLAI" */
 #define TAKEN       'T'         /* rank 0 to a rank that it has taken in */
+#define COMES_AGAIN 2.0         /* seconds for rank 0 to be there again, after it had closed a connection */
 #define SILENT_TURN 0.02        /* seconds that a silent connection keeps its place when all are taken */
 #define OF_LISTENER UINT32_MAX  /* an event's number; else a guest's index */
 
@@ -132,7 +135,8 @@ static enum plait_status welcome(struct plait_machine_place *p, int door)
         return PLAIT_OK;
     }
     *g = (struct plait_local_guest){ .fd = fd, .pid = pid, .since = plait_clock() };
-    watch(door, fd, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
+    if (door >= 0)
+        watch(door, fd, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
     return PLAIT_OK;
 }
 
@@ -145,14 +149,22 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
 
     (void)until;
     p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (p->listener >= 0 && bind(p->listener, (const struct sockaddr *)&p->address, p->length) == 0 &&
-        listen(p->listener, (int)b->nrank) == 0)
-        door = epoll_create1(EPOLL_CLOEXEC);
-    if (door >= 0) {
-        watch(door, p->listener, OF_LISTENER, EPOLL_CTL_ADD);
-        return door;
+    if (p->listener >= 0)
+        door = epoll_create1(EPOLL_CLOEXEC); /* before there is a name, so that nobody comes in vain */
+    if (door >= 0 && bind(p->listener, (const struct sockaddr *)&p->address, p->length) == 0 &&
+        listen(p->listener, (int)b->nrank) == 0) {
+        const int spare = fcntl(p->listener, F_DUPFD_CLOEXEC, 0);
+        if (spare >= 0) {
+            close(spare);
+            watch(door, p->listener, OF_LISTENER, EPOLL_CTL_ADD);
+            return door;
+        }
+        close(door); /* the one descriptor that is left is for those who come: one at a time */
+        return p->listener;
     }
     const int error = errno;
+    if (door >= 0)
+        close(door);
     if (p->listener >= 0)
         close(p->listener);
     p->listener = -1;
@@ -160,19 +172,29 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
     return -1;
 }
 
-/* *out is its socket, once it has said which rank it is and hears that it is taken. */
-static void listen_to(struct plait_machine_place *p, int door, struct plait_local_guest *g, int *out)
+/* True once it has said which rank it is and hears that it is taken. */
+static bool listen_to(struct plait_machine_place *p, int door, struct plait_local_guest *g)
 {
     const char taken = TAKEN;
     const enum plait_status status = hear(g);
 
     if (status == PLAIT_IN_PROGRESS)
-        return;
+        return false;
     if (status != PLAIT_OK || send(g->fd, &taken, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
         send_away(p, g);
-        return;
+        return false;
     }
-    watch(door, g->fd, 0, EPOLL_CTL_DEL);
+    if (door >= 0)
+        watch(door, g->fd, 0, EPOLL_CTL_DEL);
+    return true;
+}
+
+/* It is no guest any more, but a rank. */
+static void hand_over(struct plait_local_guest *g, struct plait_hello *hello, struct plait_error *verdict, int *out)
+{
+    *hello = g->said.hello;
+    verdict->status = (enum plait_status)g->said.status;
+    memcpy(verdict->text, g->text, sizeof verdict->text);
     *out = g->fd;
     g->fd = -1;
 }
@@ -182,23 +204,26 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
 {
     struct plait_machine_place *p = (struct plait_machine_place *)place;
     struct epoll_event events[16];
-    const int n = epoll_wait(door, events, 16, 0);
-    enum plait_status status = PLAIT_OK;
+    const bool alone = door == p->listener;
+    const int n = alone ? 0 : epoll_wait(door, events, 16, 0);
+    enum plait_status status = alone ? welcome(p, -1) : PLAIT_OK;
 
-    (void)until; /* nothing waits */
+    (void)until; /* nothing waits for long */
     *out = -1;
+    if (alone && status == PLAIT_OK && p->guests[0].fd >= 0) {
+        plait_frame_wait(p->guests[0].fd, POLLIN, plait_clock() + PLAIT_TELL);
+        if (listen_to(p, -1, &p->guests[0]))
+            hand_over(&p->guests[0], hello, verdict, out);
+        else if (p->guests[0].fd >= 0)
+            send_away(p, &p->guests[0]);
+    }
     for (int i = 0; i < n && status == PLAIT_OK && *out < 0; i++) { /* those that are left come again */
         const uint32_t of = events[i].data.u32;
         struct plait_local_guest *g = of < PLAIT_MOST_LOCAL_GUESTS ? &p->guests[of] : NULL;
         if (g == NULL)
             status = welcome(p, door);
-        else if (g->fd >= 0)
-            listen_to(p, door, g, out);
-        if (*out < 0)
-            continue;
-        *hello = g->said.hello;
-        verdict->status = (enum plait_status)g->said.status;
-        memcpy(verdict->text, g->text, sizeof verdict->text);
+        else if (g->fd >= 0 && listen_to(p, door, g))
+            hand_over(g, hello, verdict, out);
     }
     return status;
 }
@@ -215,8 +240,9 @@ static void close_door(struct plait_place *place, int door)
                   "comm creation: refused %u connections of this user, which named no rank; the last "
                   "was process %d's",
                   p->refused, p->stranger);
+    if (door != p->listener)
+        close(door);
     plait_hang_up(p->listener);
-    close(door);
 }
 
 static void explain(const struct plait_place *place, char *text, size_t size)
@@ -234,7 +260,12 @@ static void explain(const struct plait_place *place, char *text, size_t size)
 
 static bool keeps(const struct plait_place *place, int door, int fd)
 {
-    return fd == door || fd == ((const struct plait_machine_place *)place)->listener;
+    const struct plait_machine_place *p = (const struct plait_machine_place *)place;
+    bool kept = fd == door || fd == p->listener;
+
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) /* ranks that have come, and are to be told */
+        kept |= fd == p->guests[i].fd;
+    return kept;
 }
 
 /* ---- The others ------------------------------------------------------------------------------------------ */
@@ -285,12 +316,18 @@ static enum plait_status introduce(int fd, const struct plait_bootstrap *b, cons
 static enum plait_status join(struct plait_place *place, const struct plait_bootstrap *b,
                               const struct plait_error *verdict, double until, int *out)
 {
+    double again = 0;
+    bool lost = false;
+
     for (;;) {
         const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         *out = fd;
         if (fd < 0)
             return plait_fail_errno(errno, "comm creation: no socket to meet at");
-        enum plait_status status = find_rank_0((const struct plait_machine_place *)place, b, fd, until);
+        enum plait_status status =
+            find_rank_0((const struct plait_machine_place *)place, b, fd, lost && again < until ? again : until);
+        if (status == PLAIT_ERR_TIMEOUT && lost)
+            return plait_star_blame(b, 0, PLAIT_ERR_PEER);
         if (status != PLAIT_OK)
             return status;
         status = introduce(fd, b, verdict, until + PLAIT_TELL);
@@ -298,6 +335,8 @@ static enum plait_status join(struct plait_place *place, const struct plait_boot
             return plait_star_blame(b, 0, status);
         close(fd); /* rank 0 had no room, or has ended */
         *out = -1;
+        lost = true;
+        again = plait_clock() + COMES_AGAIN;
         usleep(1000);
     }
 }

@@ -287,6 +287,17 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place 
     return status;
 }
 
+/* Is there room for the others' sockets? Later each may share some, of which the first come in the place of the door's. */
+static enum plait_status check_room(const struct plait_bootstrap *b, const struct plait_place *place, int door)
+{
+    size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES, freed = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        freed += fd != door && place->keeps(place, door, fd);
+    later -= freed < later ? freed : later;
+    return plait_check_descriptors(b->nrank - 1, later, "rank 0 of a comm, to meet the others");
+}
+
 static enum plait_status host(struct plait_bootstrap *b, struct plait_place *place, int door, enum plait_status own)
 {
     const double until = plait_clock() + b->limit;
@@ -301,9 +312,8 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
         b->origins[0] = b->origin;
     if (status == PLAIT_OK && (b->peers == NULL || b->origins == NULL))
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    if (status == PLAIT_OK) /* later each may share some, of which one is copied in the place of the door */
-        status = plait_check_descriptors(b->nrank - 1, (b->nrank - 1) * PLAIT_COMM_SHARES,
-                                         "rank 0 of a comm, to meet the others");
+    if (status == PLAIT_OK)
+        status = check_room(b, place, door);
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, place, door, &joined, until);
