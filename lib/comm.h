@@ -286,6 +286,7 @@ struct plait_comm {
      */
     _Atomic double patience;
     struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
+    double claim_seen;               /* when it was last asked whether another process claims this rank */
     struct plait_nodes nodes;        /* who shares one, and how hosts are reached; zeroes: all on one */
     uint32_t nshrink;                /* comms made of it by plait_comm_shrink() */
     uint32_t *members;               /* [nrank] of a comm that is made of it, meanwhile */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "look.h"
 
+#include "bootstrap/origin.h"
 #include "failure.h"
 #include "progress.h"
 #include "remote/news.h"
@@ -189,6 +190,17 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
                    : plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u (process %d) died after operation #%llu", gone,
                             p->process->pid, done);
+}
+
+enum plait_status plait_look_at_claim(struct plait_comm *comm, double now)
+{
+    enum plait_status status;
+
+    if (now < comm->claim_seen + 1)
+        return PLAIT_OK;
+    comm->claim_seen = now;
+    status = plait_claim_check(comm->nodes.claim, comm->rank);
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(comm, status, "%s", plait_last_error());
 }
 
 /* A message is there, but the kernel does not copy it. If its sender is dying, its death is waited for. */

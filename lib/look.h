@@ -20,6 +20,9 @@ enum plait_status plait_look_at_past_calls(struct plait_comm *comm);
 /* Has a rank left or died without which this wait cannot end? Sets w->suspect a look before it fails. */
 enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait *w, double now);
 
+/* Does another process claim this rank? Then ranks of two jobs may be in the comm. Asked once a second. */
+enum plait_status plait_look_at_claim(struct plait_comm *comm, double now);
+
 /* Is there a message that the kernel does not copy? */
 enum plait_status plait_look_at_unread(struct plait_comm *comm, const struct plait_wait *w, double now);
 

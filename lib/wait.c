@@ -68,6 +68,9 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
         return PLAIT_OK;
     enum plait_status status = plait_wait_is_for_all(w) ? plait_look_at_calls(comm) : plait_look_for_failures(comm);
 
+    if (status == PLAIT_OK && comm->nodes.claim > 0)
+        status = plait_look_at_claim(comm, now);
+
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
     if (status == PLAIT_OK && (now >= w->check || now - w->start >= plait_deadline_of(comm, w))) {
         status = plait_look_at_past_calls(comm);

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 static void check(enum plait_status status)
 {
@@ -12,6 +14,19 @@ static void check(enum plait_status status)
         return;
     fprintf(stderr, "%s\n", plait_last_error());
     exit(1);
+}
+
+/* Some seconds of steps in which ranks wait for each other. */
+static void train(struct plait_comm *comm, unsigned rank, const char *seconds)
+{
+    const time_t until = time(NULL) + (seconds != NULL ? atoi(seconds) : 0);
+    int64_t go = seconds != NULL;
+
+    while (go) { /* as long as all want to */
+        usleep(1000 + 5000 * rank);
+        go = time(NULL) < until;
+        check(plait_allreduce(comm, &go, &go, 1, PLAIT_INT64, PLAIT_MIN, NULL));
+    }
 }
 
 int main(int argc, char **argv)
@@ -32,6 +47,7 @@ int main(int argc, char **argv)
         check(plait_allreduce(comm, &sum, &sum, 1, PLAIT_INT64, PLAIT_SUM, NULL));
         check(plait_allreduce(comm, &least, &least, 1, PLAIT_INT64, PLAIT_MIN, NULL));
         check(plait_allreduce(comm, &most, &most, 1, PLAIT_INT64, PLAIT_MAX, NULL));
+        train(comm, launch.rank, again == 0 ? getenv("TRAIN") : NULL);
         check(plait_comm_destroy(comm));
         if (least != most)
             return 3;

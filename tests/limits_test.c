@@ -451,7 +451,7 @@ static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
     /* docs/limits.md: one descriptor and one mapping per peer process, whatever the number of comms. */
     CHECK(one.descriptors == before.descriptors + 2 && made.descriptors == one.descriptors);
     CHECK(used.descriptors == one.descriptors && after.descriptors == before.descriptors);
-    CHECK((made.heap - one.heap) / (ALIVE - 1) <= 12 * 1024 + 512 + 400 * 3);
+    CHECK((made.heap - one.heap) / (ALIVE - 1) <= 13 * 1024 + 400 * 3);
     CHECK(made.arena <= ALIVE * control + PAGE); /* the header */
     CHECK(used.arena <= ALIVE * control + PAGE + slices);
     CHECK(after.arena <= ALIVE * PAGE && after.heap == before.heap);

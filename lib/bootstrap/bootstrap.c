@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TELL_FOR 2.0 /* seconds that a rank whose place is taken tries to tell others of its job */
+
 static void finish(struct plait_bootstrap *b)
 {
     plait_star_finish(b);
@@ -60,7 +62,10 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
     here.launched = nrank > 1 && plait_id_is_unnamed(id);
     if (here.launched) {
         here.origin = plait_origin_find();
-        own = own == PLAIT_OK ? plait_claim_make(id, rank, &here.nodes.claim) : own;
+        const enum plait_status claimed = own == PLAIT_OK ? plait_claim_make(id, rank, &here.nodes.claim) : own;
+        if (own == PLAIT_OK && claimed != PLAIT_OK && seconds > TELL_FOR)
+            here.limit = TELL_FOR; /* only those who come now can be told */
+        own = claimed;
     }
     if (nrank > 1)
         own = plait_tcp_id_of(id, &tcp) ? meet_over_tcp(&here, &tcp, own) : meet_on_machine(&here, id, own);

@@ -159,8 +159,9 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pi
     bool held = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
 
     if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
-        struct pollfd p = { .fd = fd }; /* a holder that ends hangs up */
-        held = poll(&p, 1, ENDS_WITHIN) <= 0;
+        struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that ends hangs up without a word */
+        char word;
+        held = poll(&p, 1, ENDS_WITHIN) <= 0 || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
         if (plait_frame_dead(fd)) /* a child that it forked has the name still */
             *pid = 0;
     } else {
@@ -197,8 +198,10 @@ enum plait_status plait_claim_check(int claim, uint32_t rank)
     enum plait_status status = PLAIT_OK;
 
     for (int fd, pid; claim > 0 && status == PLAIT_OK && (fd = accept4(claim, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
-        if (plait_is_this_user(fd, &pid) && pid != getpid())
+        if (plait_is_this_user(fd, &pid) && pid != getpid()) {
+            send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* both fail: it does not take this rank's place */
             status = refuse_claim(rank, pid);
+        }
         close(fd);
     }
     return status;

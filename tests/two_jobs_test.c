@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two jobs on one host with one MASTER_ADDR and MASTER_PORT, started at once. No ranks of both go on together. */
+#include "tier.h"
+
+#include <plait/launch.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static const char *ranks_program;
+static char said[80]; /* what ranks print as their error */
+
+/* "NAME=value NAME=value", and nothing else. */
+static void set(const char *variables)
+{
+    static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", *empty[2] = { path, NULL };
+    char copy[1024], *save = NULL;
+
+    environ = empty;
+    setenv("PLAIT_LOG_FILE", "/dev/null", 1);
+    snprintf(copy, sizeof copy, "%s", variables);
+    for (char *v = strtok_r(copy, " ", &save); v != NULL; v = strtok_r(NULL, " ", &save)) {
+        char *equals = strchr(v, '=');
+        *equals = '\0';
+        setenv(v, equals + 1, 1);
+    }
+}
+
+enum { SPLIT_LAUNCHERS = 2, ONE_LAUNCHER = 1 };
+
+static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char *variables)
+{
+    const pid_t pid = fork();
+    char text[16], name[16];
+
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    set(variables);
+    snprintf(text, sizeof text, "%u", rank);
+    setenv("RANK", text, 1);
+    setenv("LOCAL_RANK", text, 1);
+    snprintf(text, sizeof text, "%u", nrank);
+    setenv("WORLD_SIZE", text, 1);
+    snprintf(text, sizeof text, "%u", job);
+    if (getenv("JOB") != NULL) /* the variable that names this job */
+        setenv(getenv("JOB"), text, 1);
+    assert_non_null(freopen(said, "a", stderr));
+    snprintf(name, sizeof name, "%u", job);
+    execl(ranks_program, ranks_program, name, NULL);
+    _exit(127);
+}
+
+struct ends {
+    unsigned fine, failed, mixed;
+};
+
+static void wait_for(pid_t pid, struct ends *e)
+{
+    int how;
+
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    e->fine += WIFEXITED(how) && WEXITSTATUS(how) == 0;
+    e->failed += WIFEXITED(how) && WEXITSTATUS(how) == 1;
+    e->mixed += WIFEXITED(how) && WEXITSTATUS(how) == 3;
+}
+
+/* A launcher's process, which ends with its ranks' ends packed into its status. */
+static pid_t start_job(unsigned job, unsigned nrank, const char *variables)
+{
+    struct ends e = { 0 };
+    pid_t ranks[4];
+
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (unsigned r = 0; r < nrank; r++)
+        ranks[r] = start_rank(job, r, nrank, variables);
+    for (unsigned r = 0; r < nrank; r++)
+        wait_for(ranks[r], &e);
+    _exit((int)(e.fine | e.failed << 2 | e.mixed << 4));
+}
+
+static struct ends run_two_jobs(unsigned nrank, const char *variables, int launchers)
+{
+    struct ends all = { 0 };
+    pid_t pids[2][4];
+
+    for (unsigned job = 0; job < 2; job++)
+        if (launchers == SPLIT_LAUNCHERS)
+            pids[job][0] = start_job(job, nrank, variables);
+        else
+            for (unsigned r = 0; r < nrank; r++)
+                pids[job][r] = start_rank(job, r, nrank, variables);
+    for (unsigned job = 0; job < 2; job++) {
+        int how;
+        if (launchers == ONE_LAUNCHER) {
+            for (unsigned r = 0; r < nrank; r++)
+                wait_for(pids[job][r], &all);
+            continue;
+        }
+        assert_int_equal(waitpid(pids[job][0], &how, 0), pids[job][0]);
+        assert_true(WIFEXITED(how));
+        all.fine += WEXITSTATUS(how) & 3;
+        all.failed += WEXITSTATUS(how) >> 2 & 3;
+        all.mixed += WEXITSTATUS(how) >> 4;
+    }
+    return all;
+}
+
+static bool was_said(const char *text)
+{
+    FILE *f = fopen(said, "r");
+    char line[1024];
+    bool found = false;
+
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL)
+        found = strstr(line, text) != NULL;
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* No name of a job, and one port: only the processes that started them tell the jobs apart. */
+#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 PLAIT_IFNAME==lo PLAIT_TIMEOUT=20"
+
+static void two_jobs_with_one_port_and_no_name_never_become_one_comm(void **state)
+{
+    static const char *const variables[] = { NAMELESS, NAMELESS " TORCHELASTIC_RUN_ID=none" };
+    unsigned failed = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < (full() ? 40 : 8); i++) {
+        const unsigned nrank = 2 + i % 2;
+        const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2], SPLIT_LAUNCHERS);
+        if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)
+            fail_msg("start %u of two jobs of %u ranks: %u ranks fine, %u failed, %u in a comm of both", i, nrank,
+                     e.fine, e.failed, e.mixed);
+        failed += e.failed;
+    }
+    if (failed > 0)
+        assert_true(was_said("port used by another job: set MASTER_PORT or TORCHELASTIC_RUN_ID"));
+    unlink(said);
+}
+
+static void jobs_that_differ_in_any_name_do_not_meet(void **state)
+{
+    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
+                                         "SLURM_STEP_ID",       "PMIX_NAMESPACE",
+                                         "PBS_JOBID",           "LSB_JOBID",
+                                         "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
+    char variables[256];
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(variables, sizeof variables, NAMELESS " JOB=%s", names[i]);
+        const struct ends e = run_two_jobs(3, variables, ONE_LAUNCHER);
+        if (e.fine != 6)
+            fail_msg("jobs with another %s: %u ranks fine, %u failed, %u in a comm of both", names[i], e.fine, e.failed,
+                     e.mixed);
+    }
+    unlink(said);
+}
+
+/* One shell starts both: nothing tells them apart until a rank is there twice. A comm that was made before then fails. */
+static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < (full() ? 20 : 4); i++) {
+        const unsigned nrank = 2 + i % 2;
+        const struct ends e = run_two_jobs(nrank, NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3", ONE_LAUNCHER);
+        if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)
+            fail_msg("start %u of two jobs of %u ranks: %u ranks fine, %u failed, %u trained with the other job's", i,
+                     nrank, e.fine, e.failed, e.mixed);
+    }
+    assert_true(was_said("port used by another job: set MASTER_PORT or TORCHELASTIC_RUN_ID"));
+    unlink(said);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_jobs_with_one_port_and_no_name_never_become_one_comm),
+        cmocka_unit_test(jobs_that_differ_in_any_name_do_not_meet),
+        cmocka_unit_test(ranks_of_two_jobs_do_not_train_together_for_long),
+    };
+
+    if (argc != 2)
+        return 1;
+    ranks_program = argv[1];
+    snprintf(said, sizeof said, "/tmp/plait-two-jobs-%ld.said", (long)getpid());
+    return cmocka_run_group_tests_name("two jobs", tests, NULL, NULL);
+}
