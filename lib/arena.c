@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include "config.h"
+#include "descriptor.h"
 #include "devices.h"
 #include "fork.h"
 #include "status.h"
@@ -22,6 +23,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#define PURPOSE          "its shared memory"
 #define PAGE             ((size_t)4096)
 #define MOST_BY_DEFAULT  ((size_t)256 << 30)
 #define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
@@ -57,8 +59,8 @@ static int read_only_copy(int fd)
     char path[64];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    const int copy = open(path, O_RDONLY | O_CLOEXEC);
-    return copy >= 0 ? copy : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    const int copy = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), PURPOSE);
+    return copy >= 0 ? copy : plait_descriptor_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0), PURPOSE);
 }
 
 static void write_header(const struct plait_arena *a)
@@ -106,7 +108,7 @@ static enum plait_status make_arena(size_t bytes)
         return status;
     struct extent *all = malloc(sizeof *all);
     void *base = NULL;
-    const int fd = memfd_create("plait", MFD_CLOEXEC);
+    const int fd = plait_descriptor_keep(memfd_create("plait", MFD_CLOEXEC), PURPOSE);
     if (all == NULL || fd < 0)
         status = all == NULL
                      ? plait_fail_memory("out of memory for the arena")
@@ -136,8 +138,7 @@ fail:
     free(all);
     if (base != NULL)
         munmap(base, a.size);
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     return status;
 }
 
@@ -179,6 +180,8 @@ static enum plait_status back(size_t start, size_t bytes)
         /* Again for each part, as other processes take memory at the same time. */
         if (bytes - at >= CHECK_LEAST && (status = plait_check_memory(bytes - at)) != PLAIT_OK)
             break;
+        if ((status = plait_descriptor_check(arena_fd)) != PLAIT_OK)
+            break;
         const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
         if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
             at += n;
@@ -208,7 +211,10 @@ static bool give_back(void *p, bool touched)
     for (e = extents; e != NULL && !(e->used > 0 && arena.base + e->start == (char *)p); e = e->next)
         before = e;
     if (e != NULL && --e->used == 0) {
-        if (fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0 &&
+        /* By the mapping: the descriptor may be the program's by now. Where memory is locked that is refused. */
+        if (madvise(p, e->size, MADV_REMOVE) != 0 &&
+            (!plait_descriptor_is_ours(arena_fd) ||
+             fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0) &&
             touched)
             memset(p, 0, e->size);
         merge_with_next(e);
@@ -317,8 +323,8 @@ bool plait_arena_contains(const void *p, size_t bytes)
 /* All but the mapping. */
 static void drop(void)
 {
-    close(arena.fd);
-    close(arena_fd);
+    plait_descriptor_close(arena.fd);
+    plait_descriptor_close(arena_fd);
     while (extents != NULL) {
         struct extent *next = extents->next;
         free(extents);

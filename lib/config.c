@@ -11,6 +11,7 @@
 #include "bytes.h"
 #include "config_hosts.h"
 #include "config_quantity.h"
+#include "descriptor.h"
 #include "fork.h"
 #include "log.h"
 #include "nearest.h"
@@ -334,7 +335,7 @@ static enum plait_status gather_file(struct reading *r)
 static enum plait_status read_file(struct reading *r)
 {
     enum plait_status status = PLAIT_OK;
-    FILE *f = fopen(r->path, "re");
+    FILE *f = plait_descriptor_stream(open(r->path, O_RDONLY | O_CLOEXEC), "r");
 
     if (f == NULL && (errno == ENOMEM || errno == EMFILE || errno == ENFILE)) /* not the file's fault */
         return plait_fail_errno(errno, "PLAIT_CONFIG='%s' cannot be opened", r->path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fork.h"
 
+#include "descriptor.h"
 #include "status.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@ static void (*const modules[])(enum plait_fork) = { plait_plugins_fork,      pla
                                                     plait_progress_fork,     plait_requests_fork,    plait_remotes_fork,
                                                     plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
                                                     plait_processes_fork,    plait_arena_fork,       plait_config_fork,
-                                                    plait_log_fork };
+                                                    plait_log_fork,          plait_descriptors_fork };
 #define NMODULE (sizeof modules / sizeof *modules)
 
 static void before(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include "descriptor.h"
 #include "fork.h"
 
 #include <errno.h>
@@ -88,8 +89,7 @@ static pid_t file_pid;    /* a forked child opens its own; 0: nobody has tried t
 
 static void close_file(void)
 {
-    if (file >= 0)
-        close(file);
+    plait_descriptor_close(file);
     file = -1;
     file_pid = 0;
 }
@@ -143,12 +143,12 @@ static void open_file(void)
 {
     char path[1024], text[LONGEST];
 
-    if (pattern[0] == '\0' || file_pid == getpid())
+    if (pattern[0] == '\0' || (file_pid == getpid() && plait_descriptor_is_ours(file)))
         return;
     close_file();
     file_pid = getpid();
     expand(path, sizeof path);
-    file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    file = plait_descriptor_keep(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), "its log");
     if (file >= 0)
         return;
     const int why = errno;

@@ -2,9 +2,11 @@
 #include "look.h"
 
 #include "bootstrap/origin.h"
+#include "descriptor.h"
 #include "failure.h"
 #include "progress.h"
 #include "remote/news.h"
+#include "remote/remote.h"
 #include "stall.h"
 #include "status.h"
 
@@ -162,8 +164,25 @@ static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait
     return UINT32_MAX;
 }
 
+/* The program may have closed them: then deaths, or other hosts' news, are no longer seen. */
+static enum plait_status look_at_descriptors(struct plait_comm *comm)
+{
+    enum plait_status status = plait_remote_check(comm->remote);
+
+    for (uint32_t i = 0; i < comm->nprocess && status == PLAIT_OK; i++)
+        status = plait_descriptor_check(comm->processes[i].fd);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    char text[256];
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    return plait_comm_blame(comm, status, comm->rank, "%s", text);
+}
+
 enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait *w, double now)
 {
+    const enum plait_status status = look_at_descriptors(comm);
+    if (status != PLAIT_OK)
+        return status;
     const uint32_t gone = find_gone(comm, w);
 
     if (gone == UINT32_MAX || plait_progress_expects()) { /* or what it sent is still on its way */

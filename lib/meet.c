@@ -2,6 +2,7 @@
 #include "meet.h"
 
 #include "bootstrap/bootstrap.h"
+#include "descriptor.h"
 #include "hash.h"
 #include "remote/remote.h"
 #include "report.h"
@@ -173,10 +174,11 @@ static bool is_leader(const struct meeting *m, uint32_t rank)
  */
 static int open_pidfd(int instead, bool *out)
 {
-    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    static const char purpose[] = "the others to see this process die";
+    const int fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, getpid(), 0), purpose);
 
     *out = fd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-    return *out ? fd : fcntl(instead, F_DUPFD_CLOEXEC, 0);
+    return *out ? fd : plait_descriptor_keep(fcntl(instead, F_DUPFD_CLOEXEC, 0), purpose);
 }
 
 static enum plait_status open_meeting(struct meeting *m, const struct plait_comm *comm,
@@ -185,6 +187,8 @@ static enum plait_status open_meeting(struct meeting *m, const struct plait_comm
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
 
+    if (status == PLAIT_OK)
+        status = plait_descriptor_check(arena->fd);
     if (status == PLAIT_OK)
         status = fill_card(comm, o, &m->own);
     if (status != PLAIT_OK)
@@ -204,8 +208,7 @@ static enum plait_status open_meeting(struct meeting *m, const struct plait_comm
 
 static void close_meeting(struct meeting *m)
 {
-    if (m->given[1] >= 0)
-        close(m->given[1]);
+    plait_descriptor_close(m->given[1]);
     free(m->all);
     free(m->node);
     free(m->leads);
@@ -243,8 +246,7 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
             status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
                                        m->all[r].has_pidfd ? m->fds[r][1] : -1, &comm->peers[r].process);
         for (unsigned i = 0; i < PLAIT_COMM_SHARES; i++)
-            if (m->fds[r][i] >= 0)
-                close(m->fds[r][i]);
+            plait_descriptor_close(m->fds[r][i]);
     }
     return plait_bootstrap_agree(boot, status);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plugin.h"
 
+#include "descriptor.h"
 #include "fork.h"
 #include "status.h"
 
@@ -92,6 +93,8 @@ static enum plait_status load(const char *name, const char *folder, const char *
                           "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
                           path, name, cuda ? "configure with -Dcuda=enabled" : "install lib", cuda ? "" : name,
                           cuda ? "" : "-dev");
+    if (plait_descriptors_hold_standard() != PLAIT_OK)
+        return PLAIT_ERR_SYSTEM;
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
@@ -143,6 +146,10 @@ bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct p
     sigset_t all, saved;
     bool opened;
 
+    if (plait_descriptors_hold_standard() != PLAIT_OK) { /* the program may have closed them since it was loaded */
+        snprintf(why, room, "%s", plait_last_error());
+        return false;
+    }
     pthread_mutex_lock(&lock);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);

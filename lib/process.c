@@ -2,6 +2,7 @@
 /* The processes whose arenas are mapped here: one mapping each, whatever the number of comms and ranks. */
 #include "arena.h"
 
+#include "descriptor.h"
 #include "fork.h"
 #include "status.h"
 #include "system_limits.h"
@@ -37,6 +38,8 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         return status;
     if (fd < 0)
         return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
+    if ((status = plait_descriptor_check(fd)) != PLAIT_OK)
+        return status;
     struct stat file;
     if (fstat(fd, &file) != 0 || file.st_size < 0 || (size_t)file.st_size < p->size)
         return plait_fail(PLAIT_ERR_PEER,
@@ -47,7 +50,9 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
     snprintf(what, sizeof what, "the arena of process %d", p->pid);
     if ((status = plait_reserve(p->size, false, fd, what, &base)) != PLAIT_OK)
         return status;
-    p->pidfd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+    p->pidfd = pidfd >= 0
+                   ? plait_descriptor_keep(fcntl(pidfd, F_DUPFD_CLOEXEC, 0), "seeing the death of another process")
+                   : -1;
     if (pidfd >= 0 && p->pidfd < 0) {
         status = plait_fail_errno(errno, "no descriptor to see the death of process %d", p->pid);
         munmap(base, p->size);
@@ -101,8 +106,7 @@ void plait_process_put(struct plait_process *process)
         *link = process->next;
         if (process->base != NULL)
             munmap((void *)(uintptr_t)process->base, process->size);
-        if (process->pidfd >= 0)
-            close(process->pidfd);
+        plait_descriptor_close(process->pidfd);
         free(process);
     }
     pthread_mutex_unlock(&lock);
@@ -111,7 +115,7 @@ void plait_process_put(struct plait_process *process)
 bool plait_process_dead(const struct plait_process *process)
 {
     struct pollfd p = { .fd = process->pidfd, .events = POLLIN };
-    return process->pidfd >= 0 && poll(&p, 1, 0) > 0;
+    return process->pidfd >= 0 && poll(&p, 1, 0) > 0 && plait_descriptor_is_ours(process->pidfd);
 }
 
 /*
@@ -154,8 +158,7 @@ void plait_processes_fork(enum plait_fork when)
         return;
     }
     for (struct plait_process *p = processes; when == PLAIT_FORK_CHILD && p != NULL; p = p->next)
-        if (p->pidfd >= 0)
-            close(p->pidfd);
+        plait_descriptor_close(p->pidfd);
     if (when == PLAIT_FORK_CHILD)
         processes = NULL;
     pthread_mutex_unlock(&lock);

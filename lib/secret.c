@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "secret.h"
 
+#include "descriptor.h"
 #include "status.h"
 
 #include <plait/launch.h>
@@ -69,13 +70,13 @@ static enum plait_status read_file(char *text, size_t room)
     text[0] = '\0';
     if (status != PLAIT_OK) /* no place, no secret */
         return PLAIT_OK;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), "a secret");
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? PLAIT_OK : plait_fail_errno(errno, "%s", path);
     status = check_file(fd, path);
     const ssize_t n = status == PLAIT_OK ? read(fd, text, room - 1) : 0;
     text[n > 0 ? n : 0] = '\0';
-    close(fd);
+    plait_descriptor_close(fd);
     if (status == PLAIT_OK && (n < 0 || !plait_secret_trim(text)))
         status = plait_fail(PLAIT_ERR_CONFIG,
                             "%s holds no secret: one line of %d to %zu characters (plait-info --make-secret)", path,
@@ -113,13 +114,13 @@ enum plait_status plait_secret_make(char *path, size_t room)
     for (unsigned i = 0; i < sizeof random; i++)
         sprintf(text + 2 * i, "%02x", random[i]);
     strcat(text, "\n");
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int fd = plait_descriptor_keep(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), "a secret");
     if (fd < 0 && errno == EEXIST)
         return plait_fail(PLAIT_ERR_CONFIG, "%s is there already; remove it first to make a new secret", path);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
         status = plait_fail_errno(errno, "%s", path);
     if (fd >= 0)
-        close(fd);
+        plait_descriptor_close(fd);
     if (fd >= 0 && status != PLAIT_OK)
         unlink(path);
     explicit_bzero(text, sizeof text);

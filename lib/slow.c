@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "slow.h"
 
+#include "descriptor.h"
 #include "hash.h"
 #include "log.h"
 #include "status.h"
@@ -22,7 +23,7 @@
 /* The first line. */
 static bool read_line(const char *path, char *out, int room)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
     const bool ok = f != NULL && fgets(out, room, f) != NULL;
 
     if (f != NULL)
@@ -38,7 +39,7 @@ struct plait_where plait_where_am_i(void)
     static const char *const file = "/proc/sys/kernel/random/boot_id";
     struct plait_where w = { 0, 0 };
     char boot[64], all[256];
-    FILE *f = fopen(file, "re");
+    FILE *f = plait_descriptor_stream(open(file, O_RDONLY | O_CLOEXEC), "r");
     const size_t n = f != NULL ? fread(all, 1, sizeof all, f) : 0;
 
     if (f != NULL)
@@ -113,7 +114,7 @@ static bool any_port_is_missed(const char *sys, const char *device, const char *
 
     if ((size_t)snprintf(path, sizeof path, "%s/class/infiniband/%s/ports", sys, device) >= sizeof path)
         return false;
-    DIR *d = opendir(path);
+    DIR *d = plait_descriptor_folder(path);
     for (struct dirent *e; !missed && d != NULL && (e = readdir(d)) != NULL;)
         missed = isdigit((unsigned char)e->d_name[0]) && port_is_missed(sys, device, e->d_name, ways, text, room);
     if (d != NULL)
@@ -127,7 +128,7 @@ static bool infiniband_is_missed(const char *sys, const char *ways, char *text, 
     bool missed = false;
 
     snprintf(path, sizeof path, "%s/class/infiniband", sys);
-    DIR *d = opendir(path);
+    DIR *d = plait_descriptor_folder(path);
     for (struct dirent *e; !missed && d != NULL && (e = readdir(d)) != NULL;)
         missed = e->d_name[0] != '.' && any_port_is_missed(sys, e->d_name, ways, text, room);
     if (d != NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "system_limits.h"
 
+#include "descriptor.h"
 #include "status.h"
 
 #include <dirent.h>
@@ -34,7 +35,7 @@ enum plait_status plait_check_descriptors(size_t n, size_t later, const char *wh
 
     if (n == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return PLAIT_OK;
-    DIR *d = opendir("/proc/self/fd");
+    DIR *d = plait_descriptor_folder("/proc/self/fd");
     if (d == NULL && errno == ENFILE)
         return plait_fail_errno(errno, "%s needs %zu more descriptors", who, n);
     if (d == NULL && errno == EMFILE)
@@ -61,11 +62,10 @@ size_t plait_most_file_bytes(void)
 /* The start of a file, terminated; false when it cannot be read. */
 static bool read_start(const char *path, char *text, size_t room)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), "reading a file");
     const ssize_t n = fd >= 0 ? read(fd, text, room - 1) : -1;
 
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     text[n > 0 ? n : 0] = '\0';
     return n > 0;
 }

@@ -2,6 +2,7 @@
 /* From /sys and /proc where Linux offers them, else from sysconf. */
 #include <plait/topology.h>
 
+#include "descriptor.h"
 #include "reduce.h"
 
 #include <sched.h>
@@ -13,7 +14,7 @@
 /* First line of a file of /sys or /proc, without its newline; false when it cannot be read. */
 static bool read_line(const char *path, char *line, int room)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
     const bool ok = f != NULL && fgets(line, room, f) != NULL;
 
     if (f != NULL)
@@ -60,7 +61,7 @@ static void processor_name(char *out, size_t room)
 {
     static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
     char line[512];
-    FILE *f = fopen("/proc/cpuinfo", "re");
+    FILE *f = plait_descriptor_stream(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC), "r");
 
     snprintf(out, room, "unknown");
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {

@@ -5,6 +5,7 @@
 #include "nccl.h"
 
 #include "../lib/ascii.h"
+#include "../lib/descriptor.h"
 
 #include <plait/config.h>
 #include <plait/version.h>
@@ -57,7 +58,7 @@ static void read_line(char *text, const char *path)
 static bool read_file(const char *path, bool asked_for)
 {
     char text[512];
-    FILE *f = fopen(path, "re");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
 
     if (f == NULL && asked_for)
         nccl_log(PLAIT_LOG_WARN, "NCCL_CONF_FILE='%s' cannot be read: %s", path, strerror(errno));

@@ -106,6 +106,9 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
  * parent's are not its business: every call with one is PLAIT_ERR_ARG, but for those that only read what the comm
  * counts or would choose, and plait_comm_destroy(), which does nothing, so that destructors may run in the child.
  * Memory of plait_mem_alloc() is shared with the parent. Programs that are executed get no descriptor of the library.
+ *
+ * Descriptors: none of the library's is 0, 1 or 2. A program that closes one while a comm lives may use its number: nothing is
+ * done to the program's file, and calls that need the descriptor are PLAIT_ERR_SYSTEM, with its number and purpose.
  */
 
 /**

@@ -2,6 +2,7 @@
 /* Which place an id means, and the whole of a rank's connection. */
 #include "bootstrap.h"
 
+#include "../descriptor.h"
 #include "../status.h"
 #include "machine.h"
 #include "node.h"
@@ -98,7 +99,7 @@ void plait_nodes_finish(struct plait_nodes *nodes)
     free(nodes->of);
     free(nodes->hosts);
     if (nodes->claim > 0)
-        close(nodes->claim);
+        plait_descriptor_close(nodes->claim);
     *nodes = (struct plait_nodes){ 0 };
 }
 

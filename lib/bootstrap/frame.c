@@ -2,6 +2,7 @@
 #include "frame.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../progress.h"
 #include "../status.h"
 
@@ -58,11 +59,12 @@ bool plait_frame_dead(int fd)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: not of this name space */
         return false;
-    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, who.pid, 0), .events = POLLIN };
+    struct pollfd p = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
+                        .events = POLLIN };
     if (p.fd < 0)
         return errno == ESRCH;
     const bool dead = poll(&p, 1, 0) > 0;
-    close(p.fd);
+    plait_descriptor_close(p.fd);
     return dead;
 }
 
@@ -78,7 +80,9 @@ enum plait_status plait_frame_wait(int fd, short events, double until)
             return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
         if (n < 0 && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: waiting for a message");
-        const enum plait_status status = plait_frame_look();
+        enum plait_status status = plait_frame_look();
+        if (status == PLAIT_OK)
+            status = plait_descriptor_check(fd);
         if (status != PLAIT_OK)
             return status;
         if (n == 0)
@@ -91,6 +95,9 @@ enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, doubl
     const char *p = data;
 
     while (bytes > 0) {
+        const enum plait_status ours = plait_descriptor_check(fd);
+        if (ours != PLAIT_OK)
+            return ours;
         const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
             p += n;
@@ -111,7 +118,9 @@ enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double u
     char *p = data;
 
     while (bytes > 0) {
-        const enum plait_status status = plait_frame_wait(fd, POLLIN, until);
+        enum plait_status status = plait_frame_wait(fd, POLLIN, until);
+        if (status == PLAIT_OK)
+            status = plait_descriptor_check(fd);
         if (status != PLAIT_OK)
             return status;
         const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
@@ -193,7 +202,15 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(n * sizeof(int));
     memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+    for (uint32_t i = 0; i < n; i++) {
+        const enum plait_status ours = plait_descriptor_check(fds[i]);
+        if (ours != PLAIT_OK)
+            return ours;
+    }
     for (;;) {
+        const enum plait_status ours = plait_descriptor_check(fd);
+        if (ours != PLAIT_OK)
+            return ours;
         const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) /* the descriptors go with the first byte */
             return plait_frame_send(fd, (const char *)&head + sent, sizeof head - (size_t)sent, until);
@@ -224,6 +241,8 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
         fds[i] = -1;
     do {
         status = plait_frame_wait(fd, POLLIN, until);
+        if (status == PLAIT_OK)
+            status = plait_descriptor_check(fd);
         if (status != PLAIT_OK)
             return status;
         got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -235,10 +254,11 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
     for (size_t i = 0; i < came; i++) {
         int one;
         memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+        one = plait_descriptor_keep(one, PLAIT_FOR_RANKS);
         if (i < n)
             fds[i] = one;
         else
-            close(one); /* more than are due */
+            plait_descriptor_close(one); /* more than are due */
     }
     *all = came >= n;
     status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);

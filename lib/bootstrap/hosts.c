@@ -2,6 +2,7 @@
 #include "hosts.h"
 
 #include "../config.h"
+#include "../descriptor.h"
 #include "../hash.h"
 #include "../log.h"
 #include "../status.h"
@@ -141,12 +142,11 @@ enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
 static bool ask_driver(const char *name, void *question)
 {
     struct ifreq request = { .ifr_data = question };
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
 
     snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
     const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     return answers;
 }
 
@@ -171,11 +171,10 @@ static uint32_t speed_of(const char *name)
 bool plait_loopback_is_down(void)
 {
     struct ifreq request = { .ifr_name = "lo" };
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
     const bool down = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0 && !(request.ifr_flags & IFF_UP);
 
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     return down;
 }
 
@@ -187,7 +186,7 @@ static bool has_real_port(const char *name)
     bool has = false;
 
     snprintf(path, sizeof path, "/sys/class/net/%.15s/brif", name);
-    DIR *ports = opendir(path);
+    DIR *ports = plait_descriptor_folder(path);
     for (const struct dirent *d; ports != NULL && !has && (d = readdir(ports)) != NULL;) {
         driver = (struct ethtool_drvinfo){ .cmd = ETHTOOL_GDRVINFO };
         has = d->d_name[0] != '.' && strlen(d->d_name) < IFNAMSIZ && ask_driver(d->d_name, &driver) &&
@@ -202,7 +201,7 @@ static bool has_real_port(const char *name)
 /* Does the default route of IPv4 lead there? */
 static bool has_default_route(const char *name)
 {
-    FILE *f = fopen("/proc/net/route", "re");
+    FILE *f = plait_descriptor_stream(open("/proc/net/route", O_RDONLY | O_CLOEXEC), "r");
     char line[256], device[IFNAMSIZ + 1];
     unsigned long to, mask;
     bool has = false;

@@ -6,6 +6,7 @@
 #include "machine.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../log.h"
 #include "../status.h"
 
@@ -56,7 +57,7 @@ static void send_away(struct plait_machine_place *p, struct plait_local_guest *g
 {
     p->refused++;
     p->stranger = g->pid;
-    close(g->fd);
+    plait_descriptor_close(g->fd);
     g->fd = -1;
 }
 
@@ -121,7 +122,7 @@ static enum plait_status welcome(struct plait_machine_place *p, int door)
 
     if (g == NULL) /* it waits in the kernel */
         return PLAIT_OK;
-    const int fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+    const int fd = plait_descriptor_keep(accept4(p->listener, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && has_guests(p)) {
         make_room(p, true);
         return PLAIT_OK;
@@ -131,7 +132,7 @@ static enum plait_status welcome(struct plait_machine_place *p, int door)
     if (fd < 0)
         return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
     if (!plait_is_this_user(fd, &pid)) {
-        close(fd);
+        plait_descriptor_close(fd);
         return PLAIT_OK;
     }
     *g = (struct plait_local_guest){ .fd = fd, .pid = pid, .since = plait_clock() };
@@ -148,25 +149,25 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
     int door = -1;
 
     (void)until;
-    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    p->listener =
+        plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
     if (p->listener >= 0)
-        door = epoll_create1(EPOLL_CLOEXEC); /* before there is a name, so that nobody comes in vain */
+        door = plait_descriptor_keep(epoll_create1(EPOLL_CLOEXEC),
+                                     PLAIT_FOR_RANKS); /* before there is a name, so that nobody comes in vain */
     if (door >= 0 && bind(p->listener, (const struct sockaddr *)&p->address, p->length) == 0 &&
         listen(p->listener, (int)b->nrank) == 0) {
-        const int spare = fcntl(p->listener, F_DUPFD_CLOEXEC, 0);
+        const int spare = plait_descriptor_keep(fcntl(p->listener, F_DUPFD_CLOEXEC, 0), PLAIT_FOR_RANKS);
         if (spare >= 0) {
-            close(spare);
+            plait_descriptor_close(spare);
             watch(door, p->listener, OF_LISTENER, EPOLL_CTL_ADD);
             return door;
         }
-        close(door); /* the one descriptor that is left is for those who come: one at a time */
+        plait_descriptor_close(door); /* the one descriptor that is left is for those who come: one at a time */
         return p->listener;
     }
     const int error = errno;
-    if (door >= 0)
-        close(door);
-    if (p->listener >= 0)
-        close(p->listener);
+    plait_descriptor_close(door);
+    plait_descriptor_close(p->listener);
     p->listener = -1;
     errno = error;
     return -1;
@@ -241,7 +242,7 @@ static void close_door(struct plait_place *place, int door)
                   "was process %d's",
                   p->refused, p->stranger);
     if (door != p->listener)
-        close(door);
+        plait_descriptor_close(door);
     plait_hang_up(p->listener);
 }
 
@@ -320,7 +321,7 @@ static enum plait_status join(struct plait_place *place, const struct plait_boot
     bool lost = false;
 
     for (;;) {
-        const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const int fd = plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), PLAIT_FOR_RANKS);
         *out = fd;
         if (fd < 0)
             return plait_fail_errno(errno, "comm creation: no socket to meet at");
@@ -333,7 +334,7 @@ static enum plait_status join(struct plait_place *place, const struct plait_boot
         status = introduce(fd, b, verdict, until + PLAIT_TELL);
         if (status != PLAIT_ERR_PEER)
             return plait_star_blame(b, 0, status);
-        close(fd); /* rank 0 had no room, or has ended */
+        plait_descriptor_close(fd); /* rank 0 had no room, or has ended */
         *out = -1;
         lost = true;
         again = plait_clock() + COMES_AGAIN;

@@ -11,6 +11,7 @@
 #include "place.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../status.h"
 #include "../system_limits.h"
 
@@ -110,7 +111,7 @@ static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct 
     }
     const struct plait_error why = plait_error_of(status);
     plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
-    close(fd);
+    plait_descriptor_close(fd);
     return status;
 }
 
@@ -193,7 +194,7 @@ static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, i
         if (fd < 0)
             continue;
         plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
-        close(fd);
+        plait_descriptor_close(fd);
         expected = hello.nrank > expected ? hello.nrank : expected;
     }
     return true;
@@ -220,9 +221,10 @@ static void *speak(void *arg)
 
     if (unshare(CLONE_FILES) != 0)
         return NULL;
+    plait_descriptors_apart();
     for (fd = 0; fd < 1024; fd++) /* of this thread's copies only; standard error may be written to */
         if (fd != STDERR_FILENO && (a->door < 0 || !a->place->keeps(a->place, a->door, fd)))
-            close(fd);
+            plait_descriptor_close(fd);
     if (host && a->door < 0)
         a->door = a->place->open(a->place, a->b, until);
     if (host && a->door >= 0)

@@ -3,6 +3,7 @@
 
 #include "../clock.h"
 #include "../config.h"
+#include "../descriptor.h"
 #include "../status.h"
 #include "machine.h"
 
@@ -36,14 +37,11 @@ struct finding { /* a rank's part */
 /* A descriptor that tells whose it is. */
 static int make_proof(uint32_t rank)
 {
-    const int fd = memfd_create("plait-node", MFD_CLOEXEC);
+    const int fd = plait_descriptor_keep(memfd_create("plait-node", MFD_CLOEXEC), PLAIT_FOR_RANKS);
 
     if (fd >= 0 && write(fd, &rank, sizeof rank) == sizeof rank)
         return fd;
-    const int error = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = error;
+    plait_descriptor_close(fd);
     return -1;
 }
 
@@ -67,7 +65,7 @@ static enum plait_status introduce(struct finding *f)
     status = plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until);
     if (status == PLAIT_OK)
         status = plait_frame_write_fds(fd, &proof, 1, until);
-    close(proof);
+    plait_descriptor_close(proof);
     return status;
 }
 
@@ -76,7 +74,7 @@ static enum plait_status connect_to(struct finding *f, const struct sockaddr_un 
     const double until = plait_clock() + CONNECT_LIMIT;
     int pid;
 
-    f->upward = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    f->upward = plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), PLAIT_FOR_RANKS);
     if (f->upward < 0)
         return plait_fail_errno(errno, "comm creation: a socket inside the node");
     while (connect(f->upward, (const struct sockaddr *)name, length) != 0) {
@@ -105,7 +103,8 @@ static enum plait_status find_leader(struct finding *f, const struct plait_tcp_i
     const int n = snprintf(name, sizeof name, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
                            *(unsigned long long *)(void *)(hash + 8));
     const socklen_t length = plait_abstract_address(name, (size_t)n, &address);
-    f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    f->listener =
+        plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
     if (f->listener < 0)
         return plait_fail_errno(errno, "comm creation: a socket inside the node");
     if (bind(f->listener, (const struct sockaddr *)&address, length) == 0) {
@@ -114,11 +113,10 @@ static enum plait_status find_leader(struct finding *f, const struct plait_tcp_i
                    ? PLAIT_OK
                    : plait_fail_errno(errno, "comm creation: listening inside the node");
     }
-    const int error = errno;
-    close(f->listener);
+    plait_descriptor_close(f->listener);
     f->listener = -1;
-    return error == EADDRINUSE ? connect_to(f, &address, length)
-                               : plait_fail_errno(error, "comm creation: a name inside the node");
+    return errno == EADDRINUSE ? connect_to(f, &address, length)
+                               : plait_fail_errno(errno, "comm creation: a name inside the node");
 }
 
 static void note_ends(int fd, struct view *own)
@@ -179,14 +177,12 @@ static enum plait_status receive_one(struct finding *f, int fd)
     if (!plait_is_this_user(fd, &pid) || plait_frame_read(fd, &rank, sizeof rank, until, &error) != PLAIT_OK ||
         error.status != PLAIT_OK || rank >= f->b->nrank || f->fds[rank] >= 0 || rank == f->b->rank ||
         plait_frame_read_fds(fd, &proof, 1, until, &error, &came) != PLAIT_OK || error.status != PLAIT_OK) {
-        if (proof >= 0)
-            close(proof);
+        plait_descriptor_close(proof);
         plait_hang_up(fd);
         return PLAIT_OK;
     }
     const bool right = came && proves(proof, rank);
-    if (proof >= 0)
-        close(proof);
+    plait_descriptor_close(proof);
     f->fds[rank] = fd;
     return right ? plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until)
                  : plait_fail(PLAIT_ERR_SYSTEM,
@@ -198,7 +194,7 @@ static enum plait_status receive_all(struct finding *f)
     enum plait_status status = PLAIT_OK;
 
     while (status == PLAIT_OK || status == PLAIT_ERR_PEER) { /* who has left is seen by rank 0 */
-        const int fd = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC);
+        const int fd = plait_descriptor_keep(accept4(f->listener, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS);
         if (fd < 0 && errno == EAGAIN)
             return PLAIT_OK;
         if (fd >= 0)

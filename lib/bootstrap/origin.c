@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "origin.h"
 
+#include "../descriptor.h"
 #include "../hash.h"
 #include "../status.h"
 #include "frame.h"
@@ -22,11 +23,10 @@
 
 static size_t read_some(const char *path, char *out, size_t room)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), "reading of processes");
     const ssize_t n = fd >= 0 ? read(fd, out, room - 1) : -1;
 
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     out[n > 0 ? n : 0] = '\0';
     return n > 0 ? (size_t)n : 0;
 }
@@ -39,7 +39,7 @@ static bool has_rank(long pid)
     bool has = false;
 
     snprintf(path, sizeof path, "/proc/%ld/environ", pid);
-    FILE *f = fopen(path, "re");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
     while (f != NULL && !has && getdelim(&line, &room, '\0', f) > 0)
         has = strncmp(line, "RANK=", 5) == 0;
     free(line);
@@ -134,16 +134,9 @@ static socklen_t name_of(const struct plait_unique_id *id, uint32_t rank, struct
     return plait_abstract_address(name, (size_t)n, out);
 }
 
-/* A Unix socket that is none of the standard descriptors. */
 static int open_socket(void)
 {
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0 || fd > STDERR_FILENO)
-        return fd;
-    const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    close(fd);
-    return higher;
+    return plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
 }
 
 static enum plait_status refuse_claim(uint32_t rank, int pid)
@@ -167,8 +160,7 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pi
     } else {
         *pid = 0;
     }
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     return held;
 }
 
@@ -188,8 +180,7 @@ enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t ra
         if (errno != EADDRINUSE || is_held(&address, length, &pid))
             break;
     }
-    if (fd >= 0)
-        close(fd);
+    plait_descriptor_close(fd);
     return pid > 0 ? refuse_claim(rank, pid) : PLAIT_OK;
 }
 
@@ -197,12 +188,13 @@ enum plait_status plait_claim_check(int claim, uint32_t rank)
 {
     enum plait_status status = PLAIT_OK;
 
-    for (int fd, pid; claim > 0 && status == PLAIT_OK && (fd = accept4(claim, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+    for (int fd, pid; claim > 0 && status == PLAIT_OK && plait_descriptor_is_ours(claim) &&
+                      (fd = plait_descriptor_keep(accept4(claim, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS)) >= 0;) {
         if (plait_is_this_user(fd, &pid) && pid != getpid()) {
             send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* both fail: it does not take this rank's place */
             status = refuse_claim(rank, pid);
         }
-        close(fd);
+        plait_descriptor_close(fd);
     }
     return status;
 }

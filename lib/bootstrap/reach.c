@@ -8,6 +8,7 @@
 #include "tcp.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../log.h"
 #include "../status.h"
 
@@ -69,8 +70,7 @@ static void begin_search(struct search *s, const struct plait_tcp_id *id)
 /* Not this time: again after a pause. */
 static void give_up(struct way *w, int error)
 {
-    if (w->fd >= 0)
-        close(w->fd);
+    plait_descriptor_close(w->fd);
     w->fd = -1;
     w->state = IDLE;
     w->error = error;
@@ -93,7 +93,8 @@ static enum plait_status try_way(struct way *w)
 {
     const int one = 1;
 
-    w->fd = socket(w->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    w->fd = plait_descriptor_keep(socket(w->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                                  PLAIT_FOR_RANKS);
     if (w->fd < 0 && errno != EAFNOSUPPORT)
         return plait_fail_errno(errno, "comm creation: no socket to meet at");
     if (w->fd < 0) {

@@ -2,6 +2,7 @@
 #include "star.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../status.h"
 
 #include <errno.h>
@@ -15,8 +16,9 @@ void plait_hang_up(int fd)
 {
     if (fd < 0)
         return;
-    shutdown(fd, SHUT_RDWR);
-    close(fd);
+    if (plait_descriptor_is_ours(fd))
+        shutdown(fd, SHUT_RDWR);
+    plait_descriptor_close(fd);
 }
 
 void plait_star_finish(struct plait_bootstrap *b)
@@ -109,6 +111,9 @@ enum plait_status plait_star_poll(struct plait_bootstrap *b, double until)
     for (;;) {
         const double left = until - plait_clock(), wait = left < PLAIT_FRAME_TICK ? left : PLAIT_FRAME_TICK;
         const int n = left > 0 ? poll(b->peers, b->nrank, (int)(wait * 1e3) + 1) : 0;
+        for (uint32_t r = 0; r < b->nrank; r++)
+            if ((n == 0 || b->peers[r].revents != 0) && plait_descriptor_check(b->peers[r].fd) != PLAIT_OK)
+                return PLAIT_ERR_SYSTEM;
         if (n > 0)
             return PLAIT_OK;
         if (left <= 0)

@@ -3,6 +3,7 @@
 #include "tcp.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../log.h"
 #include "../status.h"
 
@@ -146,7 +147,7 @@ static void send_away(struct plait_tcp_place *p, int door, struct plait_guest *g
 
     count_refusal(p, g, why);
     let_go(p, door, g);
-    close(fd);
+    plait_descriptor_close(fd);
 }
 
 /* Room for one more: a free place, or that of the guest that has had its turn for longest. NULL: none yet. */
@@ -180,7 +181,8 @@ static enum plait_status welcome(struct plait_tcp_place *p, int door, int listen
         return PLAIT_OK;
     }
     memset(&from, 0, sizeof from);
-    const int fd = accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd =
+        plait_descriptor_keep(accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && p->nguest > 0) {
         close_to_others(p, door, true); /* guests have what it needs, and will give it back */
         return PLAIT_OK;
@@ -237,8 +239,8 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
 {
     struct plait_tcp_place *p = (struct plait_tcp_place *)place;
     struct epoll_event events[16];
-    const int n = epoll_wait(door, events, 16, 0);
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = plait_descriptor_check(door);
+    const int n = status == PLAIT_OK ? epoll_wait(door, events, 16, 0) : 0;
 
     (void)until; /* nothing waits */
     *out = -1;
@@ -266,12 +268,14 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
 static void close_listeners(struct plait_tcp_place *p)
 {
     while (p->nlistener > 0)
-        close(p->listeners[--p->nlistener]);
+        plait_descriptor_close(p->listeners[--p->nlistener]);
 }
 
 static int listen_at(const union plait_address *address)
 {
-    const int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+    const int fd = plait_descriptor_keep(socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                                         PLAIT_FOR_RANKS),
+              one = 1;
 
     if (fd < 0)
         return -1;
@@ -280,9 +284,7 @@ static int listen_at(const union plait_address *address)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, &address->any, plait_address_length(address)) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
+    plait_descriptor_close(fd);
     return -1;
 }
 
@@ -328,15 +330,14 @@ static int find_port(struct plait_tcp_place *p, double until)
 static int join_all(struct plait_tcp_place *p)
 {
     const struct itimerspec often = { { 0, SWEEP_NS }, { 0, SWEEP_NS } };
-    const int door = epoll_create1(EPOLL_CLOEXEC);
+    const int door = plait_descriptor_keep(epoll_create1(EPOLL_CLOEXEC), PLAIT_FOR_RANKS);
 
-    p->timer = door >= 0 ? timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK) : -1;
+    p->timer = door >= 0
+                   ? plait_descriptor_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), PLAIT_FOR_RANKS)
+                   : -1;
     if (p->timer < 0) {
-        const int error = errno;
-        if (door >= 0)
-            close(door);
+        plait_descriptor_close(door);
         close_listeners(p);
-        errno = error;
         return -1;
     }
     timerfd_settime(p->timer, 0, &often, NULL);
@@ -369,8 +370,8 @@ static void close_door(struct plait_place *place, int door)
                       p->guests[i].state == PLAIT_GUEST_HAILS ? PLAIT_REFUSED_NOTHING : PLAIT_REFUSED_LEFT);
     log_refusals(p);
     close_listeners(p);
-    close(p->timer);
-    close(door);
+    plait_descriptor_close(p->timer);
+    plait_descriptor_close(door);
 }
 
 static bool keeps(const struct plait_place *place, int door, int fd)

@@ -2,6 +2,7 @@
 #include "fusion.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../failure.h"
 #include "../log.h"
 #include "../request.h"
@@ -168,7 +169,8 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
 static enum plait_status write_file(const struct plait_fusion *f, const char *path,
                                     const struct plait_trace_event *events, const size_t *counts, const size_t *starts)
 {
-    FILE *file = path != NULL ? fopen(path, "we") : NULL;
+    FILE *file =
+        path != NULL ? plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w") : NULL;
     double start = 0;
 
     if (file == NULL)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "line.h"
 
+#include "../descriptor.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +16,7 @@ void plait_line_open(struct plait_line *line, int fd)
 
 void plait_line_close(struct plait_line *line)
 {
-    if (line->fd >= 0)
-        close(line->fd);
+    plait_descriptor_close(line->fd);
     line->fd = -1;
     line->have = line->taken = line->end = line->sent = line->size = 0;
     free(line->out);

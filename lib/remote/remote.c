@@ -4,6 +4,7 @@
 #include "line.h"
 
 #include "../clock.h"
+#include "../descriptor.h"
 #include "../fork.h"
 #include "../status.h"
 
@@ -11,9 +12,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define TICK      0.1 /* seconds between looks at what the ranks of this process show */
@@ -27,6 +29,8 @@ struct plait_remote {
     uint32_t nline;
     atomic_bool leaving;
     atomic_bool over; /* the connection to rank 0 has ended */
+    atomic_bool lost; /* a descriptor is no longer ours; `loss` says which */
+    char loss[256];
     bool begun;
     bool left;            /* the last news are sent, or nobody takes them */
     double seen, sent;    /* the rank's last look around; clock of its last news */
@@ -47,7 +51,13 @@ static pthread_cond_t gone = PTHREAD_COND_INITIALIZER;   /* a remote has left */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
-static int bell = -1;
+static atomic_int bell[2] = { -1, -1 }; /* two ends of a connection, to be heard and to be rung */
+
+/* An empty message, which does no harm to a socket that the program has put in its place. In handlers of signals too. */
+static void ring(void)
+{
+    send(atomic_load(&bell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
 
 static bool is_root(const struct plait_remote *r)
 {
@@ -235,10 +245,32 @@ static bool has_heard_all(const struct plait_remote *r)
     return true;
 }
 
+/* The program has closed this descriptor of the remote's. */
+static void note_loss(struct plait_remote *r)
+{
+    if (atomic_load(&r->lost))
+        return;
+    snprintf(r->loss, sizeof r->loss, "%s", plait_last_error());
+    atomic_store(&r->lost, true);
+}
+
+/* Before a line is used: what the program has put in its place is left alone. */
+static void look_at_lines(struct plait_remote *r)
+{
+    for (uint32_t i = 0; i < r->nline; i++)
+        if (plait_descriptor_check(r->lines[i].fd) != PLAIT_OK) {
+            note_loss(r);
+            plait_line_close(&r->lines[i]);
+            if (!is_root(r))
+                atomic_store(&r->over, true);
+        }
+}
+
 static void serve(struct plait_remote *r, double now)
 {
     bool busy = false;
 
+    look_at_lines(r);
     if (r->begun)
         look_at_own(r, now);
     for (uint32_t i = 0; i < r->nline; i++) {
@@ -282,7 +314,7 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
         *capacity = need;
     }
     PLAIT_KNOWN(list != NULL); /* there is room for one at least */
-    list[at++] = (struct pollfd){ .fd = bell, .events = POLLIN };
+    list[at++] = (struct pollfd){ .fd = bell[0], .events = POLLIN };
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         for (uint32_t i = 0; i < r->nline; i++)
             if (r->lines[i].fd >= 0)
@@ -294,11 +326,44 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
     return list;
 }
 
+static void close_bell(void)
+{
+    for (unsigned i = 0; i < 2; i++)
+        plait_descriptor_close(atomic_exchange(&bell[i], -1));
+}
+
+static bool open_bell(void)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        return false;
+    for (unsigned i = 0; i < 2; i++)
+        bell[i] = plait_descriptor_keep(ends[i], "waking the thread that hears of other hosts");
+    if (bell[0] >= 0 && bell[1] >= 0)
+        return true;
+    close_bell();
+    return false;
+}
+
+/* Take all that was rung. Without its bell the thread looks around at every tick. */
+static void look_at_bell(void)
+{
+    char none;
+
+    if (plait_descriptor_check(bell[0]) != PLAIT_OK || plait_descriptor_check(bell[1]) != PLAIT_OK) {
+        for (struct plait_remote *r = remotes; r != NULL; r = r->next)
+            note_loss(r);
+        close_bell();
+    }
+    while (bell[0] >= 0 && recv(bell[0], &none, sizeof none, MSG_DONTWAIT) >= 0)
+        ;
+}
+
 static void *run(void *arg)
 {
     struct pollfd *list = NULL;
     nfds_t capacity = 0, n;
-    uint64_t rings;
 
     (void)arg;
     pthread_mutex_lock(&lock);
@@ -306,9 +371,8 @@ static void *run(void *arg)
         list = gather(list, &capacity, &n);
         pthread_mutex_unlock(&lock);
         poll(list, n, (int)(TICK * 1e3));
-        if (read(bell, &rings, sizeof rings) < 0) { /* nobody rang */
-        }
         pthread_mutex_lock(&lock);
+        look_at_bell();
         const double now = plait_clock();
         for (struct plait_remote *r = remotes; r != NULL; r = r->next)
             serve(r, now);
@@ -324,11 +388,12 @@ static enum plait_status start_thread(void)
     sigset_t all, saved;
     int error;
 
-    if (running)
+    if (running && bell[0] >= 0)
         return PLAIT_OK;
-    bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell < 0)
+    if (!open_bell())
         return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
+    if (running) /* it had lost its bell */
+        return PLAIT_OK;
     sigfillset(&all); /* the caller's signals arrive as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     running = true;
@@ -337,8 +402,7 @@ static enum plait_status start_thread(void)
     if (error == 0)
         return PLAIT_OK;
     running = false;
-    close(bell);
-    bell = -1;
+    close_bell();
     return plait_fail_errno(error, "cannot start the thread that hears of other hosts");
 }
 
@@ -348,12 +412,11 @@ static void stop_thread(void)
     const pthread_t last = thread;
 
     running = false;
-    eventfd_write(bell, 1);
+    ring();
     pthread_mutex_unlock(&lock);
     pthread_join(last, NULL);
     pthread_mutex_lock(&lock);
-    close(bell);
-    bell = -1;
+    close_bell();
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
@@ -412,7 +475,7 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
     }
     r->begun = true;
     pthread_mutex_unlock(&lock);
-    eventfd_write(bell, 1);
+    ring();
 }
 
 double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
@@ -424,6 +487,11 @@ double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
     return silent > 0 && silent < told ? silent : told;
 }
 
+enum plait_status plait_remote_check(const struct plait_remote *r)
+{
+    return r == NULL || !atomic_load(&r->lost) ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s", r->loss);
+}
+
 bool plait_remote_is_over(const struct plait_remote *r)
 {
     return r != NULL && atomic_load(&r->over);
@@ -432,7 +500,7 @@ bool plait_remote_is_over(const struct plait_remote *r)
 void plait_remote_tell(struct plait_remote *remote)
 {
     if (remote != NULL)
-        eventfd_write(bell, 1);
+        ring();
 }
 
 void plait_remote_depart(struct plait_remote *r)
@@ -445,7 +513,7 @@ void plait_remote_depart(struct plait_remote *r)
     until.tv_sec += (time_t)LAST_WORD;
     pthread_mutex_lock(&lock);
     atomic_store(&r->leaving, true);
-    eventfd_write(bell, 1);
+    ring();
     while (!r->left && pthread_cond_timedwait(&gone, &lock, &until) == 0)
         ;
     pthread_mutex_unlock(&lock);
@@ -481,9 +549,7 @@ void plait_remotes_fork(enum plait_fork when)
         for (uint32_t i = 0; i < r->nline; i++)
             plait_line_close(&r->lines[i]);
     if (when == PLAIT_FORK_CHILD) {
-        if (bell >= 0)
-            close(bell);
-        bell = -1;
+        close_bell();
         running = false;
         remotes = NULL;
     }

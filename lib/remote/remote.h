@@ -36,6 +36,9 @@ void plait_remote_begin(struct plait_remote *remote, const int *sockets);
  */
 double plait_remote_heard(const struct plait_remote *remote, uint32_t rank);
 
+/* An error when the program has closed a descriptor that news need. NULL is allowed. */
+enum plait_status plait_remote_check(const struct plait_remote *remote);
+
 /* Will nothing more be heard of other hosts, as rank 0 is gone? NULL is allowed: no. */
 bool plait_remote_is_over(const struct plait_remote *remote);
 

@@ -6,6 +6,8 @@
  * need that register memory. Where there are none, nothing is rewritten: the function below, which is found before libucm's
  * of that name, turns it off.
  */
+#include "../../lib/descriptor.h"
+
 #include <ucm/api/ucm.h>
 
 #include <dirent.h>
@@ -17,7 +19,7 @@
 
 static bool has_entries(const char *folder)
 {
-    DIR *d = opendir(folder);
+    DIR *d = plait_descriptor_folder(folder);
     bool some = false;
 
     for (const struct dirent *e; d != NULL && !some && (e = readdir(d)) != NULL;)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "descriptor.h"
+
+#include "status.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MORE 64 /* places by which the list grows */
+
+struct kept {
+    const char *purpose; /* NULL: nothing is kept under this number */
+    dev_t device;
+    ino_t inode;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept *list; /* [room], by number; there while something is kept */
+static size_t room, nkept;
+static _Thread_local bool apart;
+
+static struct kept *find(int fd)
+{
+    return !apart && fd >= 0 && (size_t)fd < room && list[fd].purpose != NULL ? &list[fd] : NULL;
+}
+
+static bool is_there(const struct kept *k, int fd)
+{
+    struct stat s;
+
+    return fstat(fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
+}
+
+static bool make_room(int fd)
+{
+    if ((size_t)fd < room)
+        return true;
+    const size_t n = (size_t)fd + MORE;
+    struct kept *more = realloc(list, n * sizeof *more);
+    if (more == NULL)
+        return false;
+    memset(more + room, 0, (n - room) * sizeof *more);
+    list = more;
+    room = n;
+    return true;
+}
+
+static void forget(struct kept *k)
+{
+    k->purpose = NULL;
+    if (--nkept > 0)
+        return;
+    free(list);
+    list = NULL;
+    room = 0;
+}
+
+int plait_descriptor_keep(int fd, const char *purpose)
+{
+    struct stat s;
+
+    fd = plait_descriptor_raise(fd);
+    if (fd < 0 || apart)
+        return fd;
+    pthread_mutex_lock(&lock);
+    while (fd >= 0 && find(fd) != NULL) { /* the program closed that one, and its user will still close the number */
+        const int next = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1), error = errno;
+        close(fd);
+        errno = error;
+        fd = next;
+    }
+    if (fd >= 0 && make_room(fd) && fstat(fd, &s) == 0) {
+        list[fd] = (struct kept){ purpose, s.st_dev, s.st_ino };
+        nkept++;
+    } else if (fd >= 0) {
+        close(fd);
+        errno = ENOMEM;
+        fd = -1;
+    }
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+void plait_descriptor_close(int fd)
+{
+    const int saved = errno;
+
+    if (fd < 0)
+        return;
+    pthread_mutex_lock(&lock);
+    struct kept *k = find(fd);
+    if (k == NULL || is_there(k, fd))
+        close(fd);
+    if (k != NULL)
+        forget(k);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+}
+
+/* What it was kept for, if it is no longer there; else NULL. */
+static const char *lost(int fd)
+{
+    const int saved = errno;
+
+    pthread_mutex_lock(&lock);
+    const struct kept *k = find(fd);
+    const char *purpose = k != NULL && !is_there(k, fd) ? k->purpose : NULL;
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return purpose;
+}
+
+bool plait_descriptor_is_ours(int fd)
+{
+    return lost(fd) == NULL;
+}
+
+enum plait_status plait_descriptor_check(int fd)
+{
+    const char *purpose = lost(fd);
+
+    return purpose == NULL ? PLAIT_OK
+                           : plait_fail(PLAIT_ERR_SYSTEM,
+                                        "descriptor %d, which the library had opened for %s, was closed or replaced by "
+                                        "the program; close only those that the program opened",
+                                        fd, purpose);
+}
+
+bool plait_descriptor_is_kept(int fd)
+{
+    pthread_mutex_lock(&lock);
+    const bool kept = find(fd) != NULL;
+    pthread_mutex_unlock(&lock);
+    return kept;
+}
+
+void plait_descriptors_apart(void)
+{
+    apart = true;
+}
+
+enum plait_status plait_descriptors_hold_standard(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH | O_CLOEXEC) < 0)
+            return plait_fail_errno(errno,
+                                    "descriptor %d is closed, and /dev/null cannot be put in its place for a library "
+                                    "that would open files under that number",
+                                    fd);
+    return PLAIT_OK;
+}
+
+void plait_descriptors_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}

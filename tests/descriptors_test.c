@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The descriptors of a process are its program's: the library has none below 3, so that what the program prints enters no
+ * sum, and does nothing to those that the program has closed and opened again. Ranks meet on the machine and over TCP;
+ * with PLAIT_FOR_TESTS=1 and PLAIT_HOSTS=2 they are on two hosts.
+ */
+#include "clock.h"
+#include "descriptor.h"
+#include "ranks.h"
+
+#include <plait/memory.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NRANK 2
+#define COUNT 100000
+#define MOST  256        /* descriptors that are looked at */
+#define BYTES (64 << 10) /* of a file of the program's */
+#define LATE  80000      /* microseconds that a rank comes later, so that the other looks around */
+
+enum moment { AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
+enum how { CLOSED, A_FILE, A_SOCKET, NHOW };
+
+static const char *const moments[NMOMENT] = { "after creation", "between operations", "while a request is pending",
+                                              "before destroy" };
+static const char *const hows[NHOW] = { "closed", "replaced by a file", "replaced by a socket" };
+
+struct scene { /* shared by the ranks */
+    struct plait_unique_id id[2];
+    enum moment moment;
+    enum how how;
+    uint32_t victim; /* the rank whose program does it */
+    int which;       /* of its descriptors; -1: all */
+    int n;           /* how many it has */
+    char what[64];   /* the one of this time */
+};
+
+static struct scene *scene;
+static int errors = STDERR_FILENO; /* where a rank without a standard error says what is wrong */
+
+#define MUST(condition)                                                                                          \
+    do {                                                                                                         \
+        if (!(condition)) {                                                                                      \
+            dprintf(errors, "%s:%d: rank %u, %s %s %s of rank %u: %s is false (%s)\n", __FILE__, __LINE__, rank, \
+                    scene->what, hows[scene->how], moments[scene->moment], scene->victim, #condition,            \
+                    plait_last_error());                                                                         \
+            return 1;                                                                                            \
+        }                                                                                                        \
+    } while (0)
+
+static enum plait_status create(const struct plait_unique_id *id, uint32_t rank, struct plait_comm **out)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+
+    o.nrank = NRANK;
+    o.rank = rank;
+    o.id = id;
+    o.timeout = 20;
+    o.deadline = 20;
+    return plait_comm_create(&o, out);
+}
+
+static void fill(int32_t *v, uint32_t rank)
+{
+    for (int32_t i = 0; i < COUNT; i++)
+        v[i] = i % 1000 + (int32_t)rank;
+}
+
+static bool is_sum(const int32_t *v)
+{
+    for (int32_t i = 0; i < COUNT; i++)
+        if (v[i] != NRANK * (i % 1000) + NRANK * (NRANK - 1) / 2)
+            return false;
+    return true;
+}
+
+static void new_scene(bool tcp)
+{
+    if (scene == NULL)
+        scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene != MAP_FAILED);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(tcp ? plait_unique_id_create_tcp("lo", &scene->id[i]) : plait_unique_id_create(&scene->id[i]),
+                         PLAIT_OK);
+}
+
+/* ---- Standard streams that are closed ----------------------------------------------------------------------- */
+
+/* What stands there instead can neither be read nor written. */
+static bool is_closed_to_all(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+
+    return flags < 0 || (flags & O_PATH) != 0;
+}
+
+static bool print(void)
+{
+    for (unsigned i = 0; i < 2000; i++)
+        printf("a line that the program prints, number %u\n", i);
+    fflush(stdout);
+    clearerr(stdout);
+    fprintf(stderr, "and a complaint\n");
+    return is_closed_to_all(STDIN_FILENO) && is_closed_to_all(STDOUT_FILENO) && is_closed_to_all(STDERR_FILENO);
+}
+
+static int print_while_summing(struct plait_comm **unused, uint32_t rank, void *arg)
+{
+    struct plait_comm *comm, *second;
+    int32_t *v;
+
+    (void)unused;
+    (void)arg;
+    errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, MOST);
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        close(fd);
+    MUST(create(&scene->id[0], rank, &comm) == PLAIT_OK);
+    MUST(print());
+    MUST(plait_mem_alloc(COUNT * sizeof *v, (void **)&v) == PLAIT_OK);
+    MUST(print());
+    for (unsigned k = 0; k < 3; k++) {
+        fill(v, rank);
+        MUST(print());
+        MUST(plait_allreduce(comm, v, v, COUNT, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+        MUST(print());
+        MUST(is_sum(v));
+    }
+    MUST(create(&scene->id[1], rank, &second) == PLAIT_OK);
+    MUST(print());
+    MUST(plait_comm_destroy(second) == PLAIT_OK);
+    MUST(plait_comm_destroy(comm) == PLAIT_OK);
+    MUST(plait_mem_free(v) == PLAIT_OK);
+    return 0;
+}
+
+static void what_a_program_without_standard_streams_prints_enters_no_sum(void **state)
+{
+    (void)state;
+    for (unsigned tcp = 0; tcp < 2; tcp++) {
+        const struct ranks r = { NRANK, 1, .body = print_while_summing, .processes = true, .no_comm = true };
+        new_scene(tcp);
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+/* ---- Descriptors that the program closes -------------------------------------------------------------------- */
+
+struct theirs { /* a file of the program's under a number that was the library's */
+    int fd;
+    struct stat stat;
+    int other; /* end of a socket; -1 */
+};
+
+static void read_open(bool open[MOST])
+{
+    for (int fd = 0; fd < MOST; fd++)
+        open[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static char pattern(size_t i)
+{
+    return (char)('a' + i % 23);
+}
+
+static int open_file(void)
+{
+    const int fd = memfd_create("the program's", MFD_CLOEXEC);
+    char *all = malloc(BYTES);
+
+    for (size_t i = 0; all != NULL && i < BYTES; i++)
+        all[i] = pattern(i);
+    if (fd < 0 || all == NULL || write(fd, all, BYTES) != BYTES || lseek(fd, 4096, SEEK_SET) != 4096)
+        abort();
+    free(all);
+    return fd;
+}
+
+static struct theirs take_over(int fd, enum how how)
+{
+    struct theirs t = { .fd = fd, .other = -1 };
+    int new = -1, ends[2];
+
+    if (how == CLOSED) {
+        close(fd);
+        return t;
+    }
+    if (how == A_FILE) {
+        new = open_file();
+    } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) {
+        new = ends[0];
+        t.other = fcntl(ends[1], F_DUPFD_CLOEXEC, MOST);
+        close(ends[1]);
+        if (write(t.other, "12345", 5) != 5) /* what the library must not read */
+            abort();
+    }
+    if (new < 0 || dup2(new, fd) != fd || fstat(fd, &t.stat) != 0)
+        abort();
+    close(new);
+    return t;
+}
+
+/* Still open under its number, and nothing was read, written, cut or added. */
+static bool is_untouched(const struct theirs *t, enum how how)
+{
+    struct stat now;
+    char *all = malloc(BYTES + 1), some[8];
+    bool same = true;
+
+    if (how == A_FILE || how == A_SOCKET)
+        same = fstat(t->fd, &now) == 0 && now.st_ino == t->stat.st_ino && now.st_dev == t->stat.st_dev;
+    if (how == A_FILE && same) {
+        same = now.st_size == BYTES && lseek(t->fd, 0, SEEK_CUR) == 4096 && pread(t->fd, all, BYTES + 1, 0) == BYTES;
+        for (size_t i = 0; i < BYTES && same; i++)
+            same = all[i] == pattern(i);
+    }
+    if (how == A_SOCKET && same) /* what came is there, nothing was sent, and it is not shut */
+        same = recv(t->fd, some, sizeof some, MSG_PEEK | MSG_DONTWAIT) == 5 &&
+               recv(t->other, some, sizeof some, MSG_PEEK | MSG_DONTWAIT) < 0;
+    free(all);
+    return same;
+}
+
+struct life { /* of a rank */
+    uint32_t rank;
+    bool open_before[MOST];
+    struct theirs theirs[MOST];
+    int n;
+    bool over; /* its comm has failed */
+};
+
+/* The rank's program does what this scene is about, at its moment. */
+static void act(struct life *l, enum moment moment)
+{
+    int n = 0;
+
+    if (l->rank != scene->victim || moment != scene->moment)
+        return;
+    for (int fd = 0; fd < MOST; fd++)
+        if (fcntl(fd, F_GETFD) >= 0 && plait_descriptor_is_kept(fd)) {
+            if (n++ != scene->which && scene->which >= 0)
+                continue;
+            char path[64];
+            snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+            memset(scene->what, 0, sizeof scene->what);
+            if (readlink(path, scene->what, sizeof scene->what - 1) < 0)
+                abort();
+            l->theirs[l->n++] = take_over(fd, scene->how);
+        }
+    scene->n = n;
+}
+
+/* A success, or an error that says who has done what. */
+static bool is_told(struct life *l, enum plait_status status)
+{
+    l->over |= status != PLAIT_OK;
+    return status == PLAIT_OK || strstr(plait_last_error(), "was closed or replaced by the program") != NULL ||
+           (l->rank != scene->victim && strstr(plait_last_error(), "rank ") != NULL);
+}
+
+static int sum(struct life *l, struct plait_comm *comm, bool pending)
+{
+    static int32_t v[COUNT];
+    const uint32_t rank = l->rank;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+
+    if (l->over)
+        return 0;
+    if (rank != scene->victim)
+        usleep(LATE);
+    fill(v, rank);
+    if (pending)
+        call.request = &request;
+    enum plait_status status = plait_allreduce(comm, v, v, COUNT, PLAIT_INT32, PLAIT_SUM, &call);
+    if (pending && status == PLAIT_OK) {
+        act(l, PENDING);
+        status = plait_wait(&request);
+    }
+    MUST(is_told(l, status));
+    MUST(status != PLAIT_OK || is_sum(v));
+    return 0;
+}
+
+static int live(struct plait_comm **unused, uint32_t rank, void *arg)
+{
+    static struct life life;
+    struct life *l = &life;
+    struct plait_comm *comm, *second;
+    void *more;
+
+    (void)unused;
+    (void)arg;
+    l->rank = rank;
+    read_open(l->open_before);
+    MUST(create(&scene->id[0], rank, &comm) == PLAIT_OK);
+    for (int fd = 0; fd < MOST && !RANKS_ON_HOSTS; fd++) /* over hosts, a network's library has some */
+        MUST(l->open_before[fd] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd));
+    act(l, AFTER_CREATION);
+    if (sum(l, comm, false) != 0)
+        return 1;
+    act(l, BETWEEN);
+    if (sum(l, comm, false) != 0 || sum(l, comm, true) != 0)
+        return 1;
+    const enum plait_status status = plait_mem_alloc(1 << 20, &more);
+    MUST(status == PLAIT_OK || strstr(plait_last_error(), "was closed or replaced by the program") != NULL);
+    if (status == PLAIT_OK) {
+        memset(more, 1, 1 << 20);
+        MUST(plait_mem_free(more) == PLAIT_OK);
+    }
+    act(l, BEFORE_DESTROY);
+    MUST(is_told(l, plait_comm_destroy(comm)));
+    const enum plait_status again = create(&scene->id[1], rank, &second);
+    MUST(is_told(l, again));
+    if (again == PLAIT_OK)
+        MUST(is_told(l, plait_comm_destroy(second)));
+    for (int i = 0; i < l->n; i++)
+        MUST(is_untouched(&l->theirs[i], scene->how));
+    return 0;
+}
+
+static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victim, int which)
+{
+    const struct ranks r = { NRANK, 1, .limit = 90, .body = live, .processes = true, .no_comm = true };
+
+    new_scene(tcp);
+    scene->moment = moment;
+    scene->how = how;
+    scene->victim = victim;
+    scene->which = which;
+    scene->n = 0;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* One at a time, and then all at once, as daemons do. */
+static void close_each(bool tcp)
+{
+    for (enum moment m = 0; m < NMOMENT; m++)
+        for (enum how how = tcp ? A_FILE : 0; how < (tcp ? A_FILE + 1 : NHOW); how++)
+            for (uint32_t victim = 0; victim < NRANK; victim++) {
+                int which = 0;
+                do
+                    live_with(tcp, m, how, victim, which);
+                while (++which < scene->n);
+                assert_true(scene->n >= (RANKS_ON_HOSTS ? 5 : 3)); /* arena twice; bell and line, or a process */
+                live_with(tcp, m, how, victim, -1);
+            }
+}
+
+static void nothing_is_done_to_files_that_a_program_opens_under_our_numbers(void **state)
+{
+    (void)state;
+    close_each(false);
+}
+
+static void nor_where_ranks_met_over_tcp(void **state)
+{
+    (void)state;
+    close_each(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_program_without_standard_streams_prints_enters_no_sum),
+        cmocka_unit_test(nothing_is_done_to_files_that_a_program_opens_under_our_numbers),
+        cmocka_unit_test(nor_where_ranks_met_over_tcp),
+    };
+
+    return cmocka_run_group_tests_name("descriptors", tests, NULL, NULL);
+}
