@@ -31,11 +31,11 @@
 #define BYTES (64 << 10) /* of a file of the program's */
 #define LATE  80000      /* microseconds that a rank comes later, so that the other looks around */
 
-enum moment { AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
+enum moment { BEING_CREATED, AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
 enum how { CLOSED, A_FILE, A_SOCKET, NHOW };
 
-static const char *const moments[NMOMENT] = { "after creation", "between operations", "while a request is pending",
-                                              "before destroy" };
+static const char *const moments[NMOMENT] = { "while its comm is created", "after creation", "between operations",
+                                              "while a request is pending", "before destroy" };
 static const char *const hows[NHOW] = { "closed", "replaced by a file", "replaced by a socket" };
 
 struct scene { /* shared by the ranks */
@@ -61,7 +61,7 @@ static int errors = STDERR_FILENO; /* where a rank without a standard error says
         }                                                                                                        \
     } while (0)
 
-static enum plait_status create(const struct plait_unique_id *id, uint32_t rank, struct plait_comm **out)
+static struct plait_comm_options options_of(const struct plait_unique_id *id, uint32_t rank)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
 
@@ -70,6 +70,13 @@ static enum plait_status create(const struct plait_unique_id *id, uint32_t rank,
     o.id = id;
     o.timeout = 20;
     o.deadline = 20;
+    return o;
+}
+
+static enum plait_status create(const struct plait_unique_id *id, uint32_t rank, struct plait_comm **out)
+{
+    const struct plait_comm_options o = options_of(id, rank);
+
     return plait_comm_create(&o, out);
 }
 
@@ -262,6 +269,27 @@ static void act(struct life *l, enum moment moment)
     scene->n = n;
 }
 
+/* In the background where it is told of in time. */
+static enum plait_status create_here(struct life *l, struct plait_comm **out)
+{
+    struct plait_comm_options o = options_of(&scene->id[0], l->rank);
+
+    if (scene->moment != BEING_CREATED)
+        return plait_comm_create(&o, out);
+    o.timeout = 2;
+    o.background = l->rank == scene->victim;
+    if (l->rank != scene->victim)
+        usleep(LATE); /* the other waits meanwhile */
+    enum plait_status status = plait_comm_create(&o, out);
+    usleep(LATE / 2);
+    act(l, BEING_CREATED);
+    while (o.background && status == PLAIT_OK && (status = plait_comm_status(*out)) == PLAIT_IN_PROGRESS) {
+        usleep(1000);
+        status = PLAIT_OK;
+    }
+    return status;
+}
+
 /* A success, or an error that says who has done what. */
 static bool is_told(struct life *l, enum plait_status status)
 {
@@ -305,9 +333,11 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     (void)arg;
     l->rank = rank;
     read_open(l->open_before);
-    MUST(create(&scene->id[0], rank, &comm) == PLAIT_OK);
+    const enum plait_status created = create_here(l, &comm);
+    MUST(is_told(l, created));
+    MUST(created == PLAIT_OK || scene->moment == BEING_CREATED);
     for (int fd = 0; fd < MOST && !RANKS_ON_HOSTS; fd++) /* over hosts, a network's library has some */
-        MUST(l->open_before[fd] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd));
+        MUST(l->open_before[fd] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd) || l->n > 0);
     act(l, AFTER_CREATION);
     if (sum(l, comm, false) != 0)
         return 1;
@@ -321,7 +351,8 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
         MUST(plait_mem_free(more) == PLAIT_OK);
     }
     act(l, BEFORE_DESTROY);
-    MUST(is_told(l, plait_comm_destroy(comm)));
+    if (created == PLAIT_OK || rank == scene->victim)
+        MUST(is_told(l, plait_comm_destroy(comm)));
     const enum plait_status again = create(&scene->id[1], rank, &second);
     MUST(is_told(l, again));
     if (again == PLAIT_OK)
@@ -354,7 +385,9 @@ static void close_each(bool tcp)
                 do
                     live_with(tcp, m, how, victim, which);
                 while (++which < scene->n);
-                assert_true(scene->n >= (RANKS_ON_HOSTS ? 5 : 3)); /* arena twice; bell and line, or a process */
+                assert_true(
+                    scene->n >=
+                    (m > BEING_CREATED && RANKS_ON_HOSTS ? 5 : 3)); /* arena twice; bell and line, or a process */
                 live_with(tcp, m, how, victim, -1);
             }
 }

@@ -276,11 +276,13 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
                                      double until)
 {
     useconds_t pause = 500;
+    enum plait_status status;
 
-    while (connect(fd, (const struct sockaddr *)&p->address, p->length) != 0) {
+    while ((status = plait_descriptor_check(fd)) == PLAIT_OK &&
+           connect(fd, (const struct sockaddr *)&p->address, p->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: connecting to rank 0");
-        const enum plait_status status = plait_frame_look();
+        status = plait_frame_look();
         if (status != PLAIT_OK)
             return status;
         if (plait_clock() > until)
@@ -292,8 +294,8 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
             pause *= 2;
     }
     int pid;
-    return plait_is_this_user(fd, &pid)
-               ? PLAIT_OK
+    return status != PLAIT_OK || plait_is_this_user(fd, &pid)
+               ? status
                : plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where rank 0 should",
                             pid);
 }

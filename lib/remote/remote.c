@@ -254,28 +254,27 @@ static void note_loss(struct plait_remote *r)
     atomic_store(&r->lost, true);
 }
 
-/* Before a line is used: what the program has put in its place is left alone. */
-static void look_at_lines(struct plait_remote *r)
+/* Is it still there? What the program has put in its place is left alone. */
+static bool look_at_line(struct plait_remote *r, uint32_t line)
 {
-    for (uint32_t i = 0; i < r->nline; i++)
-        if (plait_descriptor_check(r->lines[i].fd) != PLAIT_OK) {
-            note_loss(r);
-            plait_line_close(&r->lines[i]);
-            if (!is_root(r))
-                atomic_store(&r->over, true);
-        }
+    if (plait_descriptor_check(r->lines[line].fd) == PLAIT_OK)
+        return true;
+    note_loss(r);
+    plait_line_close(&r->lines[line]);
+    if (!is_root(r))
+        atomic_store(&r->over, true);
+    return false;
 }
 
 static void serve(struct plait_remote *r, double now)
 {
     bool busy = false;
 
-    look_at_lines(r);
     if (r->begun)
         look_at_own(r, now);
     for (uint32_t i = 0; i < r->nline; i++) {
         struct plait_line *l = &r->lines[i];
-        if (l->fd >= 0 && !hear(r, i, now)) {
+        if (l->fd >= 0 && look_at_line(r, i) && !hear(r, i, now) && look_at_line(r, i)) {
             plait_line_close(l);
             lose(r, rank_at(r, i), now);
         }
@@ -283,7 +282,7 @@ static void serve(struct plait_remote *r, double now)
     miss(r, now);
     for (uint32_t i = 0; i < r->nline; i++) {
         struct plait_line *l = &r->lines[i];
-        if (l->fd < 0)
+        if (l->fd < 0 || !look_at_line(r, i))
             continue;
         speak(r, i);
         plait_line_write(l);
