@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
+#include "descriptor.h"
 #include "log.h"
 
 #include <plait/comm.h>
@@ -427,10 +428,42 @@ static void what_is_built_on_the_library_writes_to_its_log(void **state)
     assert_string_equal(o.out, "");
 }
 
+/* The program closes all descriptors and opens a file of its own under the log's number. */
+static void take_the_number(void)
+{
+    char path[] = "/tmp/plait-log-test-XXXXXX", text[4096];
+    FILE *own = tmpfile();
+    int fd = 3;
+
+    close(mkstemp(path));
+    plait_log_setup(PLAIT_LOG_INFO, path);
+    plait_log(PLAIT_LOG_INFO, "before");
+    while (!plait_descriptor_is_kept(fd))
+        fd++;
+    dup2(fileno(own), fd);
+    plait_log(PLAIT_LOG_INFO, "after");
+    struct stat there, file;
+    if (fstat(fd, &there) != 0 || fstat(fileno(own), &file) != 0 || there.st_ino != file.st_ino || file.st_size != 0)
+        _exit(1);
+    read_all(fopen(path, "r"), text, sizeof text);
+    unlink(path);
+    if (strstr(text, "before") == NULL || strstr(text, "after") == NULL)
+        _exit(2);
+}
+
+static void a_file_that_a_program_opens_under_the_logs_number_gets_no_line(void **state)
+{
+    struct output o;
+
+    (void)state;
+    run(take_the_number, &o);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clear_environment, clear_environment)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_that_a_program_opens_under_the_logs_number_gets_no_line),
         /* First: it needs a process that has not warned. */
         TEST(a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one),
         TEST(lines_name_comm_rank_and_operation_and_stdout_stays_empty),
