@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool sized, bool device,
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized, bool device,
                     const struct plait_call *call, char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
 {
     plait_spec_for(comm->config.algo, coll, spec);
@@ -25,6 +25,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, bool si
         .cache = comm->cache,
         .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
         .reproducible = comm->reproducible || call->reproducible,
+        .average = op == PLAIT_AVG,
         .user = call->user != NULL,
         .ordered = call->user != NULL && !call->user->commutative,
         .oversubscribed = comm->oversubscribed && !device,
@@ -44,7 +45,7 @@ static size_t find_most_tiny(const struct plait_comm *comm, enum plait_coll coll
     char spec[PLAIT_MAX_SPEC];
     struct plait_wish wish;
 
-    wish_of(comm, coll, true, false, &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, PLAIT_SUM, true, false, &plait_no_wishes, spec, &wish);
     while (may_not - may > 1) {
         const size_t bytes = (may + may_not) / 2;
         *(plait_fits_tiny(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
@@ -151,7 +152,7 @@ static void describe_how(struct plait_op_plan *o, uint32_t nrank)
         o->inner.context = user->context;
     }
     o->last = o->inner;
-    o->last.divisor = o->op == PLAIT_AVG ? nrank : 0;
+    o->last.divisor = o->op == PLAIT_AVG && !o->selection.divides ? nrank : 0;
 }
 
 /* What counts its runs: kept for the comm's life, as another operation may take this one's place. */
@@ -190,10 +191,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
-    wish_of(comm, o->coll, o->sized, o->device, &o->call, spec, &wish);
+    wish_of(comm, o->coll, o->op, o->sized, o->device, &o->call, spec, &wish);
     status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.tiny)
-        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG, &o->prog);
+        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)
         return status;
     if (o->sized && o->prog != NULL && !o->prog->single)
@@ -302,7 +303,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
-    wish_of(comm, coll, false, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, op, false, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

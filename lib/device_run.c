@@ -45,7 +45,7 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
     uint64_t capture;
     enum plait_status status = plait_device_captures(comm, job->queue, &capture);
 
-    if (status == PLAIT_OK && o->coll != PLAIT_ALLREDUCE) {
+    if (status == PLAIT_OK && !plait_scales_inplace(o->coll)) {
         struct plait_device_scaled *s = &d->scaled[capture != 0];
         if (s->bytes < n * o->size) {
             status = plait_device_room(comm, n * o->size, &to);
@@ -60,7 +60,15 @@ enum plait_status plait_device_scale(struct plait_comm *comm, const struct plait
         return status;
     plait_device_aim(comm, job->queue, capture);
     struct plait_queue *queue = plait_device_here(comm);
-    if (queue != NULL)
+    if (queue != NULL && o->selection.divides)
+        plait_device_note(comm, d->plugin->combine(queue, &(struct plait_combine){ .type = o->type,
+                                                                                   .op = o->op,
+                                                                                   .dst = to,
+                                                                                   .src = &job->in,
+                                                                                   .nsrc = 1,
+                                                                                   .divisor = comm->nrank,
+                                                                                   .count = n }));
+    else if (queue != NULL)
         plait_device_note(comm, d->plugin->scale(queue, o->type, to, job->in, n, job->scale, job->late));
     *in = to;
     return PLAIT_OK;

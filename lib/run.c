@@ -41,9 +41,14 @@ enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status st
     return plait_cannot_begin(comm, status, &a);
 }
 
+static bool scales(const struct plait_job *job)
+{
+    return job->scale != NULL || job->o->selection.divides;
+}
+
 /*
- * A pre-multiplied sum is the sum of scaled inputs: an all-reduce goes on in place in OUT, which has room for them, the
- * others from library memory, which is kept for the next one.
+ * A pre-multiplied sum is the sum of scaled inputs, some averages are the sum of divided ones: an all-reduce goes on in
+ * place in OUT, which has room for them, the others from library memory, which is kept for the next one.
  */
 static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job,
                                                                const void **in)
@@ -58,7 +63,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
         const enum plait_status status = plait_device_scale(comm, job, n, in);
         return status == PLAIT_OK ? status : plait_cannot_run(comm, status, o);
     }
-    if (o->coll != PLAIT_ALLREDUCE) {
+    if (!plait_scales_inplace(o->coll)) {
         if (comm->scaled_bytes < n * o->size) {
             comm->stats.allocations++;
             const enum plait_status status = plait_arena_alloc(n * o->size, &to);
@@ -70,7 +75,10 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
         }
         to = comm->scaled;
     }
-    comm->kernels->scale[o->type](to, job->in, n, job->scale);
+    if (o->selection.divides)
+        o->reduce(to, &job->in, 1, n, &(struct plait_how){ .divisor = comm->nrank });
+    else
+        comm->kernels->scale[o->type](to, job->in, n, job->scale);
     *in = to;
     return PLAIT_OK;
 }
@@ -164,7 +172,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     const void *in = job->in;
 
     comm->limit = job->deadline;
-    if (__builtin_expect(job->scale != NULL, 0)) {
+    if (__builtin_expect(scales(job), 0)) {
         const enum plait_status status = scale_input(comm, job, &in);
         if (status != PLAIT_OK)
             return status;

@@ -262,6 +262,15 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 }
 
 /*
+ * Sums of such a type leave it where fp32 would hold them, so an average that keeps its partial sums in the type divides
+ * the inputs. bfloat16 has the range of fp32, and the rule of float32 with it.
+ */
+static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nrank, const struct plait_wish *w)
+{
+    return w->average && round == PLAIT_ROUND_HOP && nrank > 1 && type != PLAIT_BFLOAT16;
+}
+
+/*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
  * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
  * Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of process.
@@ -327,6 +336,9 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
             shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
+    s.divides = divides(type, s.round, shape->nrank, w);
+    if (s.divides)
+        shape->inplace = plait_scales_inplace(shape->coll);
     s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     if (w->sized && !s.tiny && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
         s.split = plait_most_tiny(shape->coll, shape->nrank, w);

@@ -39,6 +39,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     size_t cache; /* bytes of the cache a slice should stay in */
     enum plait_round round;
     bool reproducible;
+    bool average;
     bool user;           /* a user function, which rounds as it does */
     bool ordered;        /* one that is not commutative */
     bool oversubscribed; /* more ranks than processors */
@@ -59,6 +60,7 @@ struct plait_selection {
     size_t slice; /* elements */
     uint64_t nslice;
     enum plait_round round;
+    bool divides; /* an average of which every rank divides its input before it is summed */
     uint64_t plan_hash;
     const char *why;
 };
@@ -78,14 +80,23 @@ bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 /* In the library's table, or the caller's own? */
 bool plait_is_of_library(const struct plait_alg *alg);
 
-/* shape: coll, nrank, node and inplace are read; param is written. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED. */
+/*
+ * shape: coll, nrank, node and inplace are read; param is written, and inplace where inputs are divided first, as they
+ * then lie elsewhere. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED.
+ */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
 
-/* Is what is combined in place? Inputs of a pre-multiplied sum are scaled into OUT of an all-reduce, else elsewhere. */
+/* Where inputs are scaled or divided before they are summed: into OUT of an all-reduce, else elsewhere. */
+static inline bool plait_scales_inplace(enum plait_coll coll)
+{
+    return coll == PLAIT_ALLREDUCE;
+}
+
+/* Is what is combined in place? */
 static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
 {
-    return call == NULL || call->scale == NULL ? alias : coll == PLAIT_ALLREDUCE;
+    return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
 }
 
 /* The error of blocks that differ in size and such an algorithm. */

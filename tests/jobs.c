@@ -133,6 +133,12 @@ static uint64_t rounded(enum plait_dtype type, uint64_t bits)
     return of_f32((float)narrow_value(type, narrow_bits(type, (double)f32(bits))));
 }
 
+/* An average whose inputs are divided before they are summed. */
+static bool divides(const struct job *job)
+{
+    return job->op == PLAIT_AVG && job->round == PLAIT_ROUND_HOP && is_narrow(job->type) && job->type != PLAIT_BFLOAT16;
+}
+
 static void combine_partials(void *dst, const void *x, const void *y, size_t count, void *arg)
 {
     const struct meaning *m = arg;
@@ -143,7 +149,7 @@ static void combine_partials(void *dst, const void *x, const void *y, size_t cou
 
     for (size_t i = 0; i < count; i++) {
         struct partial p = { combine(job->type, op, a[i].bits, b[i].bits), a[i].contributions + b[i].contributions };
-        if (job->op == PLAIT_AVG && p.contributions == m->nrank)
+        if (job->op == PLAIT_AVG && p.contributions == m->nrank && !divides(job))
             p.bits = divide(job->type, p.bits, m->nrank);
         if (is_narrow(job->type) && job->round == PLAIT_ROUND_HOP)
             p.bits = rounded(job->type, p.bits);
@@ -151,10 +157,14 @@ static void combine_partials(void *dst, const void *x, const void *y, size_t cou
     }
 }
 
-static struct partial leaf(enum plait_dtype type, const void *in, size_t i)
+static struct partial leaf(const struct job *job, uint32_t nrank, size_t i)
 {
-    const uint64_t bits = element(in, type, i);
-    return (struct partial){ is_narrow(type) ? of_f32((float)narrow_value(type, bits)) : bits, 1 };
+    const uint64_t bits = element(job->in, job->type, i);
+    struct partial p = { is_narrow(job->type) ? of_f32((float)narrow_value(job->type, bits)) : bits, 1 };
+
+    if (divides(job))
+        p.bits = rounded(job->type, divide(job->type, p.bits, nrank));
+    return p;
 }
 
 static struct plait_plan **emit(const struct jobs *j, const struct job *job)
@@ -196,7 +206,7 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
         in[r] = must(calloc(n + 1, sizeof **in));
         out[r] = must(calloc(n + 1, sizeof **out));
         for (size_t i = 0; i < n; i++)
-            (job->inplace ? out : in)[r][i] = leaf(job->type, job->in + r * bytes, at + i);
+            (job->inplace ? out : in)[r][i] = leaf(job, j->nrank, r * job->count + at + i);
     }
     const bool ended = plait_local_run(&local) == PLAIT_OK;
     for (uint32_t r = 0; r < j->nrank; r++) {

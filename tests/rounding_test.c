@@ -5,16 +5,20 @@
  */
 #include "jobs.h"
 #include "plans.h"
+#include "ranks.h"
 #include "reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
 #include "tier.h"
+
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -179,6 +183,138 @@ static void long_blocks_rounded_once_give_the_oracles_bits(void **state)
     check_all(1, 6, add_long_jobs);
 }
 
+/* Nine tenths of the largest number to all of it but what p roundings may add, in either sign. */
+static double near_the_largest(enum plait_dtype type, uint32_t nrank, size_t i)
+{
+    static const double largest[] = { 65504, 0, 448, 57344 }; /* of narrows[] */
+    size_t t = 0;
+
+    while (narrows[t] != type)
+        t++;
+    const long double room = t == 0 ? 1 / (1 + 2 * roundings(nrank, 0x1p-11L)) : 1; /* 8-bit floats saturate */
+    const double x = largest[t] * (double)room * (i % 4 == 1 ? 0.9 : 1);
+    return i % 7 == 3 ? -x : x;
+}
+
+/* Every algorithm, rounding and some sizes: a sum leaves the type, the average does not. */
+static void add_large_jobs(struct jobs *j, const struct specs *specs, const uint32_t *map)
+{
+    static const size_t counts[] = { 1, COUNT, LONG };
+
+    for (uint32_t i = 0; i < specs->n; i++)
+        for (unsigned k = 0; k < 3 * NNARROW && specs->spec[i].shape.node == map; k++) {
+            struct job job = { .type = narrows[k % NNARROW],
+                               .op = PLAIT_AVG,
+                               .round = (enum plait_round)(k / NNARROW), /* DEFAULT, too */
+                               .count = counts[(i + k) % 3],
+                               .inplace = (i + k) % 2 == 0,
+                               .library = (i + k) % 3 == 0 };
+            if (job.type == PLAIT_BFLOAT16)
+                continue; /* has float32's range */
+            snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
+            struct job *made = jobs_add(j, &job);
+            for (size_t e = 0; e < j->nrank * job.count; e++)
+                set_element(made->in, job.type, e,
+                            narrow_bits(job.type, near_the_largest(job.type, j->nrank, e % job.count)));
+        }
+}
+
+static void no_average_leaves_its_type_whatever_algorithm_rounding_and_size(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct specs specs;
+
+        specs_init(&specs, PLAIT_ALLREDUCE, n, false);
+        for (unsigned map = 0; map < 3; map++) {
+            struct jobs j;
+            jobs_init(&j, n, specs.maps[map], NULL);
+            add_large_jobs(&j, &specs, specs.maps[map]);
+            if (j.n > 0)
+                assert_int_equal(jobs_run(&j, 1, n), 0);
+            for (size_t k = 0; k < j.n; k++)
+                if (j.job[k].round == PLAIT_ROUND_DEFAULT)
+                    j.job[k].round = PLAIT_ROUND_HOP; /* the wider bound */
+            assert_true(outside_bound(&j) <= 1);
+            jobs_finish(&j);
+        }
+        specs_finish(&specs);
+    }
+}
+
+/* The other collectives that combine, 40000 on every rank, in place and not; and multiples of the ranks' number are exact. */
+static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 3, COUNT_OF_BLOCK = 700 };
+    static const size_t counts[N] = { COUNT_OF_BLOCK, COUNT_OF_BLOCK / 2, 1 };
+    static const double values[] = { 40000, 3 };
+    uint16_t in[N * COUNT_OF_BLOCK], out[N * COUNT_OF_BLOCK], *const part = in + rank * COUNT_OF_BLOCK;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    call.round = PLAIT_ROUND_HOP;
+    for (unsigned form = 0; form < 2 * 5; form++) {
+        const uint64_t value = narrow_bits(PLAIT_FLOAT16, values[form / 5]);
+        const uint16_t *got = out;
+        size_t n = COUNT_OF_BLOCK;
+        enum plait_status status = PLAIT_ERR_ARG;
+
+        for (size_t i = 0; i < N * COUNT_OF_BLOCK; i++)
+            in[i] = (uint16_t)value;
+        memset(out, 0, sizeof out);
+        if (form % 5 == 0) {
+            status = plait_reduce_scatter(*comm, in, out, n, PLAIT_FLOAT16, PLAIT_AVG, &call);
+        } else if (form % 5 == 1) {
+            got = part;
+            status = plait_reduce_scatter(*comm, in, part, n, PLAIT_FLOAT16, PLAIT_AVG, &call);
+        } else if (form % 5 == 2) {
+            n = rank == 1 ? n : 0;
+            status = plait_reduce(*comm, in, out, COUNT_OF_BLOCK, PLAIT_FLOAT16, PLAIT_AVG, 1, &call);
+        } else if (form % 5 == 3) {
+            got = in;
+            n = rank == 1 ? n : 0;
+            status = plait_reduce(*comm, in, in, COUNT_OF_BLOCK, PLAIT_FLOAT16, PLAIT_AVG, 1, &call);
+        } else {
+            n = counts[rank];
+            status = plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_FLOAT16, PLAIT_AVG, &call);
+        }
+        CHECK(status == PLAIT_OK);
+        for (size_t i = 0; i < n; i++)
+            CHECK(fabsl((long double)(narrow_value(PLAIT_FLOAT16, got[i]) - values[form / 5])) <=
+                  roundings(N, 0x1p-11L) * (form < 5 ? values[0] : 0));
+        if (form % 5 == 1) /* the other parts are the caller's still */
+            for (size_t i = 0; i < N * COUNT_OF_BLOCK; i++)
+                CHECK(in[i] == value || (&in[i] >= part && &in[i] < part + n));
+    }
+    /* A persistent one, begun in a group. */
+    struct plait_request *request = NULL;
+    call.request = &request;
+    call.persistent = 1;
+    CHECK(plait_allreduce(*comm, in, out, 900, PLAIT_FLOAT16, PLAIT_AVG, &call) == PLAIT_OK);
+    for (unsigned again = 0; again < 3; again++) {
+        for (size_t i = 0; i < 900; i++)
+            in[i] = (uint16_t)narrow_bits(PLAIT_FLOAT16, 60000);
+        if (again < 2)
+            CHECK(plait_start(request) == PLAIT_OK && plait_wait(&request) == PLAIT_OK);
+        else
+            CHECK(plait_run_again(request) == PLAIT_OK);
+        for (size_t i = 0; i < 900; i++)
+            CHECK(fabs((double)narrow_value(PLAIT_FLOAT16, out[i]) - 60000) < 100);
+    }
+    CHECK(plait_request_free(&request) == PLAIT_OK);
+    return 0;
+}
+
+static void averages_of_reductions_persistent_or_with_parts_do_not_leave_float16(void **state)
+{
+    struct ranks r = {
+        .nprocess = 1, .nthread = 3, .limit = 60, .body = average_all_forms, .options = PLAIT_COMM_OPTIONS_DEFAULT
+    };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 /* 1 and eight numbers too small to change it: one at a time they are lost, together they are not. */
 static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
 {
@@ -247,6 +383,8 @@ int main(void)
         cmocka_unit_test(every_algorithm_between_processes_rounds_as_its_plan_says),
         cmocka_unit_test(long_blocks_rounded_once_give_the_oracles_bits),
         cmocka_unit_test(a_wide_sum_may_take_the_place_of_a_narrow_operand),
+        cmocka_unit_test(no_average_leaves_its_type_whatever_algorithm_rounding_and_size),
+        cmocka_unit_test(averages_of_reductions_persistent_or_with_parts_do_not_leave_float16),
         cmocka_unit_test(rounding_once_keeps_what_rounding_at_every_hop_loses),
     };
 

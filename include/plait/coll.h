@@ -70,7 +70,9 @@ enum plait_dtype {
  * Integers wrap.
  * min and max: a NaN in any operand gives NaN, and -0 is below +0. Any NaN result is the quiet NaN
  * with an empty payload, so results do not depend on operand order or instruction set.
- * avg: the sum, divided once by the number of ranks; integers divide towards zero, after they have wrapped.
+ * avg: the sum, divided once by the number of ranks; integers divide towards zero, after they have wrapped. Of float16
+ * and 8-bit floats that are rounded at every hop, every rank's input is divided before it is summed: no sum leaves the
+ * type (enum plait_round). Sums of bfloat16, float32 and float64 may: the average is infinite where they do.
  * premulsum: the sum of inputs that each rank has multiplied by its own call->scale.
  * user: call->user.
  * 8-bit floats: results are rounded to the nearest, ties to even, and what is larger than the largest finite
@@ -103,8 +105,9 @@ enum plait_op {
  *   hop    (p-1) (u + 2^-24) sum |x|
  *
  * Where p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1.
- * avg divides s, the inputs and so the bound by p, after one more rounding (p for p-1). For prod put |s| for
- * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod at every hop. For
+ * avg divides s, the inputs and so the bound by p, after one more rounding (p for p-1). With hop, of all but bfloat16, the
+ * inputs are divided first: an average of numbers up to the type's largest / (1 + u)^p is finite. For prod put |s| for
+ * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod and avg at every hop. For
  * premulsum x are the products, each rounded to the type first. None of it holds where 8-bit floats saturate.
  */
 enum plait_round {

@@ -292,6 +292,40 @@ static void nccl_comm_blocking_overrides_the_config(void **state)
     RUN(blocks_or_not, "NCCL_COMM_BLOCKING=0");
 }
 
+/* 40000 in float16: three of them leave the type. */
+static int average_halves(int rank)
+{
+    enum { N = 3, COUNT = 3000 };
+    static uint16_t x[N][COUNT];
+    ncclComm_t comms[N];
+
+    OK(ncclCommInitAll(comms, N, NULL));
+    for (size_t count = 1; count <= COUNT; count += COUNT - 1) {
+        for (int i = 0; i < N; i++)
+            for (size_t k = 0; k < count; k++)
+                x[i][k] = 0x78e2;
+        OK(ncclGroupStart());
+        for (int i = 0; i < N; i++)
+            OK(ncclAllReduce(x[i], x[i], count, ncclHalf, ncclAvg, comms[i], NULL));
+        OK(ncclGroupEnd());
+        for (int i = 0; i < N; i++)
+            for (size_t k = 0; k < count; k++)
+                CHECK(x[i][k] >= 0x78e1 && x[i][k] <= 0x78e3);
+    }
+    for (int i = 0; i < N; i++)
+        OK(ncclCommDestroy(comms[i]));
+    return 0;
+}
+
+static void an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo(void **state)
+{
+    (void)state;
+    RUN(average_halves, "PATH=/bin");
+    RUN(average_halves, "NCCL_ALGO=Ring");
+    RUN(average_halves, "NCCL_ALGO=Tree");
+    RUN(average_halves, "NCCL_ALGO=two-shot");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +335,7 @@ int main(void)
         cmocka_unit_test(names_without_a_meaning_are_told_once),
         cmocka_unit_test(nccl_comm_id_makes_no_id_and_the_error_says_what_does),
         cmocka_unit_test(nccl_algo_chooses_by_its_names_and_ours),
+        cmocka_unit_test(an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo),
         cmocka_unit_test(a_call_selects_its_algorithm_and_may_insist),
         cmocka_unit_test(parameters_are_nccls_names_and_plaits_settings),
         cmocka_unit_test(nccl_comm_blocking_overrides_the_config),
