@@ -25,10 +25,36 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
         return plait_comm_is_closed(comm, name);
     if (plait_has_failed(comm))
         return plait_fail(PLAIT_ERR_FAILED, "%s: the comm failed earlier: %s", name, comm->own->failure);
+    if (__builtin_expect(atomic_load_explicit(&comm->inside, memory_order_relaxed) != NULL, 0)) {
+        status = plait_comm_is_inside(comm, name);
+        if (status != PLAIT_OK)
+            return status;
+    }
     if (call == NULL)
         return PLAIT_OK;
     status = plait_check_call(name, call);
     return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
+}
+
+/*
+ * The same of a call that works in the comm's memory without its lock: until plait_leave() others are refused. A load and
+ * two stores, none of them locked: threads that enter within the few nanoseconds between load and store are both let in.
+ */
+static inline enum plait_status plait_enter_alone(struct plait_comm *comm, const char *name, enum plait_op op,
+                                                  const struct plait_call *call)
+{
+    const enum plait_status status = plait_enter(comm, name, op, call);
+
+    if (status == PLAIT_OK)
+        atomic_store_explicit(&comm->inside, name, memory_order_relaxed);
+    return status;
+}
+
+/* Its result, whatever it is. */
+static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_status status)
+{
+    atomic_store_explicit(&comm->inside, NULL, memory_order_relaxed);
+    return status;
 }
 
 #endif

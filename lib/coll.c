@@ -100,17 +100,17 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
                                   .count = count,
                                   .in = in,
                                   .out = out };
-    const enum plait_status status = plait_enter(comm, "allreduce", op, call);
+    const enum plait_status status = plait_enter_alone(comm, "allreduce", op, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
+    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
 }
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
     const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
-    const enum plait_status status = plait_enter(comm, "barrier", PLAIT_SUM, call);
+    const enum plait_status status = plait_enter_alone(comm, "barrier", PLAIT_SUM, call);
 
-    return status == PLAIT_OK ? collective(comm, &a, call) : plait_refuse(status);
+    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
 }
 
 static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *comm, const struct plait_args *a)
@@ -134,13 +134,13 @@ static inline bool is_alias(const struct plait_comm *comm, const struct plait_ar
 static inline __attribute__((always_inline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
                                                                       const struct plait_call *call)
 {
-    const enum plait_status status = plait_enter(comm, plait_coll_name(a.coll), a.op, call);
+    const enum plait_status status = plait_enter_alone(comm, plait_coll_name(a.coll), a.op, call);
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
     a.alias = is_alias(comm, &a);
     a.inplace = plait_works_inplace(a.coll, a.alias, call);
-    return collective(comm, &a, call);
+    return plait_leave(comm, collective(comm, &a, call));
 }
 
 enum plait_status plait_reduce_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,

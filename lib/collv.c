@@ -256,16 +256,18 @@ static __attribute__((noinline)) enum plait_status check(const struct plait_comm
 }
 
 /* In each of its callers: what they say of the collective is known there. */
-static inline __attribute__((always_inline)) enum plait_status
-sized(struct plait_comm *comm, struct plait_args a, struct given in, struct given out, const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status sized_inside(struct plait_comm *comm,
+                                                                            struct plait_args a, struct given in,
+                                                                            struct given out,
+                                                                            const struct plait_call *call)
 {
     const char *name = names[a.coll];
+    enum plait_status status = PLAIT_OK;
     struct plait_geometry room;
 
     a.sized = true;
-    enum plait_status status = plait_enter(comm, name, a.op, call);
-    const bool again = status == PLAIT_OK && comm->last != NULL && plait_resembles(comm->last, &a, call);
-    if (status == PLAIT_OK && !again)
+    const bool again = comm->last != NULL && plait_resembles(comm->last, &a, call);
+    if (!again)
         status = check(comm, name, &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
@@ -298,6 +300,14 @@ sized(struct plait_comm *comm, struct plait_args a, struct given in, struct give
         !plait_must_queue(comm, call))
         return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
     return run(comm, &a, call);
+}
+
+static inline __attribute__((always_inline)) enum plait_status
+sized(struct plait_comm *comm, struct plait_args a, struct given in, struct given out, const struct plait_call *call)
+{
+    const enum plait_status status = plait_enter_alone(comm, names[a.coll], a.op, call);
+
+    return status == PLAIT_OK ? plait_leave(comm, sized_inside(comm, a, in, out, call)) : plait_refuse(status);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,

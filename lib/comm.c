@@ -446,6 +446,9 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     }
     if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
         return PLAIT_OK;
+    status = plait_comm_is_inside(comm, "plait_comm_destroy");
+    if (status != PLAIT_OK)
+        return status;
     status = plait_comm_settle(comm);
     if (status != PLAIT_OK)
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);

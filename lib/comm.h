@@ -268,6 +268,8 @@ struct plait_comm {
     enum plait_status failed; /* sticky */
     bool told;                /* the log has the failure and the operations before it */
 
+    _Atomic(const char *) inside; /* the call that a thread is in which works without the lock; or NULL */
+
     /* The fast path. */
     uint64_t sequence; /* of the operation in progress, or the last */
     uint64_t begun;    /* all ranks are known to have finished the operations before this one */
@@ -374,6 +376,9 @@ static inline bool plait_comm_closed(const struct plait_comm *comm)
     return __builtin_expect(atomic_load_explicit(&comm->open, memory_order_relaxed) != plait_generation, 0);
 }
 enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char *call);
+
+/* Is a thread inside such a call? Then no other may call: the error of `call`. PLAIT_OK: none is. */
+enum plait_status plait_comm_is_inside(const struct plait_comm *comm, const char *call);
 
 /* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
 bool plait_comm_unborn(const struct plait_comm *comm);

@@ -15,6 +15,18 @@
 #include <stdio.h>
 #include <string.h>
 
+enum plait_status plait_comm_is_inside(const struct plait_comm *comm, const char *call)
+{
+    const char *inside = atomic_load_explicit(&comm->inside, memory_order_relaxed);
+
+    return inside == NULL
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG,
+                            "%s: comm '%s' is used by another thread, which is in %s: one thread at a time, or "
+                            "a comm for each",
+                            call, comm->name, inside);
+}
+
 /* Only for calls that a closed comm has too. */
 static enum plait_status enter(struct plait_comm *comm, const char *name)
 {

@@ -99,9 +99,10 @@ enum plait_status plait_run_again(struct plait_request *r)
         return plait_refuse(status);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
         return start(r, true);
+    atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
     if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
-        return plait_run_job(r->comm, &r->job);
-    return plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL);
+        return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
+    return plait_leave(r->comm, plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL));
 }
 
 enum plait_status plait_request_free(struct plait_request **request)

@@ -90,16 +90,14 @@ static inline void write_letter(struct plait_letter *m, const void *data, size_t
     m->deadline = call != NULL ? call->deadline : 0;
 }
 
-static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
-                                  enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+static enum plait_status transfer_inside(struct plait_comm *comm, const char *name, enum plait_request_kind kind,
+                                         const void *data, size_t count, enum plait_dtype type, uint32_t peer,
+                                         const struct plait_call *call)
 {
-    const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
     struct plait_call own;
     size_t bytes = 0;
-    enum plait_status status = plait_enter(comm, name, PLAIT_SUM, call);
+    enum plait_status status = check(comm, name, data, count, type, peer, call, &bytes);
 
-    if (status == PLAIT_OK)
-        status = check(comm, name, data, count, type, peer, call, &bytes);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     struct plait_queue *queue = NULL;
@@ -134,6 +132,16 @@ static enum plait_status transfer(struct plait_comm *comm, enum plait_request_ki
     write_letter(&letter, data, count, bytes, type, peer, call);
     letter.queue = queue;
     return plait_request_message(comm, kind, &letter, call, status);
+}
+
+static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
+                                  enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
+    const enum plait_status status = plait_enter_alone(comm, name, PLAIT_SUM, call);
+
+    return status == PLAIT_OK ? plait_leave(comm, transfer_inside(comm, name, kind, data, count, type, peer, call))
+                              : plait_refuse(status);
 }
 
 enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type, uint32_t to,

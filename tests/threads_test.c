@@ -8,6 +8,8 @@
 #include "values.h"
 
 #include <plait/memory.h>
+#include <plait/message.h>
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <unistd.h>
 
 struct series {
@@ -148,9 +151,128 @@ static void comms_of_threads_come_and_go(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Two threads in one comm --------------------------------------------------------------------------------- */
+
+struct intrusion {
+    struct plait_comm *comm;
+    struct plait_request *persistent;
+    const char *inside; /* the call that the first thread is in; NULL: nobody comes */
+    unsigned refused, let_in;
+};
+
+static void expect_refusal(struct intrusion *x, const char *call, enum plait_status status)
+{
+    if (status == PLAIT_ERR_ARG && strstr(plait_last_error(), "is used by another thread, which is in") != NULL &&
+        strstr(plait_last_error(), x->inside) != NULL) {
+        x->refused++;
+    } else {
+        x->let_in++;
+        fprintf(stderr, "%s inside %s: %d, %s\n", call, x->inside, (int)status, plait_last_error());
+    }
+}
+
+static void *call_everything(void *arg)
+{
+    struct intrusion *x = arg;
+    struct plait_comm *c = x->comm, *made = NULL;
+    const size_t counts[2] = { 1, 1 };
+    struct plait_request *r = NULL;
+    struct plait_call later = PLAIT_CALL_DEFAULT;
+    struct plait_peer_info peer;
+    float in[2] = { 0 }, out[2];
+
+    later.request = &r;
+#define REFUSED(call) expect_refusal(x, #call, call)
+    REFUSED(plait_allreduce(c, in, out, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL));
+    REFUSED(plait_allreduce(c, in, out, 1, PLAIT_FLOAT32, PLAIT_SUM, &later));
+    REFUSED(plait_reduce_scatter(c, in, out, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL));
+    REFUSED(plait_allgather(c, in, out, 1, PLAIT_FLOAT32, NULL));
+    REFUSED(plait_broadcast(c, in, out, 1, PLAIT_FLOAT32, 0, NULL));
+    REFUSED(plait_reduce(c, in, out, 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL));
+    REFUSED(plait_gather(c, in, out, 1, PLAIT_FLOAT32, 0, NULL));
+    REFUSED(plait_scatter(c, in, out, 1, PLAIT_FLOAT32, 0, NULL));
+    REFUSED(plait_alltoall(c, in, out, 1, PLAIT_FLOAT32, NULL));
+    REFUSED(plait_barrier(c, NULL));
+    REFUSED(plait_reduce_scatterv(c, in, out, counts, NULL, PLAIT_FLOAT32, PLAIT_SUM, NULL));
+    REFUSED(plait_allgatherv(c, in, out, counts, NULL, PLAIT_FLOAT32, NULL));
+    REFUSED(plait_send(c, in, 1, PLAIT_FLOAT32, 1, NULL));
+    REFUSED(plait_recv(c, out, 1, PLAIT_FLOAT32, 1, NULL));
+    REFUSED(plait_start(x->persistent));
+    REFUSED(plait_run_again(x->persistent));
+    REFUSED(plait_comm_peer(c, 1, &peer));
+    REFUSED(plait_comm_split(c, 0, 0, NULL, &made));
+    REFUSED(plait_comm_suspend(c));
+    REFUSED(plait_comm_finalize(c));
+    REFUSED(plait_comm_destroy(c));
+#undef REFUSED
+    return NULL;
+}
+
+enum { NREFUSED = 21 };
+
+/* The first thread adds up; while it does another one comes. */
+static void add_and_be_disturbed(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+    struct intrusion *x = context;
+    pthread_t other;
+    float *to = inout;
+
+    (void)type;
+    if (x->inside != NULL && x->refused + x->let_in == 0 && pthread_create(&other, NULL, call_everything, x) == 0)
+        pthread_join(other, NULL);
+    for (size_t i = 0; i < count; i++)
+        to[i] += ((const float *)in)[i];
+}
+
+static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { MOST = 300000 };
+    static const size_t sizes[] = { 1, MOST };
+    struct intrusion x = { .comm = *comm };
+    const struct plait_user_op user = { sizeof user, add_and_be_disturbed, &x, 1 };
+    float *in = malloc(MOST * sizeof *in), *out = malloc(MOST * sizeof *out);
+    struct plait_call call = PLAIT_CALL_DEFAULT, persistent = PLAIT_CALL_DEFAULT;
+
+    (void)arg;
+    CHECK(in != NULL && out != NULL);
+    call.user = persistent.user = &user;
+    persistent.persistent = 1;
+    persistent.request = &x.persistent;
+    for (size_t i = 0; i < MOST; i++)
+        in[i] = (float)(i % 100 + rank);
+    for (unsigned k = 0; k < 4; k++) {
+        const size_t n = sizes[k % 2];
+        memset(out, 0, n * sizeof *out);
+        CHECK(plait_allreduce(*comm, in, out, n, PLAIT_FLOAT32, PLAIT_USER, &persistent) == PLAIT_OK);
+        x.refused = x.let_in = 0;
+        x.inside = rank > 0 ? NULL : k < 2 ? "allreduce" : "plait_run_again";
+        if (k < 2)
+            CHECK(plait_allreduce(*comm, in, out, n, PLAIT_FLOAT32, PLAIT_USER, &call) == PLAIT_OK);
+        else
+            CHECK(plait_run_again(x.persistent) == PLAIT_OK);
+        for (size_t i = 0; i < n; i++)
+            CHECK(out[i] == (float)(2 * (i % 100) + 1));
+        CHECK(rank > 0 || (x.refused == NREFUSED && x.let_in == 0));
+        CHECK(plait_request_free(&x.persistent) == PLAIT_OK);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(void **state)
+{
+    struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = be_disturbed };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on),
         cmocka_unit_test(every_algorithm_between_threads),
         cmocka_unit_test(tiny_operations_between_threads),
         cmocka_unit_test(comms_of_threads_come_and_go),

@@ -203,7 +203,8 @@ PLAIT_API int plait_op_find(const char *name);
  *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
  *         plait_comm_destroy() returns.
  * Order:  collective; every rank of the comm calls it, in the same order.
- * Thread: one thread per rank at a time.
+ * Thread: one thread per rank at a time. Another one that calls meanwhile gets PLAIT_ERR_ARG, and the first goes on; of
+ *         two that enter within a few nanoseconds that may be missed.
  * Result: same bits on all ranks and from run to run on the same shape; with `reproducible`
  *         also independent of algorithm, slices and placement.
  * Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED, PLAIT_ERR_CONFIG (nothing happened);

@@ -117,7 +117,8 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
  * Waits until the other ranks no longer read this rank's memory: at most the deadline; after a failure at most 2
  * seconds, as a rank that has not noticed it by then cannot take what it reads for a result.
  * Thread: any one, while no other is in a call with this comm or begins one; other ranks of the process go on.
- * Errors: the error of the comm, if it had failed; it is freed in any case.
+ * Errors: the error of the comm, if it had failed; it is freed in any case but one: PLAIT_ERR_ARG, another thread is
+ *         inside a call of the comm.
  */
 PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 
