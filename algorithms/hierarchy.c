@@ -11,6 +11,7 @@
 #include "inside.h"
 #include "params.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_NODES  4096 /* nodes, and ranks of a node */
@@ -18,13 +19,22 @@
 
 struct nodes {
     uint32_t n, largest, smallest;
-    uint32_t master[MAX_NODES], size[MAX_NODES]; /* by ascending master */
-    uint32_t at[MAX_NODES];                      /* node number -> place in these, plus 1 */
+    uint32_t *master, *size; /* [ranks] by ascending master */
+    uint32_t *at;            /* [MAX_NODES] node number -> place in these, plus 1 */
+    uint32_t *list;          /* [ranks] for one node's */
+    uint32_t *memory;        /* all of these: too much for a small stack */
 };
 
 static bool find_nodes(const struct plait_shape *s, struct nodes *out)
 {
     memset(out, 0, sizeof *out);
+    out->memory = calloc(MAX_NODES + 3 * (size_t)s->nrank, sizeof *out->memory);
+    if (out->memory == NULL)
+        return false;
+    out->at = out->memory;
+    out->master = out->at + MAX_NODES;
+    out->size = out->master + s->nrank;
+    out->list = out->size + s->nrank;
     for (uint32_t r = 0; r < s->nrank; r++) {
         if (s->node[r] >= MAX_NODES)
             return false;
@@ -95,8 +105,10 @@ static uint32_t count_blocks(const struct plan_of_nodes *p)
     return nblk;
 }
 
+/* Afterwards, whatever it says, free(p->nodes.memory). */
 static bool look_up(const struct plait_shape *s, struct plan_of_nodes *p)
 {
+    p->nodes.memory = NULL;
     if (s->node == NULL || !find_nodes(s, &p->nodes) || p->nodes.n < 2)
         return false;
     p->in = &insides[s->param[0]];
@@ -114,11 +126,14 @@ static bool look_up(const struct plait_shape *s, struct plan_of_nodes *p)
 static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     struct plan_of_nodes p;
-    uint32_t list[MAX_NODES], n = 0, own = 0;
+    uint32_t n = 0, own = 0;
 
     (void)self;
-    if (!look_up(s, &p))
+    if (!look_up(s, &p)) {
+        free(p.nodes.memory);
         return;
+    }
+    uint32_t *list = p.nodes.list;
     for (uint32_t r = 0; r < s->nrank; r++)
         if (s->node[r] == s->node[me]) {
             own = r == me ? n : own;
@@ -137,6 +152,7 @@ static void emit(const struct plait_alg *self, struct plait_builder *b, const st
     if (own == 0)
         p.among->family->emit(p.among->alg, b, &p.masters, &masters);
     p.in->broadcast(b, &node);
+    free(p.nodes.memory);
 }
 
 /* ---- Cost -------------------------------------------------------------------------------------- */
@@ -185,8 +201,10 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
     struct plan_of_nodes p;
 
     (void)self;
-    if (!look_up(s, &p))
+    if (!look_up(s, &p)) {
+        free(p.nodes.memory);
         return (struct plait_claim){ 0 };
+    }
     struct plait_claim c = { .nblk = p.nblk, .depth = whole_depth(&p) };
     const uint64_t scale = p.nblk / p.all_reduce.nblk;
 
@@ -199,6 +217,7 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
         c.sent = most(c.sent, inside.sent + moved);
         c.received = most(c.received, inside.received + moved);
     }
+    free(p.nodes.memory);
     return c;
 }
 
@@ -236,7 +255,9 @@ static bool applies(const struct plait_alg *self, const struct plait_shape *s)
     struct plan_of_nodes p;
 
     (void)self;
-    return look_up(s, &p);
+    const bool fits = look_up(s, &p);
+    free(p.nodes.memory);
+    return fits;
 }
 
 /* clang-format off */

@@ -43,7 +43,7 @@ static bool is_same(const struct sigaction *a, const struct sigaction *b)
 
 static void put_back(const struct handlers *before)
 {
-    struct handlers now;
+    static struct handlers now; /* under the lock: too large for a small stack, as the caller's */
 
     read_handlers(&now);
     for (int s = 1; s < NSIG; s++)
@@ -112,7 +112,7 @@ static enum plait_status load(const char *name, const char *folder, const char *
 enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
                                    const struct plait_net_plugin **out)
 {
-    struct handlers before;
+    static struct handlers before;
     enum plait_status status;
 
     pthread_mutex_lock(&lock);

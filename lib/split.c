@@ -214,8 +214,7 @@ struct shrinking {
     char name[64];
     bool abort;
     uint32_t n;
-    /* [n] copied: the caller's may be gone when a group ends; nothing to allocate. */
-    uint32_t excluded[PLAIT_MAX_RANKS];
+    uint32_t excluded[]; /* [n] copied: the caller's may be gone when a group ends */
 };
 
 /* This rank's place among those that stay, who are listed; or the error. */
@@ -263,7 +262,7 @@ static enum plait_status shrink(const void *args, enum plait_status own, struct 
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
-    struct shrinking s;
+    struct shrinking *s = NULL;
     size_t bytes = 0;
     enum plait_status status = PLAIT_OK;
 
@@ -280,14 +279,20 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
     else if (abort != 0 && abort != 1)
         status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: abort is %d; it must be 0 or 1", abort);
     if (status == PLAIT_OK) {
-        bytes = offsetof(struct shrinking, excluded) + n * sizeof *excluded;
-        s.comm = comm;
-        s.n = n;
-        s.abort = abort;
-        memset(s.name, 0, sizeof s.name);
-        strncpy(s.name, name != NULL ? name : "", sizeof s.name - 1);
-        for (uint32_t i = 0; i < n; i++)
-            s.excluded[i] = excluded[i];
+        bytes = sizeof *s + n * sizeof *excluded;
+        s = calloc(1, bytes);
+        if (s == NULL)
+            status = plait_fail_memory("out of memory for the %u ranks that plait_comm_shrink() excludes", n);
     }
-    return now_or_later(status, shrink, &s, bytes, comm, out);
+    if (s != NULL) {
+        s->comm = comm;
+        s->n = n;
+        s->abort = abort;
+        strncpy(s->name, name != NULL ? name : "", sizeof s->name - 1);
+        for (uint32_t i = 0; i < n; i++)
+            s->excluded[i] = excluded[i];
+    }
+    status = now_or_later(status, shrink, s, bytes, comm, out);
+    free(s);
+    return status;
 }

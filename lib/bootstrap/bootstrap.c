@@ -42,13 +42,16 @@ static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct
 
 static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
 {
-    struct plait_tcp_place place;
-    enum plait_status status = plait_tcp_place_init(&place, id);
+    struct plait_tcp_place *place = malloc(sizeof *place); /* too large for a small stack */
+    enum plait_status status =
+        place != NULL ? plait_tcp_place_init(place, id) : plait_fail_memory("out of memory for a meeting over TCP");
 
     if (status != PLAIT_OK)
-        return own != PLAIT_OK ? own : status;
-    status = plait_meet_at(b, &place.place, own);
-    return status != PLAIT_OK ? status : plait_node_find(b, id, plait_claim_check(b->nodes.claim, b->rank));
+        status = own != PLAIT_OK ? own : status;
+    else if ((status = plait_meet_at(b, &place->place, own)) == PLAIT_OK)
+        status = plait_node_find(b, id, plait_claim_check(b->nodes.claim, b->rank));
+    free(place);
+    return status;
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,

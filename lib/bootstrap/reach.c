@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,12 +49,15 @@ struct search {
     struct pollfd polls[MOST_WAYS];
 };
 
-static void begin_search(struct search *s, const struct plait_tcp_id *id)
+/* On the heap, as it is too large for a small stack; NULL: out of memory. */
+static struct search *begin_search(const struct plait_tcp_id *id)
 {
     const double now = plait_clock();
+    struct search *s = calloc(1, sizeof *s);
 
+    if (s == NULL)
+        return NULL;
     s->id = id;
-    s->nway = 0;
     for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
         union plait_address all[PLAIT_MOST_ADDRESSES];
         s->naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, i), all);
@@ -63,6 +67,7 @@ static void begin_search(struct search *s, const struct plait_tcp_id *id)
                                                .at = now + (i > 0 ? OTHER_PAUSE : 0),
                                                .pause = i > 0 ? OTHER_PAUSE : FIRST_PAUSE };
     }
+    return s;
 }
 
 /* ---- One way ------------------------------------------------------------------------------------------------ */
@@ -331,27 +336,24 @@ static void log_way(const struct search *s, const struct plait_bootstrap *b, con
               b->rank, plait_address_text(&w->address, true, address), s->naddress, others);
 }
 
-enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct plait_bootstrap *b,
-                                 const struct plait_error *verdict, double until, int *out)
+static enum plait_status join(struct search *s, const struct plait_bootstrap *b, const struct plait_error *verdict,
+                              double until, int *out)
 {
-    struct search s;
     struct way *w;
     char why[400];
 
-    *out = -1;
-    begin_search(&s, id);
     for (;;) {
-        enum plait_status status = search(&s, until, &w);
-        end_search(&s, w);
+        enum plait_status status = search(s, until, &w);
+        end_search(s, w);
         if (status != PLAIT_OK)
             return status;
         if (w == NULL) {
-            say_ways(&s, NULL, why, sizeof why - sizeof PLAIT_LOOPBACK_IS_DOWN);
+            say_ways(s, NULL, why, sizeof why - sizeof PLAIT_LOOPBACK_IS_DOWN);
             if (plait_loopback_is_down())
                 strcat(why, PLAIT_LOOPBACK_IS_DOWN);
             return plait_rank_0_is_late(b, why);
         }
-        status = claim(id, b, w, verdict, until + PLAIT_TELL);
+        status = claim(s->id, b, w, verdict, until + PLAIT_TELL);
         if (status == PLAIT_ERR_PEER) { /* others were more than rank 0 has room for: once more */
             give_up(w, ECONNRESET);
             continue;
@@ -360,19 +362,36 @@ enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct pla
             give_up(w, ETIMEDOUT);
             return plait_star_blame(b, 0, status);
         }
-        log_way(&s, b, w);
+        log_way(s, b, w);
         *out = w->fd;
         return PLAIT_OK;
     }
 }
 
+enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct plait_bootstrap *b,
+                                 const struct plait_error *verdict, double until, int *out)
+{
+    struct search *s = begin_search(id);
+
+    *out = -1;
+    const enum plait_status status =
+        s != NULL ? join(s, b, verdict, until, out) : plait_fail_memory("out of memory to look for rank 0 over TCP");
+    free(s);
+    return status;
+}
+
 bool plait_tcp_answers(const struct plait_tcp_id *id, const union plait_address *address, double seconds)
 {
-    struct search s = { .id = id, .nway = 1, .naddress = 1 };
+    struct search *s = calloc(1, sizeof *s);
     struct way *w = NULL;
 
-    s.ways[0] = (struct way){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };
-    const bool answers = search(&s, plait_clock() + seconds, &w) == PLAIT_OK && w != NULL;
-    end_search(&s, NULL);
+    if (s == NULL)
+        return false;
+    s->id = id;
+    s->nway = s->naddress = 1;
+    s->ways[0] = (struct way){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };
+    const bool answers = search(s, plait_clock() + seconds, &w) == PLAIT_OK && w != NULL;
+    end_search(s, NULL);
+    free(s);
     return answers;
 }

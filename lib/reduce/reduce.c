@@ -108,8 +108,8 @@ plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtyp
 
 /* ---- Mixed widths ---------------------------------------------------------------------------------- */
 
-/* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 16 KiB of scratch memory. */
-enum { SOURCES = 16, CHUNK = 256 };
+/* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 12 KiB of the stack. */
+enum { SOURCES = 16, CHUNK = 192 };
 
 struct mixed {
     const struct plait_kernels *k;

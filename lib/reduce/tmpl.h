@@ -116,7 +116,7 @@ static void FN(divide)(T *restrict d, const V *restrict a, size_t count, uint32_
 static inline __attribute__((always_inline)) void FN(blocks)(T *d, const void *const *src, uint32_t nsrc, size_t count,
                                                              uint32_t divisor, V (*op)(V, V))
 {
-    enum { UNITS = 2048 / sizeof(V), BLOCK = UNITS * LANES };
+    enum { UNITS = 1536 / sizeof(V), BLOCK = UNITS * LANES };
     _Alignas(64) V stack[9][UNITS]; /* 1024 sources are 256 groups: at most 8 digits and the newest group */
 
     for (size_t at = 0; at < count; at += BLOCK) {
