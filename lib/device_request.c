@@ -95,9 +95,14 @@ static bool is_placed(void *r)
            plait_request_has_ended(r);
 }
 
+static void interrupt(void *r)
+{
+    plait_request_interrupt(r);
+}
+
 void plait_request_await_placed(struct plait_request *r)
 {
-    plait_progress_until(is_placed, r, r->spins);
+    plait_progress_until(is_placed, interrupt, r, r->spins);
 }
 
 static void remove_marked(struct plait_device_comm *d, struct plait_request *r)

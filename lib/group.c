@@ -5,6 +5,7 @@
 #include "device_request.h"
 #include "exchange.h"
 #include "fork.h"
+#include "interrupt.h"
 #include "progress.h"
 #include "request.h"
 #include "status.h"
@@ -29,6 +30,7 @@ struct plait_creation { /* of a comm */
     pthread_t thread;
     int error; /* why there is no thread for it; 0: there is */
     atomic_bool done;
+    atomic_bool interrupted; /* whoever waits for it: its thread's waits end */
 };
 
 /* Arguments that are copied lie behind it, aligned as anything. */
@@ -148,6 +150,7 @@ static void *create(void *arg)
     struct plait_creation *first = arg;
 
     creator = true;
+    plait_interrupt_follow(&first->interrupted);
     for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, PLAIT_OK);
     atomic_store(&first->done, true);
@@ -160,10 +163,15 @@ static bool is_created(void *creation)
     return atomic_load(&((struct plait_creation *)creation)->done);
 }
 
+static void interrupt_creation(void *creation)
+{
+    atomic_store(&((struct plait_creation *)creation)->interrupted, true);
+}
+
 /* The other ranks may wait for pending operations of this one before they come. */
 static void await_creation(struct plait_creation *c)
 {
-    plait_progress_until(is_created, c, PLAIT_SPINS_SHARED);
+    plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
     pthread_join(c->thread, NULL);
 }
 

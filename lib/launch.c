@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "config.h"
 #include "hash.h"
+#include "interrupt.h"
 #include "launcher.h"
 #include "log.h"
 #include "plugin.h"
@@ -39,7 +40,8 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     bool told = false;
     int error;
 
-    while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds) {
+    while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds &&
+           !plait_interrupted()) {
         if (!told && plait_clock() - start > TELL_AFTER) {
             plait_log(PLAIT_LOG_WARN,
                       "rank 0's host '%s' has no address here yet: %s; it is asked for until %g s are over", host,

@@ -500,7 +500,7 @@ enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_op
     if (own == PLAIT_OK && status == PLAIT_OK)
         comm->nodes = plait_bootstrap_take_nodes(boot);
     plait_bootstrap_destroy(boot);
-    plait_frame_watch(NULL);
+    plait_frame_unwatch();
     close_meeting(&m);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "failure.h"
 #include "fork.h"
+#include "interrupt.h"
 #include "message.h"
 #include "reduce.h"
 #include "request.h"
@@ -238,7 +239,7 @@ static void idle_over(struct idle *idle)
     idle->announced = false;
 }
 
-void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins)
+void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self), void *self, uint32_t spins)
 {
     struct idle idle = { 0 };
 
@@ -249,6 +250,8 @@ void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins)
     while (!over(self))
         if (plait_progress())
             idle_over(&idle);
+        else if (idle.turns > spins && plait_interrupted())
+            interrupt(self);
         else
             wait_a_little(&idle, spins);
     if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)

@@ -45,9 +45,9 @@ void plait_progress_news(void);
 
 /*
  * Drive everything until over(self): a thread that waits. Without progress it spins (so many turns), then yields, then
- * sleeps. While there is such a thread the progress thread rests.
+ * sleeps. While there is such a thread the progress thread rests. interrupt(self) makes it be over soon (interrupt.h).
  */
-void plait_progress_until(bool (*over)(void *self), void *self, uint32_t spins);
+void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self), void *self, uint32_t spins);
 
 /* Sleeps of the progress thread before it yields again, once a yield has come back late. */
 #define PLAIT_CROWDED_SLEEPS 16

@@ -6,6 +6,7 @@
 #include "device_request.h"
 #include "failure.h"
 #include "fork.h"
+#include "interrupt.h"
 #include "message.h"
 #include "progress.h"
 #include "status.h"
@@ -444,9 +445,22 @@ static bool has_ended(void *r)
     return plait_request_has_ended(r);
 }
 
+void plait_request_interrupt(struct plait_request *r)
+{
+    pthread_mutex_lock(&homes);
+    if (r->comm != NULL && !plait_request_has_ended(r))
+        plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED);
+    pthread_mutex_unlock(&homes);
+}
+
+static void interrupt(void *r)
+{
+    plait_request_interrupt(r);
+}
+
 void plait_request_await(struct plait_request *r)
 {
-    plait_progress_until(has_ended, r, r->spins);
+    plait_progress_until(has_ended, interrupt, r, r->spins);
 }
 
 /* Why it ended with an error, as this thread's last error. */
@@ -509,6 +523,11 @@ static bool has_nothing_pending(void *comm)
     return atomic_load_explicit(&((struct plait_comm *)comm)->pending, memory_order_acquire) == 0;
 }
 
+static void interrupt_comm(void *comm)
+{
+    plait_comm_announce_abort(comm, PLAIT_INTERRUPTED);
+}
+
 void plait_requests_finish(struct plait_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -516,7 +535,7 @@ void plait_requests_finish(struct plait_comm *comm)
         plait_progress_add(comm);
     comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
-    plait_progress_until(has_nothing_pending, comm, plait_spins(comm));
+    plait_progress_until(has_nothing_pending, interrupt_comm, comm, plait_spins(comm));
     pthread_mutex_lock(&comm->lock); /* whoever ended the last one is out */
     comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);

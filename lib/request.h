@@ -148,6 +148,9 @@ void plait_requests_tell(struct plait_comm *comm);
 void plait_request_await(struct plait_request *r);
 enum plait_status plait_request_take(struct plait_request **r);
 
+/* Whoever waits for it is interrupted: its comm fails, unless it has ended. Any thread. */
+void plait_request_interrupt(struct plait_request *r);
+
 /* Its comm, with the lock; NULL: the comm is gone, or somebody is at it. */
 struct plait_comm *plait_request_lock(const struct plait_request *r);
 

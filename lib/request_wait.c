@@ -99,6 +99,15 @@ static bool find_over(void *several)
     return !some;
 }
 
+static void interrupt(void *several)
+{
+    const struct several *s = several;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->requests[i] != NULL && s->requests[i]->started)
+            plait_request_interrupt(s->requests[i]);
+}
+
 enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
 {
     struct several s = { requests, n, n };
@@ -114,7 +123,7 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
     for (size_t i = 0; i < n; i++)
         if (requests[i] != NULL && requests[i]->started)
             spins = requests[i]->spins;
-    plait_progress_until(find_over, &s, spins);
+    plait_progress_until(find_over, interrupt, &s, spins);
     *index = s.index;
     return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "devices.h"
 #include "fork.h"
+#include "interrupt.h"
 #include "progress.h"
 #include "request.h"
 #include "status.h"
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct plait_stream {
     uint32_t generation;       /* fork.h */
@@ -18,6 +20,7 @@ struct plait_stream {
     pthread_mutex_t lock;
     pthread_cond_t more, idle;
     struct plait_item *first, **end;
+    struct plait_request *current; /* it waits for its end */
     bool busy, stop;
     enum plait_status status; /* the first error since the last synchronize */
     char text[512];
@@ -41,11 +44,20 @@ void plait_stream_add(struct plait_request *r)
     push(r->stream, &r->item);
 }
 
-static enum plait_status run_request(struct plait_request *r)
+static void set_current(struct plait_stream *s, struct plait_request *r)
 {
+    pthread_mutex_lock(&s->lock);
+    s->current = r;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static enum plait_status run_request(struct plait_stream *s, struct plait_request *r)
+{
+    set_current(s, r);
     atomic_store_explicit(&r->open, true, memory_order_release);
     plait_progress_news();
     plait_request_await(r);
+    set_current(s, NULL);
     return plait_request_pass(r);
 }
 
@@ -65,7 +77,7 @@ static void *work(void *arg)
         s->busy = true;
         pthread_mutex_unlock(&s->lock);
         if (item->request != NULL) {
-            status = run_request(item->request);
+            status = run_request(s, item->request);
         } else {
             item->function(item->context);
             free(item);
@@ -237,6 +249,29 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
     return PLAIT_OK;
 }
 
+/* The comms of what is on it fail. */
+static enum plait_status interrupt(struct plait_stream *s)
+{
+    if (s->current != NULL)
+        plait_request_interrupt(s->current);
+    for (struct plait_item *i = s->first; i != NULL; i = i->next)
+        if (i->request != NULL)
+            plait_request_interrupt(i->request);
+    return plait_fail(PLAIT_ERR_FAILED, "plait_stream_synchronize: " PLAIT_INTERRUPTED);
+}
+
+/* A tenth of a second, or until it may be idle. */
+static void wait_a_little(struct plait_stream *s)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&s->idle, &s->lock, &until);
+}
+
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
     enum plait_status status = check(s, "plait_stream_synchronize");
@@ -248,8 +283,15 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: a function on the stream cannot wait for its end");
     pthread_mutex_lock(&s->lock);
-    while (s->first != NULL || s->busy)
-        pthread_cond_wait(&s->idle, &s->lock);
+    while (status == PLAIT_OK && (s->first != NULL || s->busy)) {
+        wait_a_little(s);
+        if ((s->first != NULL || s->busy) && plait_interrupted())
+            status = interrupt(s);
+    }
+    if (status != PLAIT_OK) {
+        pthread_mutex_unlock(&s->lock);
+        return status;
+    }
     status = s->status;
     if (status != PLAIT_OK)
         plait_fail(status, "%s", s->text);

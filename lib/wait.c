@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "failure.h"
+#include "interrupt.h"
 #include "look.h"
 #include "progress.h"
 #include "slow.h"
@@ -205,6 +206,8 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
         const enum plait_status status = look_around(comm, w);
         if (status != PLAIT_OK)
             return status;
+        if (plait_interrupted())
+            return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
         w->sleepy = w->last - w->start > YIELD_FOR;
     }
     if (w->sleepy && !moved)

@@ -34,7 +34,8 @@ def fits(kind, c):
     if c == '(*)':
         return kind is _library.Combine
     if '(*' in c:
-        return c == 'void (*function)(void*context)' and kind is _library.OnStream
+        return kind is {'void (*function)(void*context)': _library.OnStream,
+                        'int (*interrupted)(void)': _library.Interrupted}.get(c)
     assert c.endswith('*'), c
     pointed = re.sub(r'^const ', '', c[:-1])
     if kind is ctypes.c_void_p:  # arrays

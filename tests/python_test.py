@@ -362,6 +362,45 @@ def an_exception_that_leaves_the_block_is_told_to_the_others():
     assert isinstance(other, plait.FailedError) and 'KeyError' in str(other) and 'weights' in str(other), repr(other)
 
 
+def an_error_that_a_call_has_raised_is_not_raised_again_at_the_end_of_the_block():
+    def body(rank, uid):
+        told, code = [], None
+        try:
+            with plait.Comm.create(NRANK, rank, uid) as comm:
+                try:
+                    comm.allreduce(numpy.zeros(3 + rank))
+                except plait.MismatchError as error:
+                    told.append(error)
+                if rank == 1:
+                    raise SystemExit(7)
+        except SystemExit as error:
+            code = error.code, error.__context__
+        return len(told), code
+    for run in ranks.processes, ranks.threads:
+        assert run(NRANK, body) == [(1, (7, None) if rank == 1 else None) for rank in range(NRANK)]
+
+
+def an_error_that_no_call_has_raised_is_raised_at_the_end_of_the_block():
+    def block():
+        with plait.Comm.create(1, 0) as comm:
+            comm.abort('a reason')
+    wrong(plait.FailedError, 'a reason', block)
+
+
+def no_text_shows_an_id():
+    launch, secret = plait.launch(), bytes(range(65, 91))
+    assert 'id=<128 bytes>' in f'{launch} {launch!r}'
+    assert launch == tuple(launch) and launch.id == launch[5]
+    assert repr(launch.id)[2:-1] not in repr(launch) + str(launch) + '%s' % (launch,)
+    for wrong_id in secret, secret.decode(), bytearray(secret):
+        try:
+            plait.Comm.create(2, 0, wrong_id)
+        except plait.ArgError as error:
+            assert 'ABC' not in str(error) and '128 bytes' in str(error), error
+        else:
+            raise AssertionError('it was taken')
+
+
 def arrays_live_until_a_failed_comm_is_destroyed():
     def body(rank, uid):
         comm = plait.Comm.create(2, rank, uid)
@@ -448,7 +487,9 @@ sentences.run([
     options_reach_the_library, functions_are_operators_in_rank_order, an_operator_that_raises_fails_the_comm,
     wrong_arguments_are_named_and_change_nothing, exceptions_are_of_python_and_of_the_library,
     a_mismatch_is_told_on_every_rank_with_both_values, a_killed_rank_is_told_to_the_others, a_silent_rank_is_a_timeout,
-    an_exception_that_leaves_the_block_is_told_to_the_others, arrays_live_until_a_failed_comm_is_destroyed,
+    an_exception_that_leaves_the_block_is_told_to_the_others,
+    an_error_that_a_call_has_raised_is_not_raised_again_at_the_end_of_the_block,
+    an_error_that_no_call_has_raised_is_raised_at_the_end_of_the_block, no_text_shows_an_id, arrays_live_until_a_failed_comm_is_destroyed,
     a_comm_that_is_forgotten_warns, library_memory_is_not_staged, library_memory_is_freed_with_its_last_array,
     a_library_that_is_missing_is_named_with_the_remedy,
 ])

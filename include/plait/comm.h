@@ -135,6 +135,16 @@ PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason);
 
 /**
+ * Let something outside end the blocking calls of this thread, as a language does whose handlers of signals run between its own
+ * instructions: while a call waits it calls interrupted() some ten times a second. When that returns other than 0, the comms that
+ * the call waits for are aborted, and it returns their error (creation: PLAIT_ERR_FAILED).
+ *
+ * interrupted  NULL: nothing, as at first. It may call plait_comm_abort(), but nothing that waits for the same comm.
+ * Thread: any; it is this thread's alone
+ */
+PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
+
+/**
  * Is a comm that is created in the background there, and has it failed, on this rank or another?
  *
  * Result: PLAIT_IN_PROGRESS while it is created; PLAIT_OK; else the error with which creation ended or the comm failed

@@ -3,6 +3,7 @@
 
 #include "../clock.h"
 #include "../descriptor.h"
+#include "../interrupt.h"
 #include "../progress.h"
 #include "../status.h"
 
@@ -32,10 +33,19 @@ struct plait_error plait_error_of(enum plait_status status)
 }
 
 static _Thread_local const struct plait_watch *the_watch;
+static _Thread_local bool listens, interrupted; /* interrupted: until the next meeting */
 
 void plait_frame_watch(const struct plait_watch *watch)
 {
     the_watch = watch;
+    listens = true;
+    interrupted = false;
+}
+
+void plait_frame_unwatch(void)
+{
+    the_watch = NULL;
+    listens = false;
 }
 
 static _Thread_local bool drives;
@@ -49,6 +59,8 @@ enum plait_status plait_frame_look(void)
 {
     while (drives && plait_progress())
         ;
+    if (listens && (interrupted || (interrupted = plait_interrupted())))
+        return plait_fail(PLAIT_ERR_FAILED, "comm creation: " PLAIT_INTERRUPTED);
     return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
 }
 

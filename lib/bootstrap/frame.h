@@ -29,8 +29,10 @@ struct plait_watch {
     enum plait_status (*look)(const void *context);
     const void *context;
 };
-/* NULL: nothing; or no longer: who was told to stop has yet to tell others. */
+/* From now on, and an interrupt (plait_interrupt_set()) ends them too; NULL: only that. */
 void plait_frame_watch(const struct plait_watch *watch);
+/* Nothing any more: this rank was told to stop, and has yet to tell others. */
+void plait_frame_unwatch(void);
 enum plait_status plait_frame_look(void);
 
 /* Nobody else does what is pending in this process meanwhile (progress.h): the waits of this thread do. */

@@ -325,7 +325,7 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
             add_missing(b, &mine);
         const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
         const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
-        plait_frame_watch(NULL); /* those who come now are told all the same */
+        plait_frame_unwatch(); /* those who come now are told all the same */
         break_up(b, place, door, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
@@ -353,7 +353,7 @@ static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *p
     if (own == PLAIT_OK && status != PLAIT_OK) {
         const enum plait_status stopped = plait_frame_look();
         if (stopped != PLAIT_OK) { /* before it had come: rank 0 would miss it until the end of the time */
-            plait_frame_watch(NULL);
+            plait_frame_unwatch();
             plait_hang_up(b->root);
             b->root = -1;
             return attend(b, place, stopped);

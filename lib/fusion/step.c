@@ -4,6 +4,7 @@
 
 #include "../call.h"
 #include "../device_request.h"
+#include "../interrupt.h"
 #include "../progress.h"
 
 #include <stdarg.h>
@@ -299,6 +300,11 @@ static bool is_over(void *awaited)
     return is_there(w) || plait_has_failed(w->f->comm);
 }
 
+static void interrupt(void *awaited)
+{
+    plait_comm_announce_abort(((const struct awaited_round *)awaited)->f->comm, PLAIT_INTERRUPTED);
+}
+
 /* Until this many rounds of the bucket have ended. */
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
@@ -309,7 +315,7 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     const double start = plait_trace_now(f->trace);
     plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
-    plait_progress_until(is_over, &w, plait_spins(f->comm));
+    plait_progress_until(is_over, interrupt, &w, plait_spins(f->comm));
     plait_trace_waiting(f->trace, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     const bool come = is_there(&w);

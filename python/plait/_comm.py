@@ -7,8 +7,8 @@ import operator
 import threading
 import warnings
 
-from . import _arrays, _elastic, _fusion, _operators
-from ._errors import ArgError, Error, error_of
+from . import _arrays, _elastic, _fusion, _interrupt, _operators
+from ._errors import HARMLESS, ArgError, Error, error_of
 from ._group import join
 from ._library import NO_COLOR, ROUNDS, SCALE_WHEN, Call, CommCount, CommHandle, CommMemory, CommOptions, \
     CommStats, LaunchStruct, PeerInfo, UniqueId, lib
@@ -33,7 +33,14 @@ def unique_id(tcp=False, ifname=None):
     return bytes(out.bytes)
 
 
-Launch = collections.namedtuple('Launch', 'launcher rank nrank local_rank local_nrank id')
+class Launch(collections.namedtuple('Launch', 'launcher rank nrank local_rank local_nrank id')):
+    """What launch() has found. Its text hides the id, which has the secret of the ranks."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        shown = ', '.join(f'{name}={value!r}' for name, value in zip(self._fields[:-1], self))
+        return f'Launch({shown}, id=<{len(self.id)} bytes>)'
 
 
 def launch():
@@ -95,7 +102,10 @@ class Comm:
     In plait.group() calls return at once, and have ended when the group has.
 
     Errors are plait.Error and its classes. ArgError, UnsupportedError and ConfigError change nothing; after any other
-    the comm has failed: leave it and make a new one. Signals, Ctrl-C too, are handled when a call returns.
+    the comm has failed: leave it and make a new one.
+
+    Handlers of signals run while a call of the main thread waits, some ten times a second. One that raises, as Ctrl-C's does,
+    ends the call: the comm is aborted, and what was raised leaves the call. A handler may abort the comm, but not wait for it.
     """
 
     def __init__(self):
@@ -107,7 +117,8 @@ class Comm:
                background=False):  # pylint: disable=redefined-builtin
         """Meet the other ranks that have the same id. The keywords are those of `struct plait_comm_options`."""
         if id is not None and (not isinstance(id, bytes) or len(id) != ctypes.sizeof(UniqueId)):
-            raise ArgError(f'create: id is {id!r:.60}; it must be {ctypes.sizeof(UniqueId)} bytes from unique_id()')
+            what = f'{len(id)} bytes' if isinstance(id, bytes) else f'of type {type(id).__name__}'  # not its text: a secret
+            raise ArgError(f'create: id is {what}; it must be {ctypes.sizeof(UniqueId)} bytes from unique_id()')
         if node is not None and len(node) != nrank:
             raise ArgError(f'create: node has {len(node)} numbers; it must have one for each of {nrank} ranks')
         nrank, rank = operator.index(nrank), operator.index(rank)
@@ -129,8 +140,10 @@ class Comm:
         self = object.__new__(cls)
         self._handle, self._leaving = ctypes.POINTER(CommHandle)(), threading.Lock()
         self.nrank = self.rank = self.name = None
+        self._told = False  # has a call raised the error with which it failed?
         self._held = []  # what the library may still use after a failure
         self._requests = set()  # pending ones, and persistent ones
+        _interrupt.watch()
         function(*arguments, ctypes.byref(self._handle))
         if not join(lambda _error: self._introduce(arguments)):
             self._introduce(arguments)
@@ -202,7 +215,7 @@ class Comm:
     def abort(self, reason=None):
         """Make the comm fail on all ranks, with this reason; from any thread."""
         with self._leaving:
-            lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode())
+            lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode(errors='replace'))
 
     def ready(self):
         """Is it there (True), or still being created in the background (False)? Raises the error with which creation
@@ -261,17 +274,17 @@ class Comm:
         return self
 
     def __exit__(self, kind, error, _trace):
-        """Leave the comm; an exception is told to the other ranks, which would wait for this one."""
+        """Leave the comm; an exception is told to the other ranks, which would wait for this one. The error with which
+        it failed is raised here only if no call has raised it yet, and no exception is on its way."""
         if not self._handle:
             return
-        if error is None or isinstance(error, SystemExit):
-            self.destroy()
-            return
         try:
-            self.abort(f'{kind.__name__}: {error}')
+            if error is not None and not isinstance(error, SystemExit):
+                self.abort(f'{kind.__name__}: {error}')
             self.destroy()
         except Error:
-            pass  # the first error is on its way
+            if error is None and not self._told:
+                raise
 
     def __del__(self):
         if getattr(self, '_handle', None):
@@ -487,6 +500,10 @@ class Comm:
         with self._leaving:
             return error_of(lib.plait_comm_status, self._handle) if self._handle else None
 
+    def _tells(self, error):
+        """A call raises this."""
+        self._told = self._told or not isinstance(error, HARMLESS)
+
     def _forget(self, request):
         self._requests.discard(request)
 
@@ -534,7 +551,8 @@ class Comm:
             call.request = ctypes.pointer(request._handle)
         try:
             getattr(lib, 'plait_' + name)(self._open(name), *arguments, ctypes.byref(call))
-        except Error:
+        except BaseException as error:
+            self._tells(error)
             operation.end(failed=True)
             raise
         if request is not None:

@@ -5,7 +5,7 @@ import ctypes
 import numpy
 
 from . import _arrays
-from ._errors import ArgError
+from ._errors import ArgError, Error
 from ._library import CENTRES, ElasticCounts, ElasticHandle, ElasticOptions, lib
 
 
@@ -54,8 +54,12 @@ class Elastic:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
-        self.destroy()
+    def __exit__(self, kind, *_):
+        try:
+            self.destroy()
+        except Error:
+            if kind is None:
+                raise  # else the first error is on its way
 
     def __del__(self):
         if getattr(self, '_handle', None):

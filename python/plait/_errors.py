@@ -2,6 +2,7 @@
 """One exception for each status of the library: PLAIT_ERR_MISMATCH is plait.MismatchError."""
 import builtins
 
+from . import _interrupt
 from ._library import FUNCTIONS, Status, lib
 
 
@@ -42,8 +43,12 @@ HARMLESS = tuple(BY_NAME[name] for name in ('PLAIT_ERR_ARG', 'PLAIT_ERR_UNSUPPOR
 
 
 def _check(status, _function, _arguments):
-    if status < 0:
-        raise CLASSES.get(status, Error)(lib.plait_last_error().decode(errors='replace'))
+    error = CLASSES.get(status, Error)(lib.plait_last_error().decode(errors='replace')) if status < 0 else None
+    raised = _interrupt.take()
+    if raised is not None:
+        raise raised from error
+    if error is not None:
+        raise error
     return status
 
 
@@ -53,9 +58,9 @@ for _name, (_result, _) in FUNCTIONS.items():
 
 
 def error_of(function, *arguments):
-    """The library's error in function(arguments), or None."""
+    """The library's error in function(arguments), or what a handler of a signal raised meanwhile; or None."""
     try:
         function(*arguments)
-    except Error as error:
+    except BaseException as error:  # pylint: disable=broad-except
         return error
     return None

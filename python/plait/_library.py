@@ -19,6 +19,7 @@ DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 OnStream = CFUNCTYPE(None, c_void_p)
+Interrupted = CFUNCTYPE(c_int)
 
 
 class CommHandle(Structure):
@@ -199,6 +200,7 @@ FUNCTIONS = {
     'plait_comm_create': (Status, [POINTER(CommOptions), POINTER(_COMM)]),
     'plait_comm_destroy': (Status, [_COMM]),
     'plait_comm_abort': (Status, [_COMM, c_char_p]),
+    'plait_interrupt_set': (None, [Interrupted]),
     'plait_comm_status': (Status, [_COMM]),
     'plait_comm_finalize': (Status, [_COMM]),
     'plait_comm_revoke': (Status, [_COMM]),

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 
 from ._group import join
-from ._errors import ArgError, Error, HARMLESS, error_of
+from ._errors import ArgError, HARMLESS, error_of
 from ._library import RequestHandle, lib
 
 _Handle = ctypes.POINTER(RequestHandle)
@@ -71,8 +71,12 @@ class Request:
             self._operation.end(error is not None)
         except Exception as raised:  # pylint: disable=broad-except
             error = raised
-        self._error = error
-        self._check()
+        # Who asks later is told the comm's error, not once more of a signal.
+        if error is not None:
+            self._operation.comm._tells(error)
+        self._error = error if isinstance(error, Exception) or error is None else error.__cause__
+        if error is not None:
+            raise error
 
     def settle(self):
         """Its comm is about to be destroyed, which ends it; who asks later is told how."""
@@ -100,7 +104,8 @@ class Persistent(Request):
         handle = self._of_comm('run')
         try:
             lib.plait_run_again(handle)
-        except Error:
+        except BaseException as error:
+            self._operation.comm._tells(error)
             self._operation.end(failed=True)
             raise
         if not join(self._operation.end):
@@ -142,7 +147,7 @@ def wait_any(requests):
     request._handle = handles[index.value]
     try:
         request._see(error)
-    except Exception as told:
+    except BaseException as told:
         told.index = index.value
         raise
     return index.value

@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import warnings
 
+from . import _interrupt
 from ._errors import ArgError, error_of
 from ._library import OnStream, StreamHandle, lib
 
@@ -31,6 +32,7 @@ class Stream:
 
     def __init__(self):
         self._handle, self._error = ctypes.POINTER(StreamHandle)(), None
+        _interrupt.watch()
         lib.plait_stream_create(ctypes.byref(self._handle))
 
     def _open(self, name):

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "interrupt.h"
+
+#include "clock.h"
+
+#include <plait/comm.h>
+
+#define ASK_EVERY 0.1 /* seconds: a language's lock must be taken, which its other threads may hold for milliseconds */
+
+static _Thread_local int (*asks)(void);
+static _Thread_local const atomic_bool *follows;
+static _Thread_local bool asking; /* the function itself calls the library */
+static _Thread_local double last;
+
+void plait_interrupt_set(int (*interrupted)(void))
+{
+    asks = interrupted;
+}
+
+void plait_interrupt_follow(const atomic_bool *flag)
+{
+    follows = flag;
+}
+
+bool plait_interrupted(void)
+{
+    if (follows != NULL)
+        return atomic_load_explicit(follows, memory_order_relaxed);
+    if (asks == NULL || asking)
+        return false;
+    const double now = plait_clock();
+    if (now - last < ASK_EVERY)
+        return false;
+    asking = true;
+    const bool ends = asks() != 0;
+    asking = false;
+    last = plait_clock();
+    return ends;
+}
