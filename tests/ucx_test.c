@@ -250,6 +250,31 @@ static void a_setting_of_the_user_s_stays(void **state)
     assert_int_equal(run(find_no_way, 2, true), 0);
 }
 
+static void ignore_arrival(void *context, const struct plait_net_arrival *a)
+{
+    (void)context;
+    (void)a;
+}
+
+static void ucx_that_finds_no_device_names_the_variable_that_leaves_none(void **state)
+{
+    const struct plait_net_options o = { .nendpoint = 1, .arrive = ignore_arrival };
+    const struct plait_net_plugin *ucx;
+    struct plait_net *net = NULL;
+    char why[256] = "";
+
+    (void)state;
+    setenv("UCX_TLS", "rc", 1);
+    assert_int_equal(plait_plugin_net("ucx", "", "UCX_HANDLE_ERRORS", &ucx), PLAIT_OK);
+    if (plait_plugin_open_net(ucx, &o, &net, why, sizeof why)) {
+        ucx->close(net);
+        print_message("skipped: this machine has a device for UCX_TLS=rc\n");
+        skip();
+    }
+    assert_non_null(strstr(why, "UCX_TLS is 'rc'"));
+    assert_non_null(strstr(why, "ucx_info -d"));
+}
+
 /* ---- Sleep ---------------------------------------------------------------------------------------------- */
 
 static unsigned nwoken;
@@ -553,6 +578,7 @@ int main(void)
         TEST(a_process_may_exit_with_its_network_still_open),
         TEST(a_network_may_end_while_another_connects_to_it),
         TEST(a_message_that_nobody_wants_does_not_hold_up_who_leaves),
+        TEST(ucx_that_finds_no_device_names_the_variable_that_leaves_none),
     };
 
     return cmocka_run_group_tests_name("ucx", tests, NULL, NULL);

@@ -130,6 +130,25 @@ static void prefer_devices(ucp_config_t *config, const char *interfaces)
     prefer(config, "NET_DEVICES", devices);
 }
 
+static const char *setting(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL ? value : "";
+}
+
+/* "No such device" is all that UCX says where its variables, perhaps of another machine, leave nothing of this one. */
+static bool cannot_open(const char *what, ucs_status_t status, char *why, size_t room)
+{
+    const char *transports = setting("UCX_TLS"), *devices = setting("UCX_NET_DEVICES");
+
+    if (*transports == '\0' && *devices == '\0')
+        return fail(why, room, "%s: %s; UCX_LOG_LEVEL=info says more", what, ucs_status_string(status));
+    return fail(why, room,
+                "%s: %s; UCX_TLS is '%s' and UCX_NET_DEVICES is '%s': unset what names nothing of this machine "
+                "(ucx_info -d lists what there is)",
+                what, ucs_status_string(status), transports, devices);
+}
+
 static bool read_settings(const char *devices, ucp_config_t **out, char *why, size_t room)
 {
     const ucs_status_t status = ucp_config_read(NULL, NULL, out);
@@ -359,8 +378,7 @@ static struct plait_net_endpoint *ucx_connect(struct plait_net *net, const void 
     errno = saved;
     if (status != UCS_OK) {
         fail(why, room, "UCX has no way there: %s (UCX_TLS is '%s', UCX_NET_DEVICES is '%s')",
-             ucs_status_string(status), is_set("TLS") ? getenv("UCX_TLS") : "",
-             is_set("NET_DEVICES") ? getenv("UCX_NET_DEVICES") : "");
+             ucs_status_string(status), setting("UCX_TLS"), setting("UCX_NET_DEVICES"));
         free(e);
         return NULL;
     }
@@ -437,7 +455,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     status = ucp_init(&p, config, &net->context);
     ucp_config_release(config);
     if (status != UCS_OK)
-        return fail(why, room, "ucp_init: %s; UCX_LOG_LEVEL=info says more", ucs_status_string(status));
+        return cannot_open("ucp_init", status, why, room);
     status = create_worker(net);
     if (status == UCS_OK)
         status = listen_to(net);
@@ -445,7 +463,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     if (status == UCS_OK)
         status = ucp_worker_get_address(net->worker, &net->address, &net->address_bytes);
     if (status != UCS_OK)
-        return fail(why, room, "no UCX worker: %s; UCX_LOG_LEVEL=info says more", ucs_status_string(status));
+        return cannot_open("no UCX worker", status, why, room);
     if (ucp_worker_get_efd(net->worker, &net->descriptor) != UCS_OK)
         net->descriptor = -1;
     return true;
