@@ -42,13 +42,19 @@ ArgError = BY_NAME['PLAIT_ERR_ARG']
 HARMLESS = tuple(BY_NAME[name] for name in ('PLAIT_ERR_ARG', 'PLAIT_ERR_UNSUPPORTED', 'PLAIT_ERR_CONFIG'))
 
 
+def _error(status):
+    return CLASSES.get(status, Error)(lib.plait_last_error().decode(errors='replace')) if status < 0 else None
+
+
 def _check(status, _function, _arguments):
-    error = CLASSES.get(status, Error)(lib.plait_last_error().decode(errors='replace')) if status < 0 else None
     raised = _interrupt.take()
     if raised is not None:
-        raise raised from error
-    if error is not None:
-        raise error
+        try:
+            raise raised from _error(status)
+        finally:
+            del raised  # else frame and exception hold each other, and what the caller's frames hold
+    if status < 0:
+        raise _error(status)
     return status
 
 
