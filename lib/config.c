@@ -146,7 +146,7 @@ static const struct row table[] = {
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
-    { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), parse_flag },
+    { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check), parse_flag },
     { "PLAIT_CMA", "auto",
       "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
       "auto: what takes less time",
