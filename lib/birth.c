@@ -49,7 +49,7 @@ static void *give_birth(void *arg)
         snprintf(b->text, sizeof b->text, "%s", plait_last_error());
     atomic_store(&b->over, true);
     if (b->status == PLAIT_OK && atomic_load(&b->aborted)) /* after the meeting's last look, before its end was known */
-        plait_comm_announce_abort(comm, "while it was created");
+        plait_comm_announce_abort(comm, "while it was created", false);
     return NULL;
 }
 

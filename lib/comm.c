@@ -468,14 +468,14 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     return status;
 }
 
-void plait_comm_announce_abort(struct plait_comm *comm, const char *reason)
+void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked)
 {
     char text[sizeof comm->own->failure];
 
     snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
              (unsigned long long)atomic_load(&comm->own->done), comm->rank,
              reason != NULL ? reason : "no reason given");
-    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, comm->rank + 1);
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, revoked ? 0 : comm->rank + 1);
 }
 
 enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
@@ -485,7 +485,7 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
     if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_abort");
     if (!plait_comm_unborn(comm) || !plait_birth_abort(comm))
-        plait_comm_announce_abort(comm, reason);
+        plait_comm_announce_abort(comm, reason, false);
     return PLAIT_OK;
 }
 

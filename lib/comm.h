@@ -360,8 +360,8 @@ struct plait_comm {
 bool plait_comm_look(const struct plait_comm *comm);
 void plait_comm_looked(const struct plait_comm *comm, bool locked);
 
-/* This rank has aborted it, for `reason` (NULL: none given); what plait_comm_revoke() does. */
-void plait_comm_announce_abort(struct plait_comm *comm, const char *reason);
+/* This rank has aborted it, for `reason` (NULL: none given). Revoked: operations that it has completed end on others, too. */
+void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked);
 void plait_comm_stop(struct plait_comm *comm);
 
 /* Is this a forked child, and the comm its parent's? */

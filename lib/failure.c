@@ -74,6 +74,17 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
     return status;
 }
 
+/*
+ * An abort, which the culprit named, of which a rank heard that has done its part of the operation in progress: this one
+ * needs nothing more of it. It fails the next operation. A comm that is revoked names no culprit: all operations end.
+ */
+static bool is_of_later(const struct plait_comm *comm, const struct plait_control *c, int32_t failed)
+{
+    return failed == PLAIT_ERR_FAILED && c != comm->own && c->culprit > 0 &&
+           atomic_load_explicit(&comm->own->done, memory_order_relaxed) < comm->sequence &&
+           atomic_load_explicit(&c->done, memory_order_acquire) >= comm->sequence;
+}
+
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
 {
     /*
@@ -84,7 +95,7 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm)
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_control *c = comm->peers[r].control;
         const int32_t failed = atomic_load(&c->failed);
-        if (__builtin_expect(failed != PLAIT_OK, 0))
+        if (__builtin_expect(failed != PLAIT_OK, 0) && !is_of_later(comm, c, failed))
             return poison(comm, (enum plait_status)failed, c->failure, c->culprit);
     }
     return PLAIT_OK;

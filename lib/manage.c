@@ -59,7 +59,7 @@ enum plait_status plait_comm_finalize(struct plait_comm *comm)
 
 void plait_comm_stop(struct plait_comm *comm)
 {
-    plait_comm_announce_abort(comm, "revoked");
+    plait_comm_announce_abort(comm, "revoked", true);
     plait_requests_finish(comm);
 }
 

@@ -449,7 +449,7 @@ void plait_request_interrupt(struct plait_request *r)
 {
     pthread_mutex_lock(&homes);
     if (r->comm != NULL && !plait_request_has_ended(r))
-        plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED);
+        plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED, false);
     pthread_mutex_unlock(&homes);
 }
 
@@ -525,7 +525,7 @@ static bool has_nothing_pending(void *comm)
 
 static void interrupt_comm(void *comm)
 {
-    plait_comm_announce_abort(comm, PLAIT_INTERRUPTED);
+    plait_comm_announce_abort(comm, PLAIT_INTERRUPTED, false);
 }
 
 void plait_requests_finish(struct plait_comm *comm)

@@ -250,7 +250,32 @@ static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
         }
 }
 
-static const struct plait_alg one_algorithm = { .name = "one" }, another_algorithm = { .name = "another" };
+/* Never asked for. */
+static bool fits_nothing(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self, (void)s;
+    return false;
+}
+
+static void emit_nothing(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                         uint32_t me)
+{
+    (void)self, (void)b, (void)s, (void)me;
+}
+
+static struct plait_claim claim_nothing(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self, (void)s;
+    return (struct plait_claim){ 0 };
+}
+
+#define ALGORITHM(its_name)                                                                                        \
+    {                                                                                                              \
+        .name = (its_name), .params = "", .text = "", .source = "", .applies = fits_nothing, .emit = emit_nothing, \
+        .claim = claim_nothing                                                                                     \
+    }
+static const struct plait_alg one_algorithm = ALGORITHM("one"), another_algorithm = ALGORITHM("another");
+#undef ALGORITHM
 
 struct discord {                          /* what rank 2 sets; no rank sets what is empty */
     const char *text;                     /* of the error; two hashes follow where it ends with "is " */
@@ -499,7 +524,7 @@ static plait_reduce_fn reduce_as_before;
 static void interfere(void *out, const void *const *in, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
     reduce_as_before(out, in, nsrc, count, how);
-    plait_comm_abort(failing, "in the middle");
+    plait_comm_announce_abort(failing, "in the middle", true);
 }
 
 static int a_peer_fails_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)

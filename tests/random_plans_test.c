@@ -46,6 +46,8 @@ static struct collective operation(const struct batch *b, uint32_t i)
                             .inplace = s->inplace,
                             .library = random_below(&random, 2) };
 
+    if (plait_dtype_size(c.type) < 4) /* an average of these may round on its way */
+        c.op = PLAIT_SUM;
     snprintf(c.spec, sizeof c.spec, "%s", b->plan[i].name);
     c.count = random_below(&random, 3) == 0 ? random_below(&random, 12) : random_below(&random, 9000);
     c.count += c.inplace; /* nothing is neither in place nor not */

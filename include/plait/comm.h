@@ -123,7 +123,8 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
 PLAIT_API enum plait_status plait_comm_destroy(struct plait_comm *comm);
 
 /**
- * Make the comm fail on every rank: operations in flight and later ones return PLAIT_ERR_FAILED.
+ * Make the comm fail on every rank: operations in flight and later ones return PLAIT_ERR_FAILED. A collective that this
+ * rank has completed ends on the others as if there were no abort; plait_comm_revoke() ends that, too.
  *
  * reason  for the error text of all ranks, which ends after 511 bytes; NULL: "no reason given"
  * Thread: any, also while another thread is inside an operation of this comm.

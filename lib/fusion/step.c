@@ -302,7 +302,7 @@ static bool is_over(void *awaited)
 
 static void interrupt(void *awaited)
 {
-    plait_comm_announce_abort(((const struct awaited_round *)awaited)->f->comm, PLAIT_INTERRUPTED);
+    plait_comm_announce_abort(((const struct awaited_round *)awaited)->f->comm, PLAIT_INTERRUPTED, false);
 }
 
 /* Until this many rounds of the bucket have ended. */
