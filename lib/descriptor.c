@@ -61,8 +61,10 @@ int plait_descriptor_keep(int fd, const char *purpose)
 {
     struct stat s;
 
+    if (apart) /* where the standard streams are nobody's */
+        return fd;
     fd = plait_descriptor_raise(fd);
-    if (fd < 0 || apart)
+    if (fd < 0)
         return fd;
     pthread_mutex_lock(&lock);
     while (fd >= 0 && find(fd) != NULL) { /* the program closed that one, and its user will still close the number */
