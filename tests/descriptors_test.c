@@ -290,11 +290,17 @@ static enum plait_status create_here(struct life *l, struct plait_comm **out)
     return status;
 }
 
-/* A success, or an error that says who has done what. */
+/*
+ * A success, or an error that says who has done what. The kernel does not wake a rank whose listening socket is closed while
+ * it waits for the others: then they are named as missing.
+ */
 static bool is_told(struct life *l, enum plait_status status)
 {
+    const bool missing = scene->moment == BEING_CREATED && status == PLAIT_ERR_TIMEOUT;
+
     l->over |= status != PLAIT_OK;
-    return status == PLAIT_OK || strstr(plait_last_error(), "was closed or replaced by the program") != NULL ||
+    return status == PLAIT_OK || missing ||
+           strstr(plait_last_error(), "was closed or replaced by the program") != NULL ||
            (l->rank != scene->victim && strstr(plait_last_error(), "rank ") != NULL);
 }
 

@@ -200,17 +200,32 @@ static void hand_over(struct plait_local_guest *g, struct plait_hello *hello, st
     g->fd = -1;
 }
 
+/* All that rank 0 has open for those who come. */
+static enum plait_status check_open(const struct plait_machine_place *p, int door)
+{
+    enum plait_status status = plait_descriptor_check(door);
+
+    if (status == PLAIT_OK)
+        status = plait_descriptor_check(p->listener);
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS && status == PLAIT_OK; i++)
+        status = p->guests[i].fd >= 0 ? plait_descriptor_check(p->guests[i].fd) : PLAIT_OK;
+    return status;
+}
+
 static enum plait_status take(struct plait_place *place, int door, struct plait_hello *hello,
                               struct plait_error *verdict, double until, int *out)
 {
     struct plait_machine_place *p = (struct plait_machine_place *)place;
     struct epoll_event events[16];
     const bool alone = door == p->listener;
+    const enum plait_status kept = check_open(p, door);
+    *out = -1;
+    if (kept != PLAIT_OK)
+        return kept;
     const int n = alone ? 0 : epoll_wait(door, events, 16, 0);
     enum plait_status status = alone ? welcome(p, -1) : PLAIT_OK;
 
     (void)until; /* nothing waits for long */
-    *out = -1;
     if (alone && status == PLAIT_OK && p->guests[0].fd >= 0) {
         plait_frame_wait(p->guests[0].fd, POLLIN, plait_clock() + PLAIT_TELL);
         if (listen_to(p, -1, &p->guests[0]))
