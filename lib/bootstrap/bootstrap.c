@@ -25,20 +25,16 @@ static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct
                                          enum plait_status own)
 {
     const size_t n = strnlen((const char *)id->bytes, sizeof id->bytes);
-    struct plait_machine_place *place;
+    struct plait_machine_place place;
 
     if (strncmp((const char *)id->bytes, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) != 0 ||
-        n >= sizeof place->address.sun_path)
+        n >= sizeof place.address.sun_path)
         return own != PLAIT_OK
                    ? own
                    : plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create() nor by "
                                                "plait_unique_id_create_tcp()");
-    place = malloc(sizeof *place); /* too large for a small stack */
-    if (place == NULL)
-        return own != PLAIT_OK ? own : plait_fail_memory("out of memory for a meeting on one machine");
-    plait_machine_place_init(place, (const char *)id->bytes, n);
-    own = plait_meet_at(b, &place->place, own);
-    free(place);
+    plait_machine_place_init(&place, (const char *)id->bytes, n);
+    own = plait_meet_at(b, &place.place, own);
     return own == PLAIT_OK && b->launched ? plait_bootstrap_agree(b, plait_claim_check(b->nodes.claim, b->rank)) : own;
 }
 

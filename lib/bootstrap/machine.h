@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define PLAIT_MOST_LOCAL_GUESTS 32
+#define PLAIT_MOST_LOCAL_GUESTS 16
 
 struct plait_local_guest { /* a connection that has not yet said which rank it is */
     int fd;                /* -1: none */
