@@ -12,6 +12,7 @@
 #include "wait.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,6 +263,7 @@ static enum plait_status shrink(const void *args, enum plait_status own, struct 
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
+    _Alignas(max_align_t) char few[2048] = { 0 }; /* memory that cannot be missing, but for thousands of ranks */
     struct shrinking *s = NULL;
     size_t bytes = 0;
     enum plait_status status = PLAIT_OK;
@@ -280,7 +282,7 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
         status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: abort is %d; it must be 0 or 1", abort);
     if (status == PLAIT_OK) {
         bytes = sizeof *s + n * sizeof *excluded;
-        s = calloc(1, bytes);
+        s = bytes <= sizeof few ? (struct shrinking *)(void *)few : calloc(1, bytes);
         if (s == NULL)
             status = plait_fail_memory("out of memory for the %u ranks that plait_comm_shrink() excludes", n);
     }
@@ -293,6 +295,7 @@ enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *exc
             s->excluded[i] = excluded[i];
     }
     status = now_or_later(status, shrink, s, bytes, comm, out);
-    free(s);
+    if ((void *)s != few)
+        free(s);
     return status;
 }
