@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MORE 64 /* places by which the list grows */
 
 struct kept {
     const char *purpose; /* NULL: nothing is kept under this number */
@@ -17,13 +16,14 @@ struct kept {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kept *list; /* [room], by number; there while something is kept */
-static size_t room, nkept;
+enum { ROOM = 16384 };          /* numbers that are kept; higher ones are used without comparing */
+static struct kept list[ROOM]; /* by number; no memory that may be missing */
+static size_t nkept;
 static _Thread_local bool apart;
 
 static struct kept *find(int fd)
 {
-    return !apart && fd >= 0 && (size_t)fd < room && list[fd].purpose != NULL ? &list[fd] : NULL;
+    return !apart && fd >= 0 && fd < ROOM && list[fd].purpose != NULL ? &list[fd] : NULL;
 }
 
 static bool is_there(const struct kept *k, int fd)
@@ -33,28 +33,11 @@ static bool is_there(const struct kept *k, int fd)
     return fstat(fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
 }
 
-static bool make_room(int fd)
-{
-    if ((size_t)fd < room)
-        return true;
-    const size_t n = (size_t)fd + MORE;
-    struct kept *more = realloc(list, n * sizeof *more);
-    if (more == NULL)
-        return false;
-    memset(more + room, 0, (n - room) * sizeof *more);
-    list = more;
-    room = n;
-    return true;
-}
-
 static void forget(struct kept *k)
 {
     k->purpose = NULL;
     if (--nkept > 0)
         return;
-    free(list);
-    list = NULL;
-    room = 0;
 }
 
 int plait_descriptor_keep(int fd, const char *purpose)
@@ -73,7 +56,11 @@ int plait_descriptor_keep(int fd, const char *purpose)
         errno = error;
         fd = next;
     }
-    if (fd >= 0 && make_room(fd) && fstat(fd, &s) == 0) {
+    if (fd >= ROOM) {
+        pthread_mutex_unlock(&lock);
+        return fd;
+    }
+    if (fd >= 0 && fstat(fd, &s) == 0) {
         list[fd] = (struct kept){ purpose, s.st_dev, s.st_ino };
         nkept++;
     } else if (fd >= 0) {
