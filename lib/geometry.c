@@ -40,10 +40,10 @@ static struct plait_side side_of(enum holds holds, uint32_t nrank, bool at_root,
 struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
                                         uint32_t nblk)
 {
-    const struct row *row = &rows[coll];
-
     if ((unsigned)coll >= PLAIT_NCOLL)
         return (struct plait_geometry){ .kind = PLAIT_KIND_VECTOR };
+    const struct row *row = &rows[coll];
+
     if (row->kind != PLAIT_KIND_VECTOR)
         nblk = plait_block_count(coll, nrank);
     return (struct plait_geometry){

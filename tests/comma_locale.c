@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "comma_locale.h"
 
+#include <ctype.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* What is not here is as in POSIX, which localedef warns of. */
 static const char source[] = "comment_char %\n"
@@ -45,7 +45,8 @@ bool comma_locale(bool on)
     const bool made = mkdtemp(folder) != NULL && make(folder);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     const bool removed = system(command) == 0;
-    const bool acts = made && strtod("2.5", &end) == 2 && strcmp(end, ".5") == 0 && strcasecmp("info", "INFO") != 0;
+    const volatile int small_i = 'i'; /* strcasecmp() is the sanitizers' own under them */
+    const bool acts = made && strtod("2.5", &end) == 2 && strcmp(end, ".5") == 0 && toupper(small_i) != 'I';
     if (!acts)
         fprintf(stderr, "no locale with a decimal comma could be made with localedef (Debian: libc-bin)\n");
     return acts && removed;
