@@ -86,10 +86,14 @@ static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *
     struct nccl_config c = { true, "nccl" };
 
     nccl_environment_use();
-    if (comm == NULL || nranks < 1 || nranks > PLAIT_MAX_RANKS || rank < 0 || rank >= nranks)
-        return nccl_group_refuse(nccl_fail(ncclInvalidArgument, NULL,
-                                           "%s: comm %p, rank %d of %d: ranks are 0 to nranks - 1, of at most %d", call,
-                                           (void *)comm, rank, nranks, PLAIT_MAX_RANKS));
+    if (comm == NULL)
+        return nccl_group_refuse(nccl_fail(ncclInvalidArgument, NULL, "%s: comm is NULL", call));
+    if (nranks < 1 || nranks > PLAIT_MAX_RANKS)
+        return nccl_group_refuse(
+            nccl_fail(ncclInvalidArgument, NULL, "%s: nranks is %d; it is 1 to %d", call, nranks, PLAIT_MAX_RANKS));
+    if (rank < 0 || rank >= nranks)
+        return nccl_group_refuse(
+            nccl_fail(ncclInvalidArgument, NULL, "%s: rank is %d; it is 0 to %d", call, rank, nranks - 1));
     bool gpu = false;
     int device = 0;
     ncclResult_t result = nccl_config_read(config, call, &c);
@@ -113,9 +117,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds,
                                       ncclConfig_t *config)
 {
-    if (nId < 1 || commIds == NULL)
-        return nccl_group_refuse(nccl_fail(
-            ncclInvalidArgument, NULL, "ncclCommInitRankScalable: %d ids at %p: one at least", nId, (void *)commIds));
+    if (commIds == NULL)
+        return nccl_group_refuse(nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitRankScalable: commIds is NULL"));
+    if (nId < 1)
+        return nccl_group_refuse(
+            nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitRankScalable: nId is %d; it is 1 at least", nId));
     return init_rank(newcomm, nranks, commIds, myrank, config, "ncclCommInitRankScalable");
 }
 
@@ -138,9 +144,11 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     ncclUniqueId as_theirs;
 
     nccl_environment_use();
-    if (comm == NULL || ndev < 1 || ndev > PLAIT_MAX_RANKS)
-        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitAll: comm is %p and ndev %d: 1 to %d", (void *)comm,
-                         ndev, PLAIT_MAX_RANKS);
+    if (comm == NULL)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitAll: comm is NULL");
+    if (ndev < 1 || ndev > PLAIT_MAX_RANKS)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommInitAll: ndev is %d; it is 1 to %d", ndev,
+                         PLAIT_MAX_RANKS);
     bool gpu = false;
     ncclResult_t result = check_devices(ndev, devlist, &gpu);
     if (result == ncclSuccess)

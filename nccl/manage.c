@@ -104,10 +104,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     if (result != ncclSuccess)
         return nccl_group_refuse(result);
     struct nccl_config c = config_of(comm);
-    if (newcomm == NULL || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
-        result = nccl_fail(ncclInvalidArgument, comm,
-                           "%s: color %d, newcomm %p: colors are 0 or more, or NCCL_SPLIT_NOCOLOR", call, color,
-                           (void *)newcomm);
+    if (newcomm == NULL)
+        result = nccl_fail(ncclInvalidArgument, comm, "%s: newcomm is NULL", call);
+    else if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        result = nccl_fail(ncclInvalidArgument, comm, "%s: color is %d; it is 0 or more, or NCCL_SPLIT_NOCOLOR", call,
+                           color);
     if (result == ncclSuccess)
         result = nccl_config_read(config, call, &c);
     struct nccl_job *j =
@@ -134,10 +135,13 @@ static bool copy_excluded(struct nccl_job *j, const int *list, int n)
 
 static ncclResult_t check_excluded(struct ncclComm *c, const int *list, int n, const void *newcomm, int flags)
 {
-    if (newcomm == NULL || n < 1 || list == NULL || (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT))
-        return nccl_fail(ncclInvalidArgument, c,
-                         "ncclCommShrink: %d ranks at %p, newcomm %p, flags %d: one rank at least; flags are 0 or 1", n,
-                         (const void *)list, newcomm, flags);
+    if (newcomm == NULL || list == NULL)
+        return nccl_fail(ncclInvalidArgument, c, "ncclCommShrink: %s is NULL",
+                         newcomm == NULL ? "newcomm" : "excludeRanksList");
+    if (n < 1)
+        return nccl_fail(ncclInvalidArgument, c, "ncclCommShrink: excludeRanksCount is %d; it is 1 at least", n);
+    if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)
+        return nccl_fail(ncclInvalidArgument, c, "ncclCommShrink: shrinkFlags is %d; it is 0 or 1", flags);
     for (int i = 0; i < n; i++)
         if (list[i] < 0 || list[i] >= c->nrank || list[i] == c->rank)
             return nccl_fail(ncclInvalidArgument, c, "ncclCommShrink: rank %d to be excluded is %s", list[i],

@@ -128,9 +128,10 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, vo
         pthread_mutex_unlock(&comm->lock);
         *handle = r;
     } else {
-        result =
-            nccl_fail(ncclInvalidArgument, comm, "ncclCommRegister: buff %p, %zu bytes, handle %p: nothing to register",
-                      buff, size, (void *)handle);
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommRegister: %s",
+                           handle == NULL ? "handle is NULL"
+                           : buff == NULL ? "buff is NULL"
+                                          : "size is 0: nothing to register");
     }
     nccl_leave(comm);
     return result;
@@ -180,9 +181,10 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
         [ncclStatGpuMemPersist] = persist,
         [ncclStatGpuMemTotal] = m.staging + persist,
     };
-    if (value == NULL || (unsigned)stat >= sizeof values / sizeof *values)
-        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: stat is %d and value %p; stats are 0 to 3",
-                           (int)stat, (void *)value);
+    if (value == NULL)
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: value is NULL");
+    else if ((unsigned)stat >= sizeof values / sizeof *values)
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommMemStats: stat is %d; it is 0 to 3", (int)stat);
     else
         *value = values[stat];
     nccl_leave(comm);

@@ -71,11 +71,15 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 
     if (result != ncclSuccess)
         return result;
-    if (op == NULL || scalar == NULL || size == 0 ||
-        (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)) {
+    if (op == NULL || scalar == NULL) {
         result =
-            nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: op %p, scalar %p, type %d, residence %d",
-                      (void *)op, scalar, (int)datatype, (int)residence);
+            nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: %s is NULL", op == NULL ? "op" : "scalar");
+    } else if (size == 0) {
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: datatype is %d, which is no type",
+                           (int)datatype);
+    } else if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate) {
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: residence is %d; it is 0 or 1",
+                           (int)residence);
     } else {
         new.scale.when = residence == ncclScalarDevice ? PLAIT_SCALE_LATE : PLAIT_SCALE_NOW;
         new.scale.late = scalar;

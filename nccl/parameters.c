@@ -70,10 +70,11 @@ static bool is_handle(const struct ncclParamHandle *h)
 static ncclResult_t check(const struct ncclParamHandle *h, const void *out, const char *call)
 {
     use_list();
-    return is_handle(h) && out != NULL
-               ? ncclSuccess
-               : nccl_fail(ncclInvalidArgument, NULL, "%s: handle %p, out %p: handles come from ncclParamBind()", call,
-                           (const void *)h, out);
+    if (out == NULL)
+        return nccl_fail(ncclInvalidArgument, NULL, "%s: out is NULL", call);
+    return is_handle(h) ? ncclSuccess
+                        : nccl_fail(ncclInvalidArgument, NULL, "%s: handle is %p, which ncclParamBind() has not given",
+                                    call, (const void *)h);
 }
 
 ncclResult_t ncclParamBind(ncclParamHandle_t *out, const char *key)
@@ -181,9 +182,11 @@ ncclResult_t ncclParamGet(ncclParamHandle_t h, void *out, int maxLen, int *len)
         return result;
     read_value(h, text);
     const int need = (int)strlen(text) + 1;
-    if (maxLen < need || len == NULL)
-        return nccl_fail(ncclInvalidArgument, NULL, "ncclParamGet: %s needs %d bytes, maxLen is %d and len %p", h->key,
-                         need, maxLen, (void *)len);
+    if (len == NULL)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclParamGet: len is NULL");
+    if (maxLen < need)
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclParamGet: maxLen is %d, but %s needs %d bytes", maxLen, h->key,
+                         need);
     memcpy(out, text, (size_t)need);
     *len = need;
     return ncclSuccess;

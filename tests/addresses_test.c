@@ -424,6 +424,8 @@ static int miss_loopback(struct scene *s)
     CHECK(unshare(CLONE_NEWNET) == 0);
     CHECK(run("ip link add eth0 type veth peer name q && ip addr add 10.9.9.1/24 dev eth0 && ip link set eth0 up && "
               "ip link set q up") == 0);
+    for (int i = 0; i < 500 && plait_unique_id_create_tcp(NULL, &id) != PLAIT_OK; i++)
+        usleep(10000); /* the kernel reports the link a moment after it is set up */
     CHECK(plait_unique_id_create_tcp(NULL, &id) == PLAIT_OK && pipe(start) == 0);
     const pid_t pid = fork();
     CHECK(pid >= 0);

@@ -360,12 +360,13 @@ static int run_phase(struct scene *s, uint32_t rank, unsigned nth)
 }
 
 /* What the library does without: sizes of caches and limits that it cannot read, a way to empty freed pages, a look whether
- * who is slow to answer still lives, a descriptor more by which rank 0 takes several ranks at a time. */
+ * who is slow to answer still lives, a descriptor more by which rank 0 takes several ranks at a time, or for a rank that comes
+ * again later. */
 static bool is_optional(const char *call)
 {
-    static const char *const calls[] = { "",       "fopen64",     "opendir",
-                                         "open64", "fallocate64", "pidfd_open of another",
-                                         "fcntl64" };
+    static const char *const calls[] = { "",        "fopen64",     "opendir",
+                                         "open64",  "fallocate64", "pidfd_open of another",
+                                         "fcntl64", "accept4" };
 
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(call, calls[i]) == 0)
