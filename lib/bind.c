@@ -122,8 +122,10 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
     return plait_fingerprint(fields, sizeof fields);
 }
 
-static void describe(const struct plait_op_plan *o, struct plait_what *out)
+static void describe(const struct plait_comm *comm, const struct plait_op_plan *o, struct plait_what *out)
 {
+    const struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+
     *out = (struct plait_what){
         .count = o->count,
         .settings = (uint32_t)(o->selection.plan_hash ^ o->selection.plan_hash >> 32),
@@ -131,7 +133,7 @@ static void describe(const struct plait_op_plan *o, struct plait_what *out)
         .coll = (uint8_t)o->coll,
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,
-        .inplace = o->inplace && !o->geometry.rooted,
+        .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
         .root = (uint16_t)o->root,
         .sized = o->sized,
         .device = o->device,
@@ -218,7 +220,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
-    describe(o, &o->what);
+    describe(comm, o, &o->what);
     o->fingerprint = fingerprint_of(o);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
                    plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);

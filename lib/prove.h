@@ -15,8 +15,12 @@
  */
 void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
 
-/* The shape as all ranks know it: of a rooted collective only the root knows that it works in place. */
-struct plait_shape plait_common_shape(const struct plait_shape *shape);
+/*
+ * The shape as all ranks know it. Whether a rank works in place only it knows: the library's plans have the same messages
+ * either way, and of a rooted collective only the root's differ. A caller's algorithm of another collective may send
+ * other values in place, so there all ranks must do the same.
+ */
+struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
 
 /*
  * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way from

@@ -308,10 +308,11 @@ static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
-    const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root, !rooted && shape->inplace, s->slice,
-                                 s->round,    s->tiny,      s->split,    shape->node != NULL };
+    const uint64_t numbers[] = {
+        shape->coll, shape->nrank, shape->root,        plait_common_shape(s->alg, shape).inplace, s->slice, s->round,
+        s->tiny,     s->split,     shape->node != NULL
+    };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -347,7 +348,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
                                                               : bytes * (shape->nrank - 1);
     s.once = (!geometry.combines || geometry.rooted) &&
              plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken, w->oversubscribed);
-    const struct plait_shape common = plait_common_shape(shape);
+    const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));

@@ -161,8 +161,15 @@ ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t se
 ncclResult_t ncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 {
-    return submit((struct nccl_call){ CALL(alltoall), .in = sendbuff, .out = recvbuff, .count = count }, datatype, 0,
-                  ncclSum, stream, config);
+    const bool alone =
+        sendbuff == recvbuff && !nccl_group_is_open(); /* in place it is staged, as groups are (fuse.h) */
+    ncclResult_t result = alone ? ncclGroupStart() : ncclSuccess;
+
+    if (result != ncclSuccess)
+        return result;
+    result = submit((struct nccl_call){ CALL(alltoall), .in = sendbuff, .out = recvbuff, .count = count }, datatype, 0,
+                    ncclSum, stream, config);
+    return alone ? ncclGroupEnd() : result;
 }
 
 ncclResult_t ncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,

@@ -28,6 +28,18 @@ static size_t place_after(size_t bytes, const struct nccl_call *c)
     return nccl_call_streams(c) ? (bytes + LINE - 1) / LINE * LINE : bytes;
 }
 
+/* All-to-all in place, which the library has not: the input is copied first. */
+static bool is_staged(const struct nccl_call *c)
+{
+    return c->kind->coll == PLAIT_ALLTOALL && c->count > 0 && c->in != NULL && c->in == c->out;
+}
+
+/* What a call takes of the memory for packing. */
+static size_t packed_bytes(const struct nccl_call *c)
+{
+    return is_staged(c) ? (size_t)c->comm->nrank * bytes_of(c) : bytes_of(c);
+}
+
 static bool can_be_fused(const struct nccl_call *c)
 {
     return c->kind->coll == PLAIT_ALLREDUCE && c->count > 0 && c->in != NULL && c->out != NULL &&
@@ -89,6 +101,10 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
         if (!can_be_fused(c)) {
             if (c->kind->coll >= 0 && c->kind->coll != PLAIT_ALLREDUCE)
                 close_all(buckets, n, c->comm);
+            if (is_staged(c)) {
+                buckets[n] = (struct nccl_bucket){ .first = c, .last = c, .nmember = 1, .bytes = packed_bytes(c) };
+                c->bucket = &buckets[n++];
+            }
             continue;
         }
         struct nccl_bucket *b = find(buckets, n, c);
@@ -100,6 +116,11 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
         join(b, c);
     }
     return n;
+}
+
+static bool is_packed(const struct nccl_bucket *b)
+{
+    return b != NULL && (b->nmember > 1 || is_staged(b->first));
 }
 
 static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *b)
@@ -119,7 +140,7 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
     size_t bytes = 0;
 
     for (size_t k = i; k < n; k++)
-        if (lie_together(&buckets[i], &buckets[k]) && buckets[k].nmember > 1) {
+        if (lie_together(&buckets[i], &buckets[k]) && is_packed(&buckets[k])) {
             buckets[k].at = bytes;
             bytes += (buckets[k].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
@@ -128,7 +149,11 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
         if (lie_together(&buckets[i], &buckets[k])) {
             buckets[k].whole = *buckets[k].first;
             buckets[k].whole.mark = buckets[k].mark;
-            buckets[k].whole.in = buckets[k].whole.out = memory + (memory != NULL ? buckets[k].at : 0);
+            buckets[k].memory = memory != NULL ? memory + buckets[k].at : NULL;
+            buckets[k].whole.in = buckets[k].memory;
+            if (is_staged(buckets[k].first))
+                continue;
+            buckets[k].whole.out = buckets[k].memory;
             buckets[k].whole.count = buckets[k].bytes / plait_dtype_size(buckets[k].whole.type);
         }
     return bytes == 0 || memory != NULL;
@@ -158,14 +183,9 @@ ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
     return ncclSuccess;
 }
 
-static bool is_packed(const struct nccl_call *c)
-{
-    return c->bucket != NULL && c->bucket->nmember > 1;
-}
-
 const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c)
 {
-    if (!is_packed(c))
+    if (!is_packed(c->bucket))
         return c;
     return c == c->bucket->first ? &c->bucket->whole : NULL;
 }
@@ -174,11 +194,11 @@ const struct nccl_call *nccl_fuse_stands_for(const struct nccl_call *c)
 
 static void copy_on_host(const struct nccl_bucket *b, bool pack)
 {
-    char *here = b->whole.out;
+    char *here = b->memory;
 
     for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
-        memcpy(pack ? here : c->out, pack ? c->in : here, bytes_of(c));
-        here += bytes_of(c);
+        memcpy(pack ? here : c->out, pack ? c->in : here, packed_bytes(c));
+        here += packed_bytes(c);
     }
 }
 
@@ -203,9 +223,9 @@ static enum plait_status copy_on_stream(const struct nccl_bucket *b, bool pack)
         return PLAIT_ERR_NOMEM;
     for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
         at = place_after(at, c);
-        char *here = (char *)b->whole.out + at;
-        copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, bytes_of(c) };
-        at += bytes_of(c);
+        char *here = b->memory + at;
+        copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, packed_bytes(c) };
+        at += packed_bytes(c);
     }
     const enum plait_status status =
         plait_comm_copy(atomic_load(&b->first->comm->plait), copies, b->nmember, b->first->on);
@@ -237,7 +257,7 @@ static enum plait_status copy_all(const struct nccl_call *calls, bool pack)
     enum plait_status status = PLAIT_OK;
 
     for (const struct nccl_call *c = calls; c != NULL && status == PLAIT_OK; c = c->next)
-        if (is_packed(c) && c == c->bucket->first)
+        if (is_packed(c->bucket) && c == c->bucket->first && (pack || !is_staged(c)))
             status = copy(c->bucket, pack);
     return status;
 }

@@ -3,10 +3,15 @@
  * Fusion: all-reduces of one group that differ in nothing but buffers and counts become one, of up to PLAIT_NCCL_FUSION
  * bytes, packed one behind the other in memory of the comm's; on a GPU each begins on 16 bytes.
  *
- * Sums of inputs that are multiplied first stay single: their factors may differ from rank to rank. What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host, which is the
- * same on all ranks; not from where buffers lie, nor from which stream they are on. A bucket is on the stream of its first
- * member, which waits for those of the others, and they for it. Another collective of the comm ends what is open, as the order of a comm's collectives stays; an all-reduce that
- * is too large travels from where it lies, at its place. Ranks whose buckets have other members are told, as with single calls. As in NCCL, calls of one group must not depend on each other.
+ * What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host, which is
+ * the same on all ranks; not from where buffers lie, nor from which stream they are on. Sums of inputs that are multiplied
+ * first stay single: their factors may differ from rank to rank. A bucket is on the stream of its first member, which waits
+ * for those of the others, and they for it. Another collective of the comm ends what is open, as the order of a comm's
+ * collectives stays; an all-reduce that is too large travels from where it lies, at its place. Ranks whose buckets have
+ * other members are told, as with single calls. As in NCCL, calls of one group must not depend on each other.
+ *
+ * An all-to-all in place, which the library has not, is a bucket of its own: its input is packed, its output is the
+ * caller's.
  */
 #ifndef PLAIT_NCCL_FUSE_H
 #define PLAIT_NCCL_FUSE_H
@@ -21,7 +26,8 @@ struct nccl_bucket {
     unsigned nmember;
     bool open;
     enum nccl_pack_kind kind;
-    size_t at; /* in the comm's memory of its kind */
+    size_t at;    /* in the comm's memory of its kind, */
+    char *memory; /* here */
 };
 
 /*

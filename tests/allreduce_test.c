@@ -51,6 +51,7 @@ struct trial {                 /* one operation; equal on all ranks */
     enum plait_op op;
     size_t count, slice;
     bool inplace, library;
+    bool mixed; /* in place on every other rank only */
     enum plait_round round;
 };
 
@@ -119,12 +120,17 @@ static int take_input(struct input *input, const struct trial *t, uint32_t nrank
     return 0;
 }
 
+static bool is_inplace(const struct trial *t, uint32_t rank)
+{
+    return t->inplace && !(t->mixed && rank % 2 == 1);
+}
+
 /* Always 1, as a rank that failed. */
 static int complain(const struct plan_of_trials *p, uint32_t rank, const struct trial *t, const char *what)
 {
     fprintf(stderr, "rank %u of %u: %s %s %s count %zu slice %zu %s %s: %s\n", rank, p->nrank, t->spec,
             plait_dtype_name(t->type), plait_op_name(t->op), t->count, t->slice,
-            t->inplace ? "in place" : "out of place", t->library ? "library" : "malloc", what);
+            is_inplace(t, rank) ? "in place" : "out of place", t->library ? "library" : "malloc", what);
     return 1;
 }
 
@@ -141,7 +147,7 @@ static int try_once(struct plait_comm *comm, uint32_t rank, const struct plan_of
     memcpy(in, input, bytes);
     CHECK(plait_allreduce(comm, in, out, t->count, t->type, t->op, &call) == PLAIT_OK);
     CHECK(values_wrong(out, t->type, t->op, p->nrank, t->count) == 0);
-    CHECK(t->inplace || memcmp(in, input, bytes) == 0);
+    CHECK(is_inplace(t, rank) || memcmp(in, input, bytes) == 0);
     for (size_t i = bytes; i < bytes + GUARD; i++)
         CHECK(out[i] == 0x7b);
     return 0;
@@ -153,7 +159,7 @@ static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_
 {
     const struct trial *t = &p->trials[i];
     const size_t bytes = t->count * plait_dtype_size(t->type);
-    char *in = get_memory(t->library, bytes), *out = t->inplace ? in : get_memory(t->library, bytes);
+    char *in = get_memory(t->library, bytes), *out = is_inplace(t, rank) ? in : get_memory(t->library, bytes);
     uint64_t hash[2];
 
     CHECK(in != NULL && out != NULL);
@@ -167,7 +173,7 @@ static int try_one(struct plait_comm *comm, uint32_t rank, const struct plan_of_
         return complain(p, rank, t, "not the same again");
     p->sums->hash[rank][i % TOGETHER] = hash[0];
     drop_memory(t->library, in);
-    if (!t->inplace)
+    if (!is_inplace(t, rank))
         drop_memory(t->library, out);
     return 0;
 }
@@ -260,6 +266,7 @@ static size_t draw_trials(const struct specs *specs, unsigned map, uint32_t nran
         if (t->slice > 0 && t->count * 8 / t->slice > 200)
             t->slice = t->count * 8 / 200;
         t->inplace = next_random(&seed) % 2;
+        t->mixed = next_random(&seed) % 2;
         t->library = next_random(&seed) % 2;
         t->round = (enum plait_round)(next_random(&seed) % 3);
         n++;
@@ -297,6 +304,7 @@ static size_t list_product(const struct specs *specs, unsigned map, uint32_t nra
         t->type = types[type];
         t->op = (enum plait_op)op;
         t->inplace = place == 1;
+        t->mixed = (i / each + type) % 2;
         t->count = small_count(nrank, count);
         n++;
     }

@@ -32,7 +32,6 @@
     X(FAULT_COUNT, "count", PLAIT_ERR_MISMATCH, true, false, false)           \
     X(FAULT_TYPE, "type", PLAIT_ERR_MISMATCH, true, false, false)             \
     X(FAULT_OPERATOR, "operator", PLAIT_ERR_MISMATCH, true, false, false)     \
-    X(FAULT_PLACE, "place", PLAIT_ERR_MISMATCH, true, false, false)           \
     X(FAULT_ALGORITHM, "algorithm", PLAIT_ERR_MISMATCH, true, false, false)   \
     X(FAULT_BARRIER, "barrier", PLAIT_ERR_MISMATCH, true, false, false)       \
     X(FAULT_SWAP, "swap", PLAIT_ERR_MISMATCH, true, false, false)             \

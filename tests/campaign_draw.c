@@ -91,6 +91,7 @@ static struct collective draw_step(uint64_t *state, uint32_t nrank, size_t most,
     s.op = g.combines ? (enum plait_op)below(state, PLAIT_PREMULSUM) : PLAIT_SUM;
     s.root = g.rooted ? below(state, nrank) : 0;
     s.inplace = below(state, 2) && g.kind != PLAIT_KIND_PAIR;
+    s.mixed = below(state, 2);
     s.sizes = g.kind != PLAIT_KIND_VECTOR && below(state, 2) ? 1 + below(state, 1000) : 0;
     s.count = draw_count(state, nrank, &s, most);
     if (s.sizes != 0)
@@ -115,8 +116,6 @@ static bool has_fault(const struct collective *c, enum fault fault)
         return !barrier;
     case FAULT_OPERATOR:
         return !barrier && g.combines;
-    case FAULT_PLACE: /* part of what must be equal */
-        return !barrier && !g.rooted && g.kind != PLAIT_KIND_PAIR && c->sizes == 0;
     case FAULT_ROOT:
         return g.rooted;
     case FAULT_SIZES:
@@ -225,9 +224,6 @@ static struct collective draw_other(uint64_t *state, const struct injection *j)
         while (s.op == struck.op)
             s.op = (enum plait_op)below(state, PLAIT_PREMULSUM);
         break;
-    case FAULT_PLACE:
-        s.inplace = !struck.inplace;
-        break;
     case FAULT_ALGORITHM:
         draw_algorithm(state, j->nrank, &s, struck.spec, s.spec);
         break;
@@ -299,7 +295,11 @@ static void print_step(const struct collective *c, char *text, size_t size)
     if (c->odd != 0)
         n += (size_t)snprintf(text + n, size - n, ", one more in block %u of %zu", c->odd - 1,
                               collective_block(c, c->odd - 1));
-    snprintf(text + n, size - n, "%s%s%s", c->inplace ? ", in place" : "", c->spec[0] != '\0' ? ", " : "", c->spec);
+    snprintf(text + n, size - n, "%s%s%s",
+             !c->inplace ? ""
+             : c->mixed  ? ", in place on even ranks"
+                         : ", in place",
+             c->spec[0] != '\0' ? ", " : "", c->spec);
 }
 
 void injection_print(const struct injection *j, char *text, size_t size)

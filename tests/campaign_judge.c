@@ -136,12 +136,6 @@ static const char *form_of(const struct collective *c, char name[32])
     return name;
 }
 
-/* Is the place part of what must be equal? */
-static bool compared_in_place(const struct collective *c)
-{
-    return c->inplace && c->sizes == 0 && !plait_geometry_of(c->coll, 1, 0, 0, 1).rooted;
-}
-
 /* The first field that differs, with both values, between two ranks of which one is the culprit. */
 static bool names_difference(const struct injection *j, const char *text)
 {
@@ -165,8 +159,6 @@ static bool names_difference(const struct injection *j, const char *text)
         PAIR("operator", "%s", plait_op_name(a->op), plait_op_name(b->op));
     else if (a->root != b->root)
         PAIR("root", "%u", a->root, b->root);
-    else if (compared_in_place(a) != compared_in_place(b))
-        PAIR("call", "%s", a->inplace ? "in place" : "out of place", b->inplace ? "in place" : "out of place");
     else
         PAIR("algorithm", "%s", a->spec, b->spec);
 #undef PAIR

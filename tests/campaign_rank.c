@@ -124,11 +124,11 @@ static enum plait_status call(struct actor *a, int which)
     const struct collective *c = &a->j->steps[which];
     const struct plait_geometry g = plait_geometry_of(c->coll, a->j->nrank, c->root, a->rank, 1);
     const struct collective_buffers b =
-        collective_place(c, a->j->nrank, a->rank, c->inplace ? a->out : a->in[which], a->out);
+        collective_place(c, a->j->nrank, a->rank, collective_is_inplace(c, a->rank) ? a->out : a->in[which], a->out);
     enum plait_status status;
 
     memset(a->out, 0xa5, step_bytes(a->j, which));
-    if (c->inplace && b.in != NULL)
+    if (collective_is_inplace(c, a->rank) && b.in != NULL)
         memcpy(b.in, a->in[which], collective_elements(c, &g.in) * plait_dtype_size(c->type));
     a->report->number++;
     a->report->entered = plait_clock();

@@ -67,6 +67,59 @@ static void every_algorithm_passes_on_every_rank_count(void **state)
     }
 }
 
+/*
+ * Every rank in place or not, as it likes: the plans of a comm then are right together. All mixtures of few ranks; of more,
+ * one rank apart from the others, and every other one.
+ */
+static void check_mixture(const struct spec *out, const struct spec *in, uint64_t places)
+{
+    const uint32_t nrank = out->shape.nrank;
+    struct plans p = plans_emit(out->alg, &out->shape), q = plans_emit(in->alg, &in->shape);
+    struct plait_report report;
+
+    for (uint32_t r = 0; r < nrank; r++)
+        if (places >> r & 1) {
+            struct plait_plan *plan = p.plan[r];
+            p.plan[r] = q.plan[r];
+            q.plan[r] = plan;
+        }
+    if (plait_plan_check(out->text, &in->shape, CONST_PLANS(&p), NULL, &report) != PLAIT_OK)
+        fail_msg("%s, in place on ranks 0x%llx: %s", out->text, (unsigned long long)places, report.text);
+    plans_free(&p);
+    plans_free(&q);
+}
+
+static void each_rank_of_the_librarys_algorithms_may_work_in_place_or_not(void **state)
+{
+    static const enum plait_coll colls[] = { PLAIT_ALLREDUCE, PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER };
+    static const uint32_t nranks[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24 };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
+        for (size_t k = 0; k < sizeof nranks / sizeof *nranks; k++) {
+            const uint32_t n = nranks[k];
+            struct specs out, in;
+            specs_init(&out, colls[c], n, false);
+            specs_init(&in, colls[c], n, true);
+            assert_int_equal(out.n, in.n);
+            for (uint32_t i = 0; i < out.n; i++) {
+                assert_string_equal(out.spec[i].text, in.spec[i].text);
+                in.spec[i].shape.node = out.spec[i].shape.node;
+                if (n <= 5)
+                    for (uint64_t places = 1; places < (UINT64_C(1) << n) - 1; places++)
+                        check_mixture(&out.spec[i], &in.spec[i], places);
+                else
+                    for (uint64_t places = 1; places < UINT64_C(1) << n; places *= 4) {
+                        check_mixture(&out.spec[i], &in.spec[i], places);
+                        check_mixture(&out.spec[i], &in.spec[i],
+                                      UINT64_C(0x5555555555555555) * places & ((UINT64_C(1) << n) - 1));
+                    }
+            }
+            specs_finish(&out);
+            specs_finish(&in);
+        }
+}
+
 /* ---- Faults by hand ---------------------------------------------------------------------------- */
 
 struct fault {
@@ -618,6 +671,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_passes_on_every_rank_count),
+        cmocka_unit_test(each_rank_of_the_librarys_algorithms_may_work_in_place_or_not),
         cmocka_unit_test(right_plans_pass),
         cmocka_unit_test(right_plans_of_every_geometry_pass),
         cmocka_unit_test(moves_against_the_geometry_are_refused),

@@ -156,6 +156,11 @@ enum plait_status collective_run(struct plait_comm *comm, const struct collectiv
 
 /* ---- Values -------------------------------------------------------------------------------------------- */
 
+bool collective_is_inplace(const struct collective *c, uint32_t rank)
+{
+    return c->inplace && !(c->mixed && rank % 2 == 1);
+}
+
 struct collective_buffers collective_place(const struct collective *c, uint32_t nrank, uint32_t rank, char *in,
                                            char *out)
 {
@@ -163,7 +168,7 @@ struct collective_buffers collective_place(const struct collective *c, uint32_t 
     const size_t size = plait_dtype_size(c->type);
     struct collective_buffers b = { g.in.nslot > 0 ? in : NULL, g.out.nslot > 0 ? out : NULL };
 
-    if (!c->inplace || b.in == NULL || b.out == NULL)
+    if (!collective_is_inplace(c, rank) || b.in == NULL || b.out == NULL)
         return b;
     if (is_vector(c))
         b.in = out;

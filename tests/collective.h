@@ -23,6 +23,7 @@ struct collective { /* equal on all ranks, but for `odd` */
     uint32_t root;
     size_t count, slice;
     bool inplace, library;
+    bool mixed;     /* in place on every other rank only */
     uint32_t sizes; /* not 0: blocks of 0 to `count` elements, which this number chooses, and gaps between them */
     uint32_t odd;   /* not 0: this rank takes block odd - 1 for an element bigger than it is */
 };
@@ -51,6 +52,8 @@ struct collective_buffers {
 };
 struct collective_buffers collective_place(const struct collective *c, uint32_t nrank, uint32_t rank, char *in,
                                            char *out);
+
+bool collective_is_inplace(const struct collective *c, uint32_t rank);
 
 /* The elements of a rank's input. */
 void collective_fill(const struct collective *c, uint32_t nrank, uint32_t rank, void *in);

@@ -60,13 +60,13 @@ static int look_at_result(const struct buffers *b, const struct collective *t, u
         if (b->at.out[i] != want[i]) {
             fprintf(stderr, "rank %u of %u: %s:%s %s %s count %zu root %u slice %zu %s %s: element %zu is wrong\n",
                     rank, nrank, plait_coll_name(t->coll), t->spec, plait_dtype_name(t->type), plait_op_name(t->op),
-                    t->count, t->root, t->slice, t->inplace ? "in place" : "out of place",
+                    t->count, t->root, t->slice, collective_is_inplace(t, rank) ? "in place" : "out of place",
                     t->library ? "library" : "malloc", i / size);
             CHECK(b->at.out[i] == want[i]);
         }
     for (size_t i = 0; own && i < GUARD; i++)
         CHECK(b->at.out[n * size + i] == 0x7b);
-    if (!t->inplace && b->at.in != NULL && t->count > 0) {
+    if (!collective_is_inplace(t, rank) && b->at.in != NULL && t->count > 0) {
         collective_fill(t, nrank, rank, scratch);
         CHECK(memcmp(b->at.in, scratch, collective_elements(t, &g->in) * size) == 0);
     }
@@ -147,6 +147,7 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
                                         .count = counts[c],
                                         .slice = variant == 3 ? 1000 : 0,
                                         .inplace = variant & 1,
+                                        .mixed = i % 2,
                                         .library = variant & 2 };
                 if (t.inplace && g.kind == PLAIT_KIND_PAIR)
                     continue;
@@ -212,6 +213,7 @@ static void long_blocks_go_in_slices(void **state)
             for (unsigned variant = 0; variant < 4; variant++) {
                 t.library = variant & 1;
                 t.inplace = (variant & 2) && collectives[k] != PLAIT_ALLTOALL;
+                t.mixed = k % 2;
                 add(&all, &t);
             }
         }

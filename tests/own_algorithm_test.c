@@ -281,6 +281,29 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* Whether its messages are the same in place is not known, as they are of the library's algorithms. */
+static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    int in[1000] = { 1 }, out[1000];
+
+    (void)arg;
+    call.algorithm = "swap";
+    CHECK(plait_allreduce(*comm, in, rank == 0 ? in : out, 1000, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_MISMATCH);
+    /* One is told by the other, in its words. */
+    CHECK(strstr(plait_last_error(), "call is in place here and out of place on rank 1") != NULL ||
+          strstr(plait_last_error(), "call is out of place here and in place on rank 0") != NULL);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static void in_place_on_some_ranks_is_refused(void **state)
+{
+    (void)state;
+    run_with(&swap, work_in_place_on_one_rank);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_claim_of_no_blocks_or_too_many_is_refused_by_name),
         cmocka_unit_test(ranks_whose_emit_differs_see_that_the_plans_do),
         cmocka_unit_test(an_emit_that_changes_its_mind_is_refused),
+        cmocka_unit_test(in_place_on_some_ranks_is_refused),
     };
     return cmocka_run_group_tests_name("own algorithms", tests, NULL, NULL);
 }

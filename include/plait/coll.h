@@ -197,8 +197,8 @@ PLAIT_API int plait_op_find(const char *name);
  * out    [count] elements; valid only when the call returns PLAIT_OK
  * count  elements, not bytes; 0 is allowed: the ranks meet and nothing moves
  * call   options of this call, or NULL
- * In place on all ranks or on none: it is part of what must be equal (but for count 0, and premulsum, which
- *         puts in * scale into out and combines that in place).
+ * In place: each rank as it likes, as in NCCL. A program's own algorithm (plait_comm_options.algorithms) needs it on all
+ *         ranks or on none. premulsum puts in * scale into out and combines that in place.
  * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG,
  *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
  *         plait_comm_destroy() returns.

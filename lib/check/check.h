@@ -28,7 +28,7 @@ struct plait_checker {
     const char *name;
     const struct plait_plan *const *plans;
     uint32_t nrank, root;
-    bool inplace;
+    bool inplace; /* may plans be in place? */
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
@@ -80,9 +80,9 @@ static inline struct plait_geometry plait_geometry_at(const struct plait_checker
 }
 
 /* The slot of OUT that is the same memory as slot `slot` of IN, or PLAIT_NONE. */
-static inline uint32_t plait_alias(const struct plait_geometry *g, bool inplace, uint32_t slot)
+static inline uint32_t plait_alias(const struct plait_geometry *g, const struct plait_plan *plan, uint32_t slot)
 {
-    return inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
+    return plan->inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
 }
 
 /* Step number inside its rank, for messages. */

@@ -73,7 +73,7 @@ static struct value value_at(const struct meaning *m, uint32_t rank, struct plai
 
     if (span.buf != PLAIT_IN)
         return *slot_at(m, rank, span, i);
-    alias = plait_alias(g, m->c->inplace, span.slot + i);
+    alias = plait_alias(g, m->c->plans[rank], span.slot + i);
     if (alias != PLAIT_NONE)
         return m->slots[rank][alias];
     return (struct value){ leaf(rank), rank, block_of(&g->in, span.slot + i), span.slot, 0 };
@@ -354,7 +354,7 @@ static bool init_slots(struct meaning *m)
         for (size_t i = 0; i < n; i++)
             slots[i] = (struct value){ .set = PLAIT_NONE };
         for (uint32_t i = 0; i < g->in.nslot; i++) {
-            const uint32_t alias = plait_alias(g, m->c->inplace, i);
+            const uint32_t alias = plait_alias(g, m->c->plans[r], i);
             if (alias != PLAIT_NONE)
                 slots[alias] = (struct value){ leaf(r), r, block_of(&g->in, i), alias, 0 };
         }

@@ -66,7 +66,7 @@ static struct touch *touch_at(const struct race *x, struct plait_span span, uint
 {
     uint32_t slot = span.slot + i;
 
-    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan->inplace, slot)) == PLAIT_NONE)
+    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan, slot)) == PLAIT_NONE)
         return NULL;
     return &x->touch[slot + (span.buf == PLAIT_TMP ? x->geometry.out.nslot : 0)];
 }

@@ -122,7 +122,7 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
         return "is of another version";
     if (p->nrank != c->nrank || p->rank != rank)
         return "is for another rank or rank count";
-    if (p->coll != c->coll || p->inplace != c->inplace)
+    if (p->coll != c->coll || (p->inplace && !c->inplace))
         return "is for another collective, or in place where the shape is not";
     if (p->root != c->root)
         return "is for another root";

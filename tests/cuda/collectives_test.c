@@ -53,7 +53,8 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
                                     .type = kinds[k].type,
                                     .op = kinds[k].op,
                                     .count = counts[(i + k) % 5],
-                                    .inplace = k % 2 == 1 };
+                                    .inplace = k % 2 == 1,
+                                    .mixed = i % 2 == 1 };
             const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, rank, 1);
             c.root = g.rooted ? k % nrank : 0;
             c.inplace = c.inplace && g.kind != PLAIT_KIND_PAIR && c.coll != PLAIT_BARRIER;
@@ -104,7 +105,8 @@ static int every_plan(struct plait_comm **comm, uint32_t rank, void *arg)
                                                                                              : PLAIT_ROUND_DEFAULT,
                                         .root = specs.spec[k].shape.root,
                                         .count = 997,
-                                        .inplace = inplace };
+                                        .inplace = inplace,
+                                        .mixed = k % 3 == 1 };
                 if (specs.spec[k].shape.node != NULL)
                     continue;
                 memcpy(c.spec, specs.spec[k].text, sizeof c.spec - 1);

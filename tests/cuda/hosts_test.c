@@ -81,7 +81,8 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
         for (unsigned inplace = 0; inplace < 2; inplace++) {
             struct collective c = { .coll = i < NCOLLECTIVE ? collectives[i] : PLAIT_ALLREDUCE,
                                     .type = inplace ? PLAIT_INT32 : PLAIT_FLOAT32,
-                                    .count = 30001 };
+                                    .count = 30001,
+                                    .mixed = i % 2 };
             const struct plait_geometry g = plait_geometry_of(c.coll, plait_comm_nrank(*comm), 0, rank, 1);
             c.root = g.rooted ? i % 2 : 0;
             c.inplace = inplace && g.kind != PLAIT_KIND_PAIR;

@@ -124,6 +124,65 @@ static void every_collective_is_right_in_processes_threads_and_both(void **state
             ranks_run(&(struct ranks){ .nprocess = shapes[i][0], .nthread = shapes[i][1], .body = use_everything }), 0);
 }
 
+/* ---- In place on some ranks ----------------------------------------------------------------------------------- */
+
+/* Bit r of `places`: rank r works in place. */
+static int sum_and_move(ncclComm_t comm, int rank, int nrank, unsigned places, size_t count, int grouped)
+{
+    static _Thread_local float in[4][MOST * COUNT], out[4][MOST * COUNT], of[MOST * COUNT];
+    const int here = places >> rank & 1;
+    const size_t n = (size_t)nrank * count, part = (size_t)rank * count;
+
+    for (int k = 0; k < 4; k++)
+        fill(in[k], n, rank);
+    fill(in[2] + part, count, rank);
+    if (grouped)
+        OK(ncclGroupStart());
+    OK(ncclAllReduce(in[0], here ? in[0] : out[0], n, ncclFloat, ncclSum, comm, NULL));
+    OK(ncclReduceScatter(in[1], here ? in[1] + part : out[1], count, ncclFloat, ncclSum, comm, NULL));
+    OK(ncclAllGather(in[2] + part, here ? in[2] : out[2], count, ncclFloat, comm, NULL));
+    OK(ncclAlltoAll(in[3], here ? in[3] : out[3], count, ncclFloat, comm, NULL));
+    if (grouped)
+        OK(ncclGroupEnd());
+    const float *sum = here ? in[0] : out[0], *scattered = here ? in[1] + part : out[1],
+                *gathered = here ? in[2] : out[2], *turned = here ? in[3] : out[3];
+    for (size_t i = 0; i < n; i++)
+        CHECK(sum[i] == sum_at(i, nrank));
+    for (size_t i = 0; i < count; i++)
+        CHECK(scattered[i] == sum_at(part + i, nrank));
+    for (int r = 0; r < nrank; r++) {
+        fill(of, n, r);
+        CHECK(memcmp(gathered + (size_t)r * count, of, count * sizeof *of) == 0);
+        CHECK(memcmp(turned + (size_t)r * count, of + part, count * sizeof *of) == 0);
+    }
+    return 0;
+}
+
+static int work_in_every_mixture_of_places(ncclComm_t *comm, int rank, int nrank)
+{
+    for (unsigned places = 0; places < 1u << nrank; places++)
+        for (unsigned k = 0; k < 4; k++)
+            if (sum_and_move(*comm, rank, nrank, places, k / 2 ? COUNT : 1, k % 2) != 0)
+                return 1;
+    return 0;
+}
+
+static void each_rank_may_work_in_place_or_not(void **state)
+{
+    static const char *const algorithms[][2] = { { NULL },
+                                                 { "NCCL_ALGO=allreduce:ring", NULL },
+                                                 { "NCCL_ALGO=allreduce:tree", NULL } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        for (int threads = 0; threads < 2; threads++)
+            assert_int_equal(ranks_run(&(struct ranks){ .nprocess = threads ? 1 : 3,
+                                                        .nthread = threads ? 4 : 1,
+                                                        .body = work_in_every_mixture_of_places,
+                                                        .environment = algorithms[i] }),
+                             0);
+}
+
 /* ---- Types and operators --------------------------------------------------------------------------------------- */
 
 static const size_t sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
@@ -302,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_version_is_that_of_the_interface),
         cmocka_unit_test(every_collective_is_right_in_processes_threads_and_both),
+        cmocka_unit_test(each_rank_may_work_in_place_or_not),
         cmocka_unit_test(every_type_is_combined_by_every_operator_and_by_those_that_multiply_before),
         cmocka_unit_test(messages_in_groups_do_not_wait_for_each_other),
         cmocka_unit_test(one_thread_may_hold_all_ranks_several_of_them_on_a_device),

@@ -97,6 +97,28 @@ static int move_things(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
     return failed;
 }
 
+/* Every other rank in place. What is enqueued twice uses the staged input again. */
+static int work_in_place(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
+{
+    const size_t n = (size_t)nrank * COUNT;
+    int failed = 0;
+
+    for (int k = 0; k < 2; k++) {
+        const float *in = rank % 2 == k ? g->in : g->out;
+        failed |= fill(g, rank, 2);
+        CHECK(gpu_put(g->out, g->in, n * sizeof(float), g->stream));
+        OK(ncclAllReduce(in, g->out, n, ncclFloat, ncclSum, comm, g->stream));
+        failed |= expect(g, rank, nrank, 0, n, -1, 0, 2);
+        CHECK(gpu_put(g->out, g->in, n * sizeof(float), g->stream));
+        OK(ncclAlltoAll(in, g->out, COUNT, ncclFloat, comm, g->stream));
+        OK(ncclAlltoAll(g->out, g->out, COUNT, ncclFloat, comm, g->stream)); /* back */
+        OK(ncclAlltoAll(g->out, g->out, COUNT, ncclFloat, comm, g->stream));
+        for (int r = 0; r < nrank; r++)
+            failed |= expect(g, rank, nrank, (size_t)r * COUNT, COUNT, r, (size_t)rank * COUNT, 2);
+    }
+    return failed;
+}
+
 /* Nobody on the host waits between them, though they take turns in IN. */
 static int queue_things(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
 {
@@ -124,7 +146,7 @@ static int use_everything(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommCuDevice(*comm, &device));
     CHECK(device == 0 && gpu_begin(&g, MOST * COUNT));
     int failed = reduce_things(*comm, &g, rank, nrank) || move_things(*comm, &g, rank, nrank) ||
-                 queue_things(*comm, &g, rank, nrank);
+                 work_in_place(*comm, &g, rank, nrank) || queue_things(*comm, &g, rank, nrank);
     OK(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, *comm, rank == 0 ? NULL : g.stream)); /* they only meet */
     /* CUDA's default stream, by both its handles. */
     cudaStream_t own = g.stream;

@@ -83,6 +83,7 @@ bool move(struct soak *s, struct place *place)
     if (c.coll == PLAIT_BARRIER)
         c.count = 0;
     c.inplace = c.coll != PLAIT_ALLTOALL && below(s, 2);
+    c.mixed = below(s, 2);
     if (below(s, 3) == 0 && plait_geometry_of(c.coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR) {
         c.sizes = 1 + below(s, 1000);
         c.count -= c.count > 0; /* for the elements between blocks */
@@ -110,7 +111,7 @@ bool move(struct soak *s, struct place *place)
     if (!collective_right(&c, place->nrank, place->rank, b.out, s->scratch[1])) {
         fprintf(stderr, "soak: %s%s of %zu %s, %s, on %u ranks, %s%s is wrong\n", plait_coll_name(c.coll),
                 c.sizes != 0 ? "v" : "", c.count, plait_dtype_name(c.type), plait_op_name(c.op), place->nrank,
-                c.spec[0] != '\0' ? c.spec : "default", c.inplace ? ", in place" : "");
+                c.spec[0] != '\0' ? c.spec : "default", !c.inplace ? "" : c.mixed ? ", in place on even ranks" : ", in place");
         return complain(s, "wrong results");
     }
     if (place->rank == 0) {
