@@ -388,17 +388,35 @@ static void a_comm_is_aborted_while_an_operation_is_in_flight(void **state)
 
 struct pair {
     ncclComm_t comm[2];
+    _Atomic pid_t thread; /* 0: it has not called yet */
 };
 
 static void *use_both(void *arg)
 {
-    const struct pair *p = arg;
+    struct pair *p = arg;
     float x[2] = { 1, 1 };
 
     ncclGroupStart();
     for (int i = 0; i < 2; i++)
         ncclAllReduce(&x[i], &x[i], 1, ncclFloat, ncclSum, p->comm[i], NULL);
+    p->thread = gettid();
     return ncclGroupEnd() == ncclRemoteError ? arg : NULL;
+}
+
+/* It has called, and sleeps: it waits for the others. */
+static void wait_for_sleep(const struct pair *p)
+{
+    char path[64], state = 'R';
+
+    while (state != 'S') {
+        usleep(1000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)p->thread);
+        FILE *f = p->thread != 0 ? fopen(path, "r") : NULL;
+        if (f != NULL && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'R';
+        if (f != NULL)
+            fclose(f);
+    }
 }
 
 static int await_failure(ncclComm_t comm, int rank)
@@ -415,7 +433,7 @@ static int await_failure(ncclComm_t comm, int rank)
 /* A thread of rank 0 waits in a group of two comms. Rank 1 never comes to it. */
 static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
 {
-    struct pair pair = { { *comm, NULL } };
+    struct pair pair = { .comm = { *comm, NULL } };
     ncclResult_t state;
     pthread_t thread;
     void *done;
@@ -426,7 +444,7 @@ static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
     if (rank == 1)
         return await_failure(pair.comm[0], rank) != 0 || await_failure(pair.comm[1], rank) != 0;
     CHECK(pthread_create(&thread, NULL, use_both, &pair) == 0);
-    usleep(50000);
+    wait_for_sleep(&pair);
     OK(ncclCommAbort(pair.comm[0])); /* though the thread still waits for the other */
     CHECK(ncclCommGetAsyncError(pair.comm[0], &state) == ncclInvalidArgument);
     OK(ncclCommGetAsyncError(pair.comm[1], &state));
