@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that aborts when it has finished: the others finish, too, and their next operation fails. */
+#include "collective.h"
 #include "ranks.h"
 #include "tier.h"
+
+#include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,19 +23,36 @@ static int tries(void)
     return RANKS_ON_HOSTS || light() ? 20 : 200;
 }
 
-/* Small vectors, slices, memory of the library's and not. */
-static int sum_and_abort(struct plait_comm *comm, uint32_t rank, int i, float *in, float *out)
+/* Any collective, small vectors and slices, blocking and as a request. */
+static struct collective draw(int i)
 {
-    const size_t count = i % 2 ? COUNT : 10;
+    const enum plait_coll coll =
+        i % (NCOLLECTIVE + 1) < NCOLLECTIVE ? collectives[i % (NCOLLECTIVE + 1)] : PLAIT_ALLREDUCE;
+    const bool rooted = plait_geometry_of(coll, NRANK, 0, 0, 1).rooted;
 
-    for (size_t k = 0; k < count; k++)
-        in[k] = (float)(rank + 1);
+    return (struct collective){ .coll = coll,
+                                .type = PLAIT_FLOAT32,
+                                .root = rooted ? (uint32_t)(i / 3 % NRANK) : 0,
+                                .count = i % 2 ? COUNT / NRANK : 10 };
+}
+
+static int run_and_abort(struct plait_comm *comm, uint32_t rank, int i, char *const memory[4])
+{
+    const struct collective c = draw(i);
+    const struct collective_buffers b = collective_place(&c, NRANK, rank, memory[0], memory[1]);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *request = NULL;
+    const bool pending = i / 2 % 2;
+
+    collective_fill(&c, NRANK, rank, b.in);
+    collective_want(&c, NRANK, rank, memory[2], memory[3]);
     CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
-    CHECK(plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    call.request = pending ? &request : NULL;
+    CHECK(collective_call(comm, &c, b.in, b.out, call) == PLAIT_OK);
+    CHECK(!pending || plait_wait(&request) == PLAIT_OK);
     if (rank == (uint32_t)i % NRANK)
         CHECK(plait_comm_abort(comm, "it is done") == PLAIT_OK);
-    for (size_t k = 0; k < count; k++)
-        CHECK(out[k] == NRANK * (NRANK + 1) / 2);
+    CHECK(b.out == NULL || collective_right(&c, NRANK, rank, b.out, memory[3]));
     if (rank != (uint32_t)i % NRANK) {
         CHECK(plait_barrier(comm, NULL) == PLAIT_ERR_FAILED);
         CHECK(strstr(plait_last_error(), "aborted by rank") != NULL &&
@@ -43,18 +63,19 @@ static int sum_and_abort(struct plait_comm *comm, uint32_t rank, int i, float *i
 
 static int abort_after_the_last(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    float *in = malloc(COUNT * sizeof *in), *out = malloc(COUNT * sizeof *out);
+    char *memory[4];
 
     (void)arg;
-    CHECK(in != NULL && out != NULL);
+    for (int k = 0; k < 4; k++)
+        CHECK((memory[k] = calloc(COUNT, sizeof(float))) != NULL);
     for (int i = 0; i < tries(); i++) {
         struct plait_comm *own;
         CHECK(plait_comm_duplicate(*comm, "aborted", &own) == PLAIT_OK);
-        CHECK(sum_and_abort(own, rank, i, in, out) == 0);
+        CHECK(run_and_abort(own, rank, i, memory) == 0);
         plait_comm_destroy(own);
     }
-    free(in);
-    free(out);
+    for (int k = 0; k < 4; k++)
+        free(memory[k]);
     return 0;
 }
 
