@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bells.h"
-
-#include "../transports/net.h"
+#include "port.h"
 
 #include <errno.h>
 #include <linux/futex.h>

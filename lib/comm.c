@@ -12,6 +12,7 @@
 #include "look.h"
 #include "meet.h"
 #include "message.h"
+#include "port.h"
 #include "progress.h"
 #include "remote/remote.h"
 #include "report.h"
@@ -19,8 +20,6 @@
 #include "run.h"
 #include "status.h"
 #include "wait.h"
-
-#include "../transports/net.h"
 
 #include <plait/topology.h>
 

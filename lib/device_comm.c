@@ -8,11 +8,10 @@
 #include "failure.h"
 #include "flight.h"
 #include "look.h"
+#include "port.h"
 #include "progress.h"
 #include "report.h"
 #include "status.h"
-
-#include "../transports/net.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,12 +4,11 @@
 #include "failure.h"
 #include "group.h"
 #include "message.h"
+#include "port.h"
 #include "progress.h"
 #include "reduce.h"
 #include "status.h"
 #include "wait.h"
-
-#include "../transports/net.h"
 
 #include <plait/request.h>
 

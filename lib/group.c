@@ -178,10 +178,10 @@ static void await_creation(struct plait_creation *c)
 /* The others, who can, wait for this rank; or come only when pending operations of this one have ended. */
 static void tell_why_not(struct plait_creation *first)
 {
-    plait_frame_drive(true);
+    plait_frame_drive(plait_progress);
     for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
-    plait_frame_drive(false);
+    plait_frame_drive(NULL);
 }
 
 /*

@@ -4,9 +4,8 @@
 #include "device_comm.h"
 #include "flight.h"
 #include "message.h"
+#include "port.h"
 #include "status.h"
-
-#include "../transports/net.h"
 
 #include <plait/memory.h>
 

@@ -4,14 +4,13 @@
 #include "bootstrap/bootstrap.h"
 #include "descriptor.h"
 #include "hash.h"
+#include "port.h"
 #include "remote/remote.h"
 #include "report.h"
 #include "slow.h"
 #include "status.h"
 #include "system_limits.h"
 #include "wait.h"
-
-#include "../transports/net.h"
 
 #include <plait/version.h>
 

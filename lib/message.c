@@ -6,9 +6,8 @@
 #include "message_agree.h"
 #include "message_stage.h"
 #include "message_wait.h"
+#include "port.h"
 #include "status.h"
-
-#include "../transports/net.h"
 
 #include <stdlib.h>
 #include <string.h>

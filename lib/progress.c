@@ -6,12 +6,11 @@
 #include "fork.h"
 #include "interrupt.h"
 #include "message.h"
+#include "port.h"
 #include "reduce.h"
 #include "request.h"
 #include "status.h"
 #include "wait.h"
-
-#include "../transports/net.h"
 
 #include <pthread.h>
 #include <sched.h>

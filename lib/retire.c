@@ -6,10 +6,9 @@
 #include "fork.h"
 #include "look.h"
 #include "message.h"
+#include "port.h"
 #include "remote/remote.h"
 #include "wait.h"
-
-#include "../transports/net.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,12 +7,11 @@
 #include "engine.h"
 #include "failure.h"
 #include "look.h"
+#include "port.h"
 #include "prog.h"
 #include "report.h"
 #include "status.h"
 #include "tiny.h"
-
-#include "../transports/net.h"
 
 #include <stdio.h>
 

@@ -3,10 +3,9 @@
 
 #include "failure.h"
 #include "look.h"
+#include "port.h"
 #include "remote/remote.h"
 #include "report.h"
-
-#include "../transports/net.h"
 
 #include <stdarg.h>
 #include <stdio.h>

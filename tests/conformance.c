@@ -7,7 +7,7 @@
 #include "ranks.h"
 #include "reduce_reference.h"
 
-#include "../transports/net.h"
+#include "port.h"
 #include "tier.h"
 
 #include <plait/memory.h>

@@ -3,7 +3,7 @@
  * Links over a network (transports/net.c), both ends in this thread, over one that delays and reorders (fake_net.h);
  * and how the plug-in of a network is found.
  */
-#include "../transports/net.h"
+#include "port.h"
 
 #include "fake_net.h"
 #include "plugin.h"

@@ -3,7 +3,7 @@
  * What UCX does to a process and what it leaves alone: it is loaded only when a network is opened, the program's
  * signal handlers, libc's code and the user's settings stay, and a peer that dies is seen.
  */
-#include "../transports/net.h"
+#include "port.h"
 
 #include "clock.h"
 #include "plugin.h"

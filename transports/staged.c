@@ -18,7 +18,7 @@
  * message that has its slot next.
  */
 #include "../lib/device_stage.h"
-#include "net.h"
+#include "../lib/port.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "../clock.h"
 #include "../descriptor.h"
 #include "../interrupt.h"
-#include "../progress.h"
 #include "../status.h"
 
 #include <errno.h>
@@ -48,16 +47,16 @@ void plait_frame_unwatch(void)
     listens = false;
 }
 
-static _Thread_local bool drives;
+static _Thread_local bool (*drive)(void);
 
-void plait_frame_drive(bool on)
+void plait_frame_drive(bool (*progress)(void))
 {
-    drives = on;
+    drive = progress;
 }
 
 enum plait_status plait_frame_look(void)
 {
-    while (drives && plait_progress())
+    while (drive != NULL && drive())
         ;
     if (listens && (interrupted || (interrupted = plait_interrupted())))
         return plait_fail(PLAIT_ERR_FAILED, "comm creation: " PLAIT_INTERRUPTED);
@@ -83,7 +82,7 @@ bool plait_frame_dead(int fd)
 enum plait_status plait_frame_wait(int fd, short events, double until)
 {
     for (bool dead = false;;) {
-        const double left = until - plait_clock(), most = dead ? 0 : drives ? DRIVE_TICK : PLAIT_FRAME_TICK;
+        const double left = until - plait_clock(), most = dead ? 0 : drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
         struct pollfd p = { .fd = fd, .events = events };
         const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
         if (n > 0)

@@ -35,8 +35,8 @@ void plait_frame_watch(const struct plait_watch *watch);
 void plait_frame_unwatch(void);
 enum plait_status plait_frame_look(void);
 
-/* Nobody else does what is pending in this process meanwhile (progress.h): the waits of this thread do. */
-void plait_frame_drive(bool on);
+/* Nobody else does what is pending in this process meanwhile: the waits of this thread do, by this; NULL: they do not. */
+void plait_frame_drive(bool (*progress)(void));
 
 #define PLAIT_FRAME_TICK 0.05 /* seconds between looks for a dead process while waiting */
 
