@@ -5,6 +5,7 @@
 #include "prog.h"
 #include "prove.h"
 #include "report.h"
+#include "select.h"
 #include "status.h"
 #include "tiny.h"
 

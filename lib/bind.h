@@ -3,8 +3,7 @@
 #ifndef PLAIT_LIB_BIND_H
 #define PLAIT_LIB_BIND_H
 
-#include "arguments.h"
-#include "comm.h"
+#include "operation.h"
 
 #include <string.h>
 

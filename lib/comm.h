@@ -8,7 +8,6 @@
 #include <plait/plan.h>
 
 #include "arena.h"
-#include "arguments.h"
 #include "bootstrap/bootstrap.h"
 #include "config.h"
 #include "fork.h"
@@ -17,7 +16,6 @@
 #include "message_ring.h"
 #include "record.h"
 #include "reduce.h"
-#include "select.h"
 #include "transport.h"
 #include "trial.h"
 
@@ -155,26 +153,6 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     uint64_t finished; /* operations, as last looked up for tiny.c */
 };
 
-/* What a rank does in a tiny operation. */
-struct plait_tiny_plan {
-    struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
-    bool takes;                  /* it has an OUT; */
-    bool keeps;                  /* and part of it is of its own IN, only copied */
-    bool lends;                  /* library memory is read where it lies: it is long enough; */
-    bool timed;                  /* else it is measured how to write it */
-    uint32_t turn;               /* slots of its size, less one */
-    size_t given;                /* in a control block, where these begin; */
-    size_t data, apart;          /* and the data of the first; from each to the next; */
-    size_t bytes;                /* that each who gives puts there, at most */
-    bool parts;                  /* a part for each who takes, else one for all; */
-    size_t part;                 /* from each to the next; */
-    bool beside;                 /* where blocks differ in size: the bytes of each are beside the word, */
-    size_t head;                 /* or in so many bytes before its part; */
-    size_t room;                 /* bytes of the largest block that goes there: of others there is the head alone */
-    size_t at;                   /* in IN, what it takes of its own */
-    size_t stride;               /* OUT takes what is from rank r at r * stride */
-};
-
 struct plait_unread { /* a message that came and could not be read */
     uint32_t rank;    /* whose it is */
     int error;        /* errno; 0: there is none */
@@ -183,62 +161,16 @@ struct plait_unread { /* a message that came and could not be read */
     size_t bytes;
 };
 
+struct plait_op_plan;
 struct plait_prog;
 struct plait_flight;
 struct plait_run;
-
-/* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
-struct plait_op_plan {
-    struct plait_key key;
-    enum plait_coll coll;
-    enum plait_dtype type;
-    enum plait_op op;
-    uint32_t root;
-    bool inplace;
-    bool sized;   /* blocks differ in size, as each call says */
-    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
-    bool plain;   /* made for a call without options */
-    struct plait_call call; /* algorithm points to `asked` */
-    char asked[PLAIT_MAX_SPEC];
-
-    struct plait_selection selection;
-    struct plait_geometry geometry;
-    double factor; /* of a fusion's sums; else 0 */
-    uint32_t fingerprint;
-    struct plait_tiny_plan tiny;  /* of a tiny one */
-    size_t size;                  /* bytes of an element */
-    size_t in_bytes, out_bytes;   /* of this rank's buffers */
-    ptrdiff_t place;              /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
-    struct plait_how inner, last; /* of combinations whose result is partial; of the last */
-    plait_reduce_fn reduce;
-    struct plait_prog *prog; /* NULL when tiny */
-    struct plait_claim claim;
-    struct plait_tally *tally;
-    uint64_t runs;          /* not yet in the tally */
-    struct plait_what what; /* for the ring */
-    bool device;            /* its buffers are in a device's memory */
-
-    uint32_t users; /* requests that run it; while there are any it stays */
-    bool forgotten; /* and goes with the last, as another operation has its place */
-};
 
 /* Of what all ranks of a call must agree on. */
 static inline uint32_t plait_fingerprint(const uint64_t *fields, size_t bytes)
 {
     const uint64_t h = PLAIT_GUARDS ? plait_hash(PLAIT_HASH_START, fields, bytes) : 0;
     return (uint32_t)(h ^ h >> 32);
-}
-
-/* What tells an operation from every other of the comm. */
-static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequence)
-{
-    return PLAIT_GUARDS ? (uint64_t)o->fingerprint << 32 | (uint32_t)sequence : (uint32_t)sequence;
-}
-
-/* Of its messages: one that nobody took, as the call differed, is not taken for that of the next equal operation. */
-static inline uint32_t plait_message_fingerprint(const struct plait_op_plan *o, uint64_t sequence)
-{
-    return PLAIT_GUARDS ? o->fingerprint + (uint32_t)sequence * 0x9e3779b1u : 0;
 }
 
 struct plait_tally { /* of one algorithm of one collective */

@@ -27,7 +27,6 @@
 #define PLAIT_LIB_LEND_H
 
 #include "clock.h"
-#include "select.h"
 
 #include <plait/plan.h>
 
@@ -35,6 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PLAIT_LEAST_ONCE  ((size_t)8 << 10) /* bytes of a message below which a copy by the kernel costs more: 2 us */
 #define PLAIT_LEND_ROUND  8                 /* blocks in a row, as the first ones find their memory in no cache */
 #define PLAIT_LEND_CHANCE 1                 /* of them, in a first round of what is dear */
 #define PLAIT_LEND_FIRST  2                 /* rounds of each */

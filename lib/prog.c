@@ -340,7 +340,7 @@ static enum plait_status reverse_deps(struct binder *b)
     return PLAIT_OK;
 }
 
-static enum plait_status bind(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
+static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
                               bool wide, struct plait_prog *p)
 {
     struct binder b = { .plan = plan,
@@ -455,7 +455,7 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)
-        status = bind(plan, node, kinds, wide, p);
+        status = bind_plan(plan, node, kinds, wide, p);
 out:
     free(node);
     free(kinds);

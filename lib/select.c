@@ -42,6 +42,7 @@
 #include "hash.h"
 #include "prog.h"
 #include "prove.h"
+#include "select.h"
 #include "status.h"
 #include "tiny.h"
 

@@ -3,18 +3,16 @@
 #ifndef PLAIT_LIB_SELECT_H
 #define PLAIT_LIB_SELECT_H
 
-#include <plait/comm.h>
-#include <plait/plan.h>
+#include "operation.h"
 
 /*
  * A message from memory that is not shared can be read through the kernel, once, instead of being staged and read; one
- * that a root combines as well, into its result or memory of its own. Below LEAST the call costs more (2 us). Above, lend.h
+ * that a root combines as well, into its result or memory of its own. Below PLAIT_LEAST_ONCE the call costs more. Above, lend.h
  * measures which takes less time for the two ends of a message. Where one rank takes more than MOST in all, of a reduce
  * from each, that is not all: in a gather staging gives others a part of what the root would do alone, in an all-gather
  * several find in a cache what was staged once, and of a long reduce slices are staged while others are combined. Measured
  * with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
  */
-#define PLAIT_LEAST_ONCE          ((size_t)8 << 10)
 #define PLAIT_MOST_ONCE_GATHER    ((size_t)1 << 20)
 #define PLAIT_MOST_ONCE_ALLGATHER ((size_t)8 << 20)
 #define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
@@ -51,20 +49,6 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     double latency;      /* seconds of theirs, or 0 */
 };
 
-struct plait_selection {
-    const struct plait_alg *alg;
-    char spec[PLAIT_MAX_SPEC];
-    bool tiny;    /* one step, without the engine (tiny.c) */
-    size_t split; /* bytes of the largest block between two ranks that goes as in tiny.c beside the engine; 0: none */
-    bool once;    /* every receive is a copy or combined at a root, and few enough bytes for plait_copies_once() */
-    size_t slice; /* elements */
-    uint64_t nslice;
-    enum plait_round round;
-    bool divides; /* an average of which every rank divides its input before it is summed */
-    uint64_t plan_hash;
-    const char *why;
-};
-
 /*
  * Is this small enough for tiny.c? bytes: of the vector, or of a block; of blocks that differ in size of the largest, if
  * all ranks know it, else 0. wish: sized, oversubscribed, far and paced are read.
@@ -86,18 +70,6 @@ bool plait_is_of_library(const struct plait_alg *alg);
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
-
-/* Where inputs are scaled or divided before they are summed: into OUT of an all-reduce, else elsewhere. */
-static inline bool plait_scales_inplace(enum plait_coll coll)
-{
-    return coll == PLAIT_ALLREDUCE;
-}
-
-/* Is what is combined in place? */
-static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
-{
-    return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
-}
 
 /* The error of blocks that differ in size and such an algorithm. */
 enum plait_status plait_cannot_differ(const char *spec);

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "comm.h"
+#include "select.h"
 #include "sized.h"
 
 static struct plait_trials *trials_of(const struct plait_run *run)

@@ -8,6 +8,7 @@
 #include "flight.h"
 #include "message.h"
 #include "ranks.h"
+#include "select.h"
 #include "tier.h"
 
 #include <plait/log.h>

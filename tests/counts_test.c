@@ -2,7 +2,9 @@
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
 #include "collective.h"
 #include "comm.h"
+#include "operation.h"
 #include "ranks.h"
+#include "select.h"
 #include "specs.h"
 
 #include <plait/group.h>

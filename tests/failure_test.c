@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "comm.h"
 #include "look.h"
+#include "operation.h"
 #include "ranks.h"
 #include "tier.h"
 #include "wait.h"

@@ -15,6 +15,7 @@
  * each operation. The code that runs is the same as between processes.
  */
 #include "comm.h"
+#include "operation.h"
 
 #include <plait/comm.h>
 #include <plait/group.h>

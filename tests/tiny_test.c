@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tiny operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
 #include "comm.h"
+#include "operation.h"
 #include "plans.h"
 #include "ranks.h"
 #include "report.h"
