@@ -5,8 +5,10 @@
 
 #include "birth.h"
 #include "clock.h"
+#include "creation.h"
 #include "device_comm.h"
 #include "devices.h"
+#include "drive.h"
 #include "failure.h"
 #include "flight.h"
 #include "look.h"
@@ -158,6 +160,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->own->nrank = comm->nrank;
     memcpy(comm->own->name, comm->name, sizeof comm->own->name);
     plait_arena_show(&comm->own->shown);
+    comm->drive = &plait_drive;
     comm->peers = calloc(comm->nrank, sizeof *comm->peers);
     comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);

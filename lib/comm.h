@@ -187,6 +187,21 @@ struct plait_owner {
     void (*excuse)(const struct plait_owner *self, uint32_t rank, char *text, size_t room);
 };
 
+struct plait_request;
+
+/*
+ * What goes on in a comm beside the operation in progress: pending collectives and messages, which are of rooms above this
+ * one. All with the comm's lock held.
+ */
+struct plait_drive {
+    /* One turn of everything. Something moved? rarely: the caller does not poll all the time. */
+    bool (*turn)(struct plait_comm *comm, bool rarely);
+    /* The ranks that are waited for, at most `most`. */
+    uint32_t (*awaited)(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
+    void (*begin_message)(struct plait_request *r);
+    void (*fail_messages)(struct plait_comm *comm, enum plait_status status); /* the comm has failed */
+};
+
 #define PLAIT_NOP_PLAN 256 /* operations remembered per comm; indexed by 8 bits of a hash */
 
 struct plait_comm {
@@ -196,7 +211,8 @@ struct plait_comm {
     struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
-    struct plait_port *port;  /* its network (transports/net.h); NULL: it has none */
+    struct plait_port *port;  /* its network (port.h); NULL: it has none */
+    const struct plait_drive *drive;
     enum plait_status failed; /* sticky */
     bool told;                /* the log has the failure and the operations before it */
 

@@ -12,11 +12,19 @@
 struct plait_request;
 struct plait_creation;
 
+struct plait_outcome {        /* of several calls */
+    enum plait_status status; /* the first that is an error */
+    char text[1024];          /* a line for each cause: a comm that fails ends many calls */
+};
+void plait_outcome_clear(struct plait_outcome *o);
+void plait_outcome_note(struct plait_outcome *o, enum plait_status status, const char *text);
+
 struct plait_group {
     unsigned depth;
     enum plait_status refused; /* the first error of a call */
     struct plait_request *first, **end;
-    struct plait_creation *creations, **last_creation;
+    struct plait_creation *creations, **last_creation; /* creation.h */
+    struct plait_outcome refusal;                      /* of its calls, once one was refused */
 };
 
 extern _Thread_local struct plait_group plait_group; /* this thread's */
@@ -34,25 +42,10 @@ enum plait_status plait_not_in_group(enum plait_status status, const char *call)
 /* A call of this thread's open group: its request, which the group waits for and takes when `own`. */
 void plait_group_add(struct plait_request *r, bool own);
 
-/* What makes a comm. `own`: an error that keeps this rank from it, of which the others are told; it is returned. */
-typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
-
-/*
- * At the end, together with the others of the group: make(args, PLAIT_OK, out) in a thread of its own. The
- * `bytes` of args are copied, but not what they point to. What is made of one comm (`of`, or
- * NULL) is made in the order of the calls.
- */
-enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
-                                   struct plait_comm **out);
+/* A call of the open group was refused, with this error. */
+void plait_group_refuse(enum plait_status status, const char *text);
 
 /* A call ends with this error before it began; if a group is open, that will not begin either. Returns the status. */
 enum plait_status plait_refuse(enum plait_status status);
-
-/*
- * Create it now, in a thread of its own, while this one drives the pending operations, for which the other ranks may
- * wait before they come. Needed: there are some, and this is no such thread.
- */
-bool plait_creation_needs_thread(void);
-enum plait_status plait_make_in_thread(plait_make_comm *make, const void *args, struct plait_comm **out);
 
 #endif

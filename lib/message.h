@@ -69,7 +69,7 @@ bool plait_message_passes(const struct plait_request *r);
 bool plait_message_send_now(struct plait_request *r);
 bool plait_message_take_now(struct plait_request *r);
 
-/* One turn of all queues; see plait_progress_comm(). Something moved? */
+/* One turn of all queues; see struct plait_drive. Something moved? */
 bool plait_messages_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 

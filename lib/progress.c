@@ -2,13 +2,9 @@
 #include "progress.h"
 
 #include "clock.h"
-#include "failure.h"
 #include "fork.h"
 #include "interrupt.h"
-#include "message.h"
-#include "port.h"
 #include "reduce.h"
-#include "request.h"
 #include "status.h"
 #include "wait.h"
 
@@ -91,27 +87,6 @@ static bool take(uint32_t k, struct plait_comm **out)
 
 /* ---- Progress ---------------------------------------------------------------------------------------- */
 
-bool plait_progress_comm(struct plait_comm *comm, bool rarely)
-{
-    const uint32_t environment = plait_fpenv_enter();
-    enum plait_status status = PLAIT_OK;
-    bool moved = comm->owner != NULL && comm->owner->turn(comm->owner, rarely);
-
-    plait_network_turn(comm);
-    moved |= plait_requests_turn(comm, rarely);
-    moved |= plait_messages_turn(comm, rarely);
-    if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */
-        status = plait_look_for_failures(comm);
-    if (status != PLAIT_OK)
-        plait_requests_fail(comm, status);
-    moved |= status != PLAIT_OK;
-    plait_fpenv_leave(environment);
-    if (moved && atomic_load_explicit(&comm->own->asleep, memory_order_relaxed))
-        plait_awake(comm);
-    plait_requests_tell(comm);
-    return moved;
-}
-
 static bool drive(bool rarely)
 {
     struct plait_comm *comm;
@@ -121,7 +96,7 @@ static bool drive(bool rarely)
         return false;
     for (uint32_t k = 0; take(k, &comm); k++)
         if (comm != NULL) {
-            moved |= plait_progress_comm(comm, rarely);
+            moved |= comm->drive->turn(comm, rarely);
             pthread_mutex_unlock(&comm->lock);
         }
     return moved;
@@ -187,9 +162,7 @@ void plait_progress_announce(struct plait_bells *bells)
     plait_bells_add(bells, &news_bell);
     for (uint32_t k = 0; take(k, &comm); k++)
         if (comm != NULL) {
-            uint32_t n = plait_requests_awaited(comm, ranks, PLAIT_BELLS);
-            n += plait_messages_awaited(comm, ranks + n, PLAIT_BELLS - n);
-            plait_bells_announce(bells, comm, ranks, n);
+            plait_bells_announce(bells, comm, ranks, comm->drive->awaited(comm, ranks, PLAIT_BELLS));
             pthread_mutex_unlock(&comm->lock);
         }
 }

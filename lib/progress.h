@@ -18,12 +18,6 @@ extern _Atomic uint32_t plait_nactive; /* comms with pending operations */
 /* One turn of every active comm that no other thread is at. Something moved? */
 bool plait_progress(void);
 
-/*
- * The same for one comm that has pending operations, whose lock the caller holds. rarely: its caller does not poll all
- * the time.
- */
-bool plait_progress_comm(struct plait_comm *comm, bool rarely);
-
 /* The comm has something pending, which is counted. The other, with its lock held: unless it has more than these. */
 void plait_progress_add(struct plait_comm *comm);
 void plait_progress_remove(struct plait_comm *comm, uint32_t n);

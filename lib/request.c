@@ -156,8 +156,7 @@ void plait_request_begin(struct plait_request *r)
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
-        plait_message_enter(r);
-        plait_message_queue(r);
+        comm->drive->begin_message(r);
     } else {
         if (comm->first == NULL)
             comm->end = &comm->first;
@@ -175,7 +174,7 @@ void plait_request_run(struct plait_request *r)
 
     plait_request_begin(r);
     if (now)
-        plait_progress_comm(comm, false); /* the others need not wait for the caller's next call */
+        comm->drive->turn(comm, false); /* the others need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
     plait_progress_news();
 }
@@ -307,7 +306,7 @@ void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
     while (comm->first != NULL)
         end_first(comm, status);
     plait_device_marked_fail(comm, status);
-    plait_messages_fail(comm, status);
+    comm->drive->fail_messages(comm, status);
 }
 
 /* ---- Held up by a host's stream ------------------------------------------------------------------------- */

@@ -132,7 +132,7 @@ void plait_request_drop(struct plait_request *r, enum plait_status status);
 /* Of a new comm, which has its run. */
 void plait_requests_prepare(struct plait_comm *comm);
 
-/* One turn of the comm's collectives; see plait_progress_comm(). Something moved? */
+/* One turn of the comm's collectives; see struct plait_drive. Something moved? */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 

@@ -29,7 +29,7 @@ static void drive(struct plait_request *r)
     if (comm == NULL)
         return;
     if (!plait_request_has_ended(r))
-        plait_progress_comm(comm, true);
+        comm->drive->turn(comm, true);
     pthread_mutex_unlock(&comm->lock);
 }
 

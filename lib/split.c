@@ -4,6 +4,7 @@
 #include "bootstrap/frame.h"
 #include "bootstrap/id.h"
 #include "call.h"
+#include "creation.h"
 #include "failure.h"
 #include "hash.h"
 #include "look.h"
