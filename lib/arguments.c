@@ -2,7 +2,6 @@
 #include "arguments.h"
 
 #include "status.h"
-#include "stream.h"
 
 #include <string.h>
 
@@ -100,10 +99,6 @@ enum plait_status plait_check_call(const char *name, const struct plait_call *ca
     if (call->persistent && call->request == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: call->persistent is 1, but call->request is NULL; it gets what to start",
                           name);
-    if (call->request != NULL && call->stream != NULL && !call->persistent && plait_stream_queue(call->stream) == NULL)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "%s: call->request and call->stream, a host's, are both set; wait for one of them, not for both", name);
     return PLAIT_OK;
 }
 

@@ -4,14 +4,9 @@
 #define PLAIT_LIB_CALL_H
 
 #include "bind.h"
+#include "failure.h"
 #include "request.h"
 #include "status.h"
-
-/* On this rank, or by plait_comm_abort() from another thread. */
-static inline bool plait_has_failed(const struct plait_comm *comm)
-{
-    return atomic_load_explicit(&comm->own->failed, memory_order_acquire) != PLAIT_OK;
-}
 
 /* op: of a collective that combines, else PLAIT_SUM. */
 static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
@@ -33,6 +28,8 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
     if (call == NULL)
         return PLAIT_OK;
     status = plait_check_call(name, call);
+    if (status == PLAIT_OK)
+        status = plait_stream_check(name, call);
     return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
 }
 

@@ -2,7 +2,7 @@
 /* The collectives as users call them. */
 #include "call.h"
 
-#include "device_run.h"
+#include "device_call.h"
 #include "devices.h"
 #include "run.h"
 #include "status.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "combine.h"
 
-#include "device_run.h"
+#include "device_steps.h"
 #include "step.h"
 
 static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)

@@ -6,11 +6,11 @@
 #include "device_watch.h"
 #include "devices.h"
 #include "failure.h"
-#include "flight.h"
 #include "look.h"
 #include "port.h"
 #include "progress.h"
 #include "report.h"
+#include "slices.h"
 #include "status.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "combine.h"
 #include "device_comm.h"
-#include "device_run.h"
+#include "device_steps.h"
 #include "failure.h"
 #include "status.h"
 #include "step.h"

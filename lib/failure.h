@@ -25,4 +25,10 @@ enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status sta
 enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* On this rank, or by plait_comm_abort() from another thread. */
+static inline bool plait_has_failed(const struct plait_comm *comm)
+{
+    return atomic_load_explicit(&comm->own->failed, memory_order_acquire) != PLAIT_OK;
+}
+
 #endif

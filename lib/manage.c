@@ -2,9 +2,9 @@
 /* A comm while it lives: stop, pause, look at it. */
 #include "call.h"
 #include "device_comm.h"
-#include "flight.h"
 #include "message.h"
 #include "port.h"
+#include "slices.h"
 #include "status.h"
 
 #include <plait/memory.h>

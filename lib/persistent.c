@@ -3,7 +3,7 @@
 #include "bind.h"
 #include "call.h"
 #include "device_request.h"
-#include "device_run.h"
+#include "device_call.h"
 #include "request.h"
 #include "status.h"
 

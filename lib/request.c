@@ -2,12 +2,10 @@
 #include "request.h"
 
 #include "bind.h"
-#include "call.h"
 #include "device_request.h"
 #include "failure.h"
 #include "fork.h"
 #include "interrupt.h"
-#include "message.h"
 #include "progress.h"
 #include "status.h"
 #include "stream.h"

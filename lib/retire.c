@@ -2,12 +2,12 @@
 #include "retire.h"
 
 #include "bells.h"
-#include "flight.h"
 #include "fork.h"
 #include "look.h"
 #include "message.h"
 #include "port.h"
 #include "remote/remote.h"
+#include "slices.h"
 #include "wait.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 
 #include "clock.h"
 #include "device_comm.h"
-#include "device_run.h"
+#include "device_steps.h"
 #include "engine.h"
 #include "failure.h"
 #include "look.h"

@@ -2,7 +2,7 @@
 /* The calls: what they refuse, and a message made of the arguments. */
 #include "call.h"
 #include "device_comm.h"
-#include "device_run.h"
+#include "device_call.h"
 #include "devices.h"
 #include "exchange.h"
 #include "failure.h"

@@ -158,6 +158,15 @@ enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct pla
     return take_cuda("plait_stream_create_cuda_on", device, cuda, out);
 }
 
+enum plait_status plait_stream_check(const char *name, const struct plait_call *call)
+{
+    if (call->request == NULL || call->stream == NULL || call->persistent || plait_stream_queue(call->stream) != NULL)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: call->request and call->stream, a host's, are both set; wait for one of them, not for both",
+                      name);
+}
+
 struct plait_queue *plait_stream_queue(const struct plait_stream *s)
 {
     return s->generation == plait_generation ? s->queue : NULL;

@@ -2,6 +2,7 @@
 #ifndef PLAIT_LIB_STREAM_H
 #define PLAIT_LIB_STREAM_H
 
+#include <plait/coll.h>
 #include <plait/stream.h>
 
 struct plait_request;
@@ -12,6 +13,9 @@ struct plait_item { /* on a stream: a request or a call */
     void (*function)(void *context);
     void *context;
 };
+
+/* A request that is held, of a host's stream, would have two takers: PLAIT_ERR_ARG. */
+enum plait_status plait_stream_check(const char *name, const struct plait_call *call);
 
 /* A device's: its queue; else NULL. */
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
