@@ -112,11 +112,6 @@ enum plait_status plait_birth_begin(const struct plait_comm_options *options, st
     return plait_meet(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL);
 }
 
-bool plait_comm_unborn(const struct plait_comm *comm)
-{
-    return comm->birth != NULL && (!atomic_load(&comm->birth->over) || comm->birth->status != PLAIT_OK);
-}
-
 bool plait_birth_abort(struct plait_comm *comm)
 {
     atomic_store(&comm->birth->aborted, true);

@@ -3,7 +3,7 @@
 #ifndef PLAIT_LIB_BIRTH_H
 #define PLAIT_LIB_BIRTH_H
 
-#include "comm.h"
+#include "life.h"
 
 /* A comm whose `birth` is set until it is destroyed. What the options point to is copied. */
 enum plait_status plait_birth_begin(const struct plait_comm_options *options, struct plait_comm **out);
@@ -13,12 +13,5 @@ bool plait_birth_abort(struct plait_comm *comm);
 
 /* End its creation, and wait until its thread has ended: PLAIT_OK when the comm is there. */
 enum plait_status plait_birth_end(struct plait_comm *comm);
-
-/* What it needs of comm.c: a comm that is nothing yet, NULL when memory is short; make it one (NULL: tell the others
- * why not); drop one that could not be made. */
-struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
-enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
-                                       const struct plait_watch *watch);
-void plait_comm_discard(struct plait_comm *comm);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "device_call.h"
 #include "devices.h"
+#include "operate.h"
 #include "run.h"
 #include "status.h"
 

@@ -208,6 +208,7 @@ struct plait_comm {
     uint32_t rank, nrank;
     uint32_t generation;       /* fork.h: in a forked child nothing else may be used */
     _Atomic uint32_t open;     /* the same while it may be called; 0 before it is there, when finalized or suspended */
+    _Atomic bool there;        /* it has been created */
     struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
@@ -308,14 +309,16 @@ struct plait_comm {
 bool plait_comm_look(const struct plait_comm *comm);
 void plait_comm_looked(const struct plait_comm *comm, bool locked);
 
-/* This rank has aborted it, for `reason` (NULL: none given). Revoked: operations that it has completed end on others, too. */
-void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked);
-void plait_comm_stop(struct plait_comm *comm);
-
 /* Is this a forked child, and the comm its parent's? */
 static inline bool plait_comm_inherited(const struct plait_comm *comm)
 {
     return comm->generation != plait_generation;
+}
+
+/* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
+static inline bool plait_comm_unborn(const struct plait_comm *comm)
+{
+    return !atomic_load_explicit(&comm->there, memory_order_acquire);
 }
 
 /* May operations of this comm not be called: that, or not now? The error of `call` then. */
@@ -328,25 +331,5 @@ enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char
 /* Is a thread inside such a call? Then no other may call: the error of `call`. PLAIT_OK: none is. */
 enum plait_status plait_comm_is_inside(const struct plait_comm *comm, const char *call);
 
-/* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
-bool plait_comm_unborn(const struct plait_comm *comm);
-
-/*
- * plait_comm_create() now, whatever group is open, for one made of another comm. watch: what ends the meeting from
- * outside, or NULL.
- */
-struct plait_watch;
-struct plait_making {
-    struct plait_comm_options options;
-    const struct plait_watch *watch;
-};
-enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
-                                  struct plait_comm **out);
-
-/* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
-struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
-
-/* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
-enum plait_status plait_comm_settle(struct plait_comm *comm);
 
 #endif

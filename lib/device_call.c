@@ -3,6 +3,7 @@
 
 #include "device_comm.h"
 #include "devices.h"
+#include "operate.h"
 #include "request.h"
 #include "status.h"
 #include "stream.h"

@@ -100,3 +100,13 @@ enum plait_status plait_look_for_failures(struct plait_comm *comm)
     }
     return PLAIT_OK;
 }
+
+void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked)
+{
+    char text[sizeof comm->own->failure];
+
+    snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
+             (unsigned long long)atomic_load(&comm->own->done), comm->rank,
+             reason != NULL ? reason : "no reason given");
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, revoked ? 0 : comm->rank + 1);
+}

@@ -2,6 +2,7 @@
 /* A comm while it lives: stop, pause, look at it. */
 #include "call.h"
 #include "device_comm.h"
+#include "life.h"
 #include "message.h"
 #include "port.h"
 #include "slices.h"
@@ -13,18 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum plait_status plait_comm_is_inside(const struct plait_comm *comm, const char *call)
-{
-    const char *inside = atomic_load_explicit(&comm->inside, memory_order_relaxed);
-
-    return inside == NULL
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_ARG,
-                            "%s: comm '%s' is used by another thread, which is in %s: one thread at a time, or "
-                            "a comm for each",
-                            call, comm->name, inside);
-}
 
 /* Only for calls that a closed comm has too. */
 static enum plait_status enter(struct plait_comm *comm, const char *name)

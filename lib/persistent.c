@@ -4,6 +4,7 @@
 #include "call.h"
 #include "device_request.h"
 #include "device_call.h"
+#include "operate.h"
 #include "request.h"
 #include "status.h"
 

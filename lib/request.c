@@ -6,6 +6,7 @@
 #include "failure.h"
 #include "fork.h"
 #include "interrupt.h"
+#include "operate.h"
 #include "progress.h"
 #include "status.h"
 #include "stream.h"

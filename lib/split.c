@@ -7,6 +7,7 @@
 #include "creation.h"
 #include "failure.h"
 #include "hash.h"
+#include "life.h"
 #include "look.h"
 #include "meet.h"
 #include "status.h"

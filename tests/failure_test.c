@@ -3,6 +3,7 @@
 #include "bootstrap/bootstrap.h"
 #include "clock.h"
 #include "comm.h"
+#include "failure.h"
 #include "look.h"
 #include "operation.h"
 #include "ranks.h"

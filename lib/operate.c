@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "run.h"
+#include "operate.h"
 
 #include "clock.h"
 #include "device_comm.h"
